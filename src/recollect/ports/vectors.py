@@ -1,0 +1,95 @@
+"""The sockets for vector search.
+
+The records are the truth and every index is derived. A vector is stored as one row of the record store in the
+same transaction as its memory; the row carries `seq`, a number that only grows and is given anew whenever the
+row is written. So a `(seq)` seen by an index is either still the row it was, or gone: asking the truth for the
+rows at some seqs both fetches their vectors and proves that they are still alive. An index needs no tombstones.
+
+A *space* is one namespace by one model (vectors of different spaces are never compared). *Facets* are the
+few columns of a memory that filter search (user, agent, session, project, kind, scope, status).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FACETS = ("user_id", "agent_id", "session_id", "project_id", "kind", "scope", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    """One stored vector: unit length, float16 little endian, `facets` in the order of FACETS."""
+
+    seq: int
+    organization_id: str
+    memory_id: str
+    space: str
+    facets: tuple[str | None, ...]
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VectorHit:
+    memory_id: str
+    similarity: float
+
+
+class VectorSnapshot(Protocol):
+    """One consistent view of the stored vectors (a read transaction of the record store)."""
+
+    @property
+    def incarnation(self) -> str:
+        """Changes when the store is another one than before: created anew or restored from a backup."""
+
+    def last_seq(self) -> int:
+        """The highest seq of any stored vector ever seen, 0 for none. Cheap: called on every query."""
+
+    def rows_after(self, seq: int, limit: int) -> Sequence[VectorRow]:
+        """Living rows with a greater seq, in order of seq, all tenants and spaces."""
+
+    def rows_at(self, seqs: Sequence[int]) -> Sequence[VectorRow]:
+        """The living rows among these seqs, in any order; the dead are simply not in the answer."""
+
+    def living_seqs(self, after: int, upto: int) -> Iterable[int]:
+        """The seqs of living rows in (after, upto], ascending: what a merge of segments keeps."""
+
+
+class VectorTruth(Protocol):
+    """Where a derived index reads the vectors from."""
+
+    def vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]: ...
+
+
+class VectorStore(Protocol):
+    """Finds the nearest vectors of one tenant in one space."""
+
+    def search(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None = None,
+    ) -> list[VectorHit]:
+        """The `limit` nearest living rows, best first, among those whose facets are all in `where`.
+
+        `where` maps a facet to the values it may have; a facet that is not named may have any value. Every
+        row committed before the call is considered, whichever process wrote it.
+        """
+
+    def refresh(self) -> None:
+        """Do the pending upkeep now (seal the tail, merge segments); also done in the background."""
+
+    def rebuild(self) -> int:
+        """Throw the index away, make it again from the truth; says how many vectors it holds."""
+
+    def verify(self) -> list[str]:
+        """Compare the index with the truth: one sentence per disagreement, empty when they agree."""
+
+    def close(self) -> None: ...
