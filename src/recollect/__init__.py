@@ -1,0 +1,1 @@
+"""The memory of AI agents."""

@@ -1,0 +1,223 @@
+"""Agents, what they are given (blocks, tools), and every step they take.
+
+A step is a cycle with exactly one proposal and one result. Whether a cycle is paused or done is read off which
+of the two exist; it is not stored a second time.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, Unique
+
+AgentStatus = Literal["active", "paused", "retired"]
+ExecutionStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
+CycleStatus = Literal["open", "done", "uncertain", "abandoned"]
+Outcome = Literal["success", "error", "timeout", "uncertain"]
+
+_TENANT = Reference("organization")
+_AGENT = Reference("agent")
+
+
+class Agent(Record):
+    shape: ClassVar[Shape] = Shape(
+        "agent",
+        references={"organization_id": _TENANT},
+        indexes=(("name",),),
+        encrypted=frozenset({"system", "directives"}),
+    )
+
+    type: Text | None = None
+    name: Name
+    description: Text = ""
+    system: Text | None = None
+    topic: Text | None = None
+    message_ids: list[Id] = Field(default_factory=list)
+    metadata: Json = Field(default_factory=dict)
+    llm_config: Json = Field(default_factory=dict)
+    embedding_config: Json = Field(default_factory=dict)
+    tool_rules: JsonList = Field(default_factory=list)
+    mcp_tools: JsonList = Field(default_factory=list)
+    directives: JsonList = Field(default_factory=list)
+    config_overrides: Json = Field(default_factory=dict)
+    status: AgentStatus = "active"
+
+
+class Block(Record):
+    """A piece of core memory that is always in an agent's prompt; never longer than its limit."""
+
+    shape: ClassVar[Shape] = Shape(
+        "block",
+        references={"organization_id": _TENANT, "user_id": Reference("user")},
+        indexes=(("user_id",), ("label",)),
+        encrypted=frozenset({"value"}),
+    )
+
+    user_id: Id | None = None
+    label: Name
+    value: Text = ""
+    limit: int = Field(default=2000, ge=1)
+    description: Text = ""
+    template_name: Text | None = None
+    is_template: bool = False
+    metadata: Json = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _within_limit(self) -> Self:
+        if len(self.value) > self.limit:
+            raise ValueError(f"value has {len(self.value)} characters, the limit of this block is {self.limit}")
+        return self
+
+
+class BlockLink(Record):
+    shape: ClassVar[Shape] = Shape(
+        "block_link",
+        references={"organization_id": _TENANT, "block_id": Reference("block"), "agent_id": _AGENT},
+        unique=(Unique(("block_id", "block_label", "agent_id")),),
+        indexes=(("agent_id",),),
+    )
+
+    block_id: Id
+    block_label: Name
+    agent_id: Id
+
+
+class Tool(Record):
+    shape: ClassVar[Shape] = Shape(
+        "tool", references={"organization_id": _TENANT}, unique=(Unique(("name",)),)
+    )
+
+    name: Name
+    description: Text = ""
+    json_schema: Json = Field(default_factory=dict)
+    source_type: Text | None = None
+    source_code: Text | None = None
+    tags: list[Text] = Field(default_factory=list)
+    metadata: Json = Field(default_factory=dict)
+
+
+class ToolLink(Record):
+    shape: ClassVar[Shape] = Shape(
+        "tool_link",
+        references={"organization_id": _TENANT, "tool_id": Reference("tool"), "agent_id": _AGENT},
+        unique=(Unique(("tool_id", "agent_id")),),
+        indexes=(("agent_id",),),
+    )
+
+    tool_id: Id
+    agent_id: Id
+
+
+class AgentState(Record):
+    """One per agent and session, and one per agent without a session."""
+
+    shape: ClassVar[Shape] = Shape(
+        "agent_state",
+        references={"organization_id": _TENANT, "agent_id": _AGENT, "session_id": Reference("session")},
+        unique=(Unique(("agent_id", "session_id"), nulls_equal=True),),
+        indexes=(("session_id",), ("expires_at",)),
+        encrypted=frozenset({"state_data"}),
+    )
+
+    agent_id: Id
+    session_id: Id | None = None
+    state_data: Json
+    expires_at: Moment | None = None
+
+
+class Execution(Record):
+    """One task of an agent, from the goal to the result."""
+
+    shape: ClassVar[Shape] = Shape(
+        "execution",
+        references={
+            "organization_id": _TENANT,
+            "agent_id": _AGENT,
+            "session_id": Reference("session", on_delete="clear"),
+            "message_id": Reference("message", on_delete="clear"),
+        },
+        unique=(Unique(("idempotency_key",)),),
+        indexes=(("agent_id", "id"), ("status", "id"), ("session_id",), ("message_id",)),
+        encrypted=frozenset({"result", "error"}),
+    )
+
+    agent_id: Id
+    session_id: Id | None = None
+    message_id: Id | None = None
+    goal: Text
+    status: ExecutionStatus = "queued"
+    steps: JsonList = Field(default_factory=list)
+    result: Json | None = None
+    error: Json | None = None
+    idempotency_key: Id | None = None
+    ended_at: Moment | None = None
+
+
+class Cycle(Record):
+    shape: ClassVar[Shape] = Shape(
+        "cycle",
+        references={
+            "organization_id": _TENANT,
+            "agent_id": _AGENT,
+            "execution_id": Reference("execution"),
+        },
+        unique=(Unique(("agent_id", "index")),),
+        indexes=(("execution_id", "index"),),
+        encrypted=frozenset({"snapshot"}),
+    )
+
+    agent_id: Id
+    execution_id: Id | None = None
+    index: int = Field(ge=0)
+    snapshot: Json = Field(default_factory=dict)
+    status: CycleStatus = "open"
+
+
+class Proposal(Record):
+    """What the agent meant to do in a cycle, written before anything is done."""
+
+    shape: ClassVar[Shape] = Shape(
+        "proposal",
+        references={"organization_id": _TENANT, "cycle_id": Reference("cycle")},
+        unique=(Unique(("cycle_id",)),),
+        encrypted=frozenset({"tool_call", "thoughts", "reasoning", "plan"}),
+    )
+
+    cycle_id: Id
+    tool_call: Json | None = None
+    thoughts: Json = Field(default_factory=dict)
+    reasoning: Text = ""
+    plan: JsonList = Field(default_factory=list)
+    idempotency_key: Id | None = None
+
+
+class Result(Record):
+    """What came of a cycle, written before the next one begins."""
+
+    shape: ClassVar[Shape] = Shape(
+        "result",
+        references={"organization_id": _TENANT, "cycle_id": Reference("cycle"), "agent_id": _AGENT},
+        unique=(Unique(("cycle_id",)),),
+        indexes=(("agent_id", "id"),),
+        encrypted=frozenset({"output", "error"}),
+    )
+
+    cycle_id: Id
+    agent_id: Id
+    outcome: Outcome
+    summary: Text = ""
+    output: Json | None = None
+    error: Json | None = None
+    artifacts: JsonList = Field(default_factory=list)
+
+
+class Lease(Record):
+    """The right of one holder to work on one thing for a while. The id names the thing; `fence` only grows."""
+
+    shape: ClassVar[Shape] = Shape("lease", references={"organization_id": _TENANT}, indexes=(("expires_at",),))
+
+    holder: Name
+    fence: int = Field(ge=1)
+    expires_at: Moment

@@ -1,0 +1,65 @@
+"""Sessions and the messages exchanged in them."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, TextIndex
+
+Role = Literal["user", "assistant", "system", "tool"]
+
+
+class Session(Record):
+    shape: ClassVar[Shape] = Shape(
+        "session",
+        references={
+            "organization_id": Reference("organization"),
+            "project_id": Reference("project"),
+            "user_id": Reference("user"),
+            "agent_id": Reference("agent"),
+        },
+        indexes=(("user_id", "id"), ("project_id", "id"), ("agent_id", "id"), ("type", "id"), ("created_at",)),
+    )
+
+    project_id: Id | None = None
+    user_id: Id | None = None
+    agent_id: Id | None = None
+    type: Name = "conversation"
+    title: Text = ""
+    metadata: Json = Field(default_factory=dict)
+    summary: Text | None = None
+    ended_at: Moment | None = None
+    is_archived: bool = False
+
+
+class Message(Record):
+    shape: ClassVar[Shape] = Shape(
+        "message",
+        references={
+            "organization_id": Reference("organization"),
+            "session_id": Reference("session"),
+            "user_id": Reference("user"),
+            "agent_id": Reference("agent"),
+        },
+        indexes=(("agent_id", "created_at"), ("session_id", "id"), ("user_id", "id")),
+        text=TextIndex(fields=("text",), facets=("session_id", "user_id", "agent_id", "role")),
+    )
+
+    session_id: Id | None = None
+    user_id: Id | None = None
+    agent_id: Id | None = None
+    role: Role
+    text: Text | None = None
+    content: JsonList = Field(default_factory=list)
+    model: Text | None = None
+    name: Text | None = None
+    tool_calls: JsonList = Field(default_factory=list)
+    tool_call_id: Text | None = None
+    tool_returns: JsonList = Field(default_factory=list)
+    step_id: Text | None = None
+    otid: Text | None = None
+    group_id: Text | None = None
+    sender_id: Text | None = None
+    references: JsonList = Field(default_factory=list)

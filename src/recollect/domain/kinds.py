@@ -1,0 +1,249 @@
+"""The kinds of memory and the typed content of each.
+
+A kind is a class: its fields are the content a memory of that kind must have, `as_text` says how it reads as a
+sentence, which is what is searched. `define_kind` adds a user's own; nothing else needs to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from recollect.domain.record import Id, Json, Text, storable_json
+from recollect.errors import InvalidInput, UnknownKind
+
+TEXT_LIMIT = 1_000_000
+
+
+class Content(BaseModel):
+    """What a memory says. Free kinds may carry any further JSON beside their text."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: ClassVar[str]
+    text: Text = ""
+
+    def as_text(self) -> str:
+        return self.text
+
+
+class Fact(Content):
+    """Something held to be true."""
+
+    kind = "fact"
+
+
+class Observation(Content):
+    """Something an agent perceived."""
+
+    kind = "observation"
+
+
+class Reflection(Content):
+    """A conclusion an agent drew from what it saw."""
+
+    kind = "reflection"
+
+
+class Plan(Content):
+    """What an agent means to do."""
+
+    kind = "plan"
+    steps: list[Text] = Field(default_factory=list)
+
+    def as_text(self) -> str:
+        return "\n".join([self.text, *self.steps]).strip()
+
+
+class Outcome(Content):
+    """What came of an action."""
+
+    kind = "result"
+    success: bool | None = None
+
+
+class Conversation(Content):
+    """One turn of a conversation."""
+
+    kind = "conversation"
+    role: Text | None = None
+
+
+class Context(Content):
+    """The surroundings of a conversation or task."""
+
+    kind = "context"
+
+
+class UserPreference(Content):
+    """What a user likes, wants or always does."""
+
+    kind = "user_preference"
+    key: Text | None = None
+    value: Any = None
+
+    def as_text(self) -> str:
+        if self.text:
+            return self.text
+        return f"{self.key}: {self.value}" if self.key else ""
+
+
+class StateNote(Content):
+    """The state of an agent, kept as a memory."""
+
+    kind = "agent_state"
+    state: Json = Field(default_factory=dict)
+
+    def as_text(self) -> str:
+        return self.text or _lines(self.state)
+
+
+class Entity(Content):
+    """What is known about a person, place or thing."""
+
+    kind = "entity"
+    name: Text | None = None
+    type: Text | None = None
+    attributes: Json = Field(default_factory=dict)
+
+    def as_text(self) -> str:
+        head = f"{self.name} ({self.type})" if self.type else (self.name or "")
+        return "\n".join(part for part in (head, self.text, _lines(self.attributes)) if part)
+
+
+class Interaction(Content):
+    """One exchange between a user and an assistant."""
+
+    kind = "interaction"
+    request: Text | None = None
+    response: Text | None = None
+
+    def as_text(self) -> str:
+        return "\n".join(part for part in (self.text, self.request, self.response) if part)
+
+
+class Episode(Content):
+    """One task an agent tried, how it went and why."""
+
+    kind = "episode"
+    task_description: Text
+    initial_state_snapshot: Text = ""
+    action_plan: Text = ""
+    action_output: Text = ""
+    success: bool
+    critique: Text = ""
+
+    def as_text(self) -> str:
+        verdict = "succeeded" if self.success else "failed"
+        parts = (f"{self.task_description} ({verdict})", self.action_plan, self.critique, self.text)
+        return "\n".join(part for part in parts if part)
+
+
+class Pattern(Content):
+    """Know-how generalised from episodes, with how often it worked."""
+
+    kind = "pattern"
+    problem_space: Text
+    solution_template: Text
+    usage_count: int = Field(default=0, ge=0)
+    success_count: int = Field(default=0, ge=0)
+    success_rate: float = Field(default=0.5, ge=0.0, le=1.0)
+    generalized_from: list[Id] = Field(default_factory=list)
+
+    def as_text(self) -> str:
+        return "\n".join(part for part in (self.problem_space, self.solution_template, self.text) if part)
+
+
+class Summary(Content):
+    """A stretch of conversation compressed; `covers` names what it compresses."""
+
+    kind = "summary"
+    covers: list[Id] = Field(default_factory=list)
+
+
+class QueryPattern(Content):
+    """A question that a query answered well."""
+
+    kind = "query_pattern"
+    question: Text
+    sql: Text
+    tables: list[Text] = Field(default_factory=list)
+    fields: list[Text] = Field(default_factory=list)
+    usage_count: int = Field(default=0, ge=0)
+    success_count: int = Field(default=0, ge=0)
+    success_rate: float = Field(default=0.5, ge=0.0, le=1.0)
+
+    def as_text(self) -> str:
+        return "\n".join(part for part in (self.question, self.sql, self.text) if part)
+
+
+def _lines(values: dict[str, Any]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in values.items())
+
+
+KINDS: dict[str, type[Content]] = {
+    content.kind: content
+    for content in (
+        Fact,
+        Observation,
+        Reflection,
+        Plan,
+        Outcome,
+        Conversation,
+        Context,
+        UserPreference,
+        StateNote,
+        Entity,
+        Interaction,
+        Episode,
+        Pattern,
+        Summary,
+        QueryPattern,
+    )
+}
+
+
+def define_kind(name: str, content: type[Content] | None = None) -> type[Content]:
+    """Add a kind of one's own, with free content or with the given content class."""
+    if not name.isidentifier() or not name.islower() or len(name) > 50:
+        raise InvalidInput(f"'{name}' cannot name a kind", remedy="use lower-case letters, digits and _")
+    if content is None and name in KINDS:
+        return KINDS[name]
+    made = content or type(name, (Content,), {"kind": name, "__doc__": f"A {name}, defined by a user."})
+    made.kind = name
+    KINDS[name] = made
+    return made
+
+
+def read_content(kind: str, content: str | dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Validate content for its kind: the JSON to store and the text to search."""
+    shape = KINDS.get(kind)
+    if shape is None:
+        raise UnknownKind(
+            f"there is no kind '{kind}'",
+            remedy=f"use one of {', '.join(sorted(KINDS))}, or define it: recollect.define_kind('{kind[:50]}')",
+            kind=kind[:50],
+        )
+    given = {"text": content} if isinstance(content, str) else content
+    if not isinstance(given, dict):
+        raise InvalidInput(
+            f"content must be text or a JSON object, not {type(content).__name__}",
+            remedy='give a string, or a dictionary such as {"text": "…"}',
+        )
+    try:
+        storable_json(given)
+        made = shape.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"content does not fit the kind '{kind}': {describe(error)}", remedy=f"see the fields of '{kind}'"
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"content {error}", remedy="give plain JSON") from None
+    return made.model_dump(mode="json", exclude_defaults=True), made.as_text().strip()
+
+
+def describe(error: ValidationError) -> str:
+    """The first few things wrong, in words, without repeating the values."""
+    found = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in error.errors()[:3]]
+    return "; ".join(found)

@@ -1,0 +1,235 @@
+"""Memory: the one record of what an agent saw, did, learned or was told, and what hangs on it.
+
+Statuses are a ladder: a hypothesis becomes verified, then published; anything may be archived. What a memory says
+at a moment of the past is read from its revisions: each holds the whole state before one change. `content_hash`
+says what is remembered; `identity` also says whose and where, so an exact duplicate is one with the same identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from recollect.domain.kinds import TEXT_LIMIT
+from recollect.domain.record import (
+    Id,
+    Json,
+    Moment,
+    Name,
+    Record,
+    Reference,
+    Shape,
+    Text,
+    TextIndex,
+    Unique,
+)
+
+Status = Literal["hypothesis", "verified", "published", "archived"]
+Scope = Literal["task", "project", "global"]
+Change = Literal["revised", "promoted", "demoted", "archived", "forgotten", "restored", "superseded", "moved"]
+
+TRANSITIONS: dict[str, frozenset[str]] = {
+    "hypothesis": frozenset({"verified", "archived"}),
+    "verified": frozenset({"published", "hypothesis", "archived"}),
+    "published": frozenset({"verified", "hypothesis", "archived"}),
+    "archived": frozenset({"hypothesis"}),
+}
+TRUSTED: frozenset[str] = frozenset({"verified", "published"})
+LONG_TERM, SHORT_TERM = "long_term", "short_term"
+
+TagName = Annotated[Text, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
+
+_TENANT = Reference("organization")
+_MEMORY = Reference("memory")
+
+
+class Memory(Record):
+    shape: ClassVar[Shape] = Shape(
+        "memory",
+        references={
+            "organization_id": _TENANT,
+            "user_id": Reference("user"),
+            "agent_id": Reference("agent"),
+            "session_id": Reference("session", on_delete="clear"),
+            "project_id": Reference("project", on_delete="clear"),
+            "cycle_id": Reference("cycle", on_delete="clear"),
+        },
+        unique=(Unique(("idempotency_key",)),),
+        indexes=(
+            ("session_id", "occurred_at", "id"),
+            ("user_id", "id"),
+            ("agent_id", "id"),
+            ("project_id", "id"),
+            ("cycle_id",),
+            ("kind", "id"),
+            ("status", "id"),
+            ("source_agent",),
+            ("identity",),
+            ("expires_at",),
+            ("created_at",),
+            ("priority",),
+        ),
+        text=TextIndex(
+            fields=("text", "author", "moment"),
+            facets=(
+                "user_id",
+                "agent_id",
+                "session_id",
+                "project_id",
+                "kind",
+                "scope",
+                "status",
+                "namespaces",
+            ),
+        ),
+    )
+
+    kind: Name = "fact"
+    content: Json
+    text: Annotated[Text, StringConstraints(min_length=1, max_length=TEXT_LIMIT)]
+    content_hash: Text
+    identity: Text
+    metadata: Json = Field(default_factory=dict)
+    scope: Scope = "global"
+    level: Name = "item"
+    status: Status = "hypothesis"
+    confidence: float = Field(default=0.5, ge=0.0, le=1.0)
+    priority: int = Field(default=5, ge=1, le=10)
+    importance: float = Field(default=0.0, ge=0.0)
+    score: float | None = None
+    access_count: int = Field(default=0, ge=0)
+    last_accessed: Moment | None = None
+    author: Text | None = None
+    occurred_at: Moment
+    moment: Text = ""
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    expires_at: Moment | None = None
+    namespaces: list[Name] = Field(default_factory=lambda: [LONG_TERM])
+    source_agent: Text | None = None
+    user_id: Id | None = None
+    agent_id: Id | None = None
+    session_id: Id | None = None
+    project_id: Id | None = None
+    cycle_id: Id | None = None
+    idempotency_key: Id | None = None
+
+    @model_validator(mode="after")
+    def _valid_from_comes_first(self) -> Self:
+        if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
+            raise ValueError("valid_to must not lie before valid_from")
+        return self
+
+
+class Tag(Record):
+    shape: ClassVar[Shape] = Shape(
+        "tag",
+        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        unique=(Unique(("memory_id", "tag")),),
+        indexes=(("tag", "memory_id"),),
+    )
+
+    memory_id: Id
+    tag: TagName
+
+
+class Relationship(Record):
+    shape: ClassVar[Shape] = Shape(
+        "relationship",
+        references={"organization_id": _TENANT, "source_id": _MEMORY, "target_id": _MEMORY},
+        unique=(Unique(("source_id", "target_id", "type")),),
+        indexes=(("target_id",), ("type",)),
+    )
+
+    source_id: Id
+    target_id: Id
+    type: Name
+    metadata: Json = Field(default_factory=dict)
+
+
+class Embedding(Record):
+    """A memory's vector in one namespace by one model: unit length, float16 little endian.
+
+    It repeats the few fields of the memory that filter a search, so that an index can be made from it alone.
+    """
+
+    shape: ClassVar[Shape] = Shape(
+        "embedding",
+        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        unique=(Unique(("memory_id", "namespace", "model")),),
+        indexes=(("namespace", "model"),),
+    )
+
+    memory_id: Id
+    namespace: Name = LONG_TERM
+    model: Name
+    dimensions: int = Field(ge=1)
+    vector: bytes
+    tokens: bytes | None = None
+    text_hash: Text
+    facets: list[str | None] = Field(default_factory=list)
+
+    @property
+    def space(self) -> str:
+        return space_name(self.namespace, self.model)
+
+
+class Revision(Record):
+    """The whole state of a memory before one change, and who changed it when and why."""
+
+    shape: ClassVar[Shape] = Shape(
+        "revision",
+        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        unique=(Unique(("memory_id", "number")),),
+        indexes=(("held_from",), ("held_to",)),
+        text=TextIndex(fields=("text",)),
+    )
+
+    memory_id: Id
+    number: int = Field(ge=1)
+    change: Change
+    why: Text = ""
+    state: Json
+    text: Text
+    held_from: Moment
+    held_to: Moment
+
+
+class IndexTask(Record):
+    """A memory that still has to be embedded: written with the memory, deleted with its embedding."""
+
+    shape: ClassVar[Shape] = Shape(
+        "index_task",
+        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        unique=(Unique(("memory_id", "namespace", "model")),),
+    )
+
+    memory_id: Id
+    namespace: Name
+    model: Name
+    attempts: int = 0
+    problem: Text = ""
+
+
+def space_name(namespace: str, model: str) -> str:
+    return f"{namespace}/{model}"
+
+
+def canonical(value: Any) -> bytes:
+    """One byte string per JSON value, whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def content_hash(kind: str, content: Mapping[str, Any]) -> str:
+    return "m1:" + hashlib.sha256(canonical([kind, content])).hexdigest()
+
+
+def identity_of(content_hash: str, owners: Mapping[str, str | None], said_at: datetime | None) -> str:
+    """What makes two memories the same: content, whose it is, who said it where, and when if that was told."""
+    parts = [content_hash, dict(owners), said_at.isoformat() if said_at else None]
+    return "i1:" + hashlib.sha256(canonical(parts)).hexdigest()[:32]

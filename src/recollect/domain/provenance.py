@@ -1,0 +1,264 @@
+"""Where memories come from. Each citation type is one class here: its fields, what it points at, how it is checked.
+
+To add a type, write one more class with a `type` and a `check`; records, doors and docs follow. A check looks at
+the world only through `World`, so the rules stay pure and testable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from recollect.domain.kinds import describe
+from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text
+from recollect.errors import InvalidInput
+
+CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
+
+
+class Finding(BaseModel):
+    """What a check found: `unreachable` means nobody could look, which proves nothing either way."""
+
+    state: CitationState
+    note: str = ""
+
+
+class World(Protocol):
+    """What citations are checked against."""
+
+    def read_lines(self, path: str) -> list[str] | None:
+        """The lines of a text file without line ends; None if there is no such readable file."""
+
+    def commit_message(self, repo: str, commit: str) -> str | None:
+        """The message of a commit; None if the repository is there and the commit is not.
+
+        Raises LookupError when the repository cannot be looked into.
+        """
+
+    def log_exists(self, log_id: str) -> bool: ...
+
+    def page_hash(self, url: str) -> str | None:
+        """The hash of what the address serves now; None when fetching was not asked for."""
+
+
+class _Cited(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def source(self) -> str:
+        """What this points at, as one string: citations of one source share it, so it can be rolled back."""
+        raise NotImplementedError
+
+    def sealed(self, world: World) -> _Cited:
+        """This citation with what can be recorded now, such as the hash of the lines it points at."""
+        return self
+
+    def check(self, world: World) -> Finding:
+        raise NotImplementedError
+
+
+class CommitCitation(_Cited):
+    type: Literal["commit"] = "commit"
+    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{7,64}$")]
+    repo: Text
+    message: Text = ""
+    diff_summary: Text | None = None
+
+    def source(self) -> str:
+        return f"commit:{self.repo}@{self.hash}"
+
+    def check(self, world: World) -> Finding:
+        try:
+            found = world.commit_message(self.repo, self.hash)
+        except LookupError as error:
+            return Finding(state="unreachable", note=str(error))
+        if found is None:
+            return Finding(state="broken", note=f"commit {self.hash[:12]} is not in {self.repo}")
+        if self.message and self.message.strip() not in found:
+            return Finding(state="broken", note=f"commit {self.hash[:12]} has another message than was cited")
+        return Finding(state="holds", note=f"commit {self.hash[:12]} is in {self.repo}")
+
+
+class LogCitation(_Cited):
+    type: Literal["log"] = "log"
+    log_id: Text
+    timestamp: Moment | None = None
+    context: Text = ""
+
+    def source(self) -> str:
+        return f"log:{self.log_id}"
+
+    def check(self, world: World) -> Finding:
+        if world.log_exists(self.log_id):
+            return Finding(state="holds", note=f"log entry {self.log_id} was found")
+        return Finding(state="broken", note=f"log entry {self.log_id} is not recorded")
+
+
+class UserCitation(_Cited):
+    type: Literal["user"] = "user"
+    user_id: Id
+    comment: Text = ""
+
+    def source(self) -> str:
+        return f"user:{self.user_id}"
+
+    def check(self, world: World) -> Finding:
+        if self.comment.strip():
+            return Finding(state="holds", note=f"the comment of {self.user_id} is recorded")
+        return Finding(state="broken", note=f"{self.user_id} left no comment to hold on to")
+
+
+class FileCitation(_Cited):
+    """Lines of a file, counted from 1, both ends included; without lines, the whole file."""
+
+    type: Literal["file"] = "file"
+    path: Text
+    first_line: int | None = Field(default=None, ge=1)
+    last_line: int | None = Field(default=None, ge=1)
+    line_hash: Text | None = None
+
+    def source(self) -> str:
+        return f"file:{self.path}"
+
+    def sealed(self, world: World) -> FileCitation:
+        if self.line_hash is not None:
+            return self
+        lines = world.read_lines(self.path)
+        if lines is None:
+            raise InvalidInput(
+                f"cannot read the cited file '{self.path}'",
+                remedy="cite a readable text file, or give the line_hash recorded elsewhere",
+            )
+        first, last = self.first_line or 1, self.last_line or len(lines)
+        if not 1 <= first <= last <= max(len(lines), 1):
+            raise InvalidInput(
+                f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines it has"
+            )
+        return self.model_copy(update={"line_hash": line_hash(lines[first - 1 : last])})
+
+    def check(self, world: World) -> Finding:
+        lines = world.read_lines(self.path)
+        if lines is None:
+            return Finding(state="broken", note=f"{self.path} cannot be read any more")
+        first, last = self.first_line or 1, self.last_line or len(lines)
+        if line_hash(lines[first - 1 : last]) == self.line_hash:
+            return Finding(state="holds", note=f"{self.path} is as it was cited")
+        moved_to = self._found_elsewhere(lines, last - first + 1)
+        if moved_to:
+            return Finding(state="holds", note=f"the cited lines of {self.path} now begin at line {moved_to}")
+        return Finding(state="broken", note=f"the cited lines of {self.path} have changed")
+
+    def _found_elsewhere(self, lines: Sequence[str], count: int) -> int | None:
+        if self.first_line is None:
+            return None
+        for start in range(len(lines) - count + 1):
+            if line_hash(lines[start : start + count]) == self.line_hash:
+                return start + 1
+        return None
+
+
+class UrlCitation(_Cited):
+    type: Literal["url"] = "url"
+    url: Annotated[Text, StringConstraints(pattern=r"^https?://\S+$")]
+    title: Text = ""
+    crawled_at: Moment | None = None
+    content_hash: Text | None = None
+
+    def source(self) -> str:
+        return f"url:{self.url}"
+
+    def check(self, world: World) -> Finding:
+        if self.crawled_at is None or self.content_hash is None:
+            return Finding(state="unreachable", note="no crawl time and content hash were recorded")
+        try:
+            served = world.page_hash(self.url)
+        except LookupError as error:
+            return Finding(state="unreachable", note=str(error))
+        if served is not None and served != self.content_hash:
+            return Finding(state="broken", note=f"{self.url} serves something else now")
+        how = "serves what was cited" if served else f"was crawled {self.crawled_at:%Y-%m-%d}, its hash is recorded"
+        return Finding(state="holds", note=f"{self.url} {how}")
+
+
+AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation
+_READER: TypeAdapter[AnyCitation] = TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
+
+
+class Citation(Record):
+    """One piece of evidence for one memory: what was cited, and what the last check found."""
+
+    shape: ClassVar[Shape] = Shape(
+        "citation",
+        references={"organization_id": Reference("organization"), "memory_id": Reference("memory")},
+        unique=(),
+        indexes=(("memory_id", "id"), ("source", "memory_id"), ("state",)),
+    )
+
+    memory_id: Id
+    type: Name
+    source: Text
+    evidence: Json
+    state: CitationState = "unchecked"
+    note: Text = ""
+    checked_at: Moment | None = None
+
+    def cited(self) -> AnyCitation:
+        return read_citation(self.evidence)
+
+
+def read_citation(given: AnyCitation | dict[str, Any]) -> AnyCitation:
+    if not isinstance(given, dict):
+        if isinstance(given, _Cited):
+            return given
+        raise InvalidInput(
+            f"a citation must be made with recollect.cite or be a JSON object, not {type(given).__name__}",
+            remedy="use recollect.cite.user(…), cite.file(…), cite.commit(…), cite.log(…) or cite.url(…)",
+        )
+    try:
+        return _READER.validate_python(given)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"that is not a citation: {describe(error)}", remedy='give "type": commit, log, user, file or url'
+        ) from None
+
+
+def line_hash(lines: Sequence[str]) -> str:
+    """Of the lines as written, less the space at their ends: editors trim it without changing a thing."""
+    text = "\n".join(line.rstrip() for line in lines)
+    return "l1:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+class cite:  # noqa: N801 - reads as a verb: recollect.cite.file("a.py", lines=(3, 9))
+    """Makers of citations."""
+
+    @staticmethod
+    def commit(hash: str, repo: str = ".", message: str = "", diff_summary: str | None = None) -> AnyCitation:
+        return read_citation(
+            {"type": "commit", "hash": hash, "repo": repo, "message": message, "diff_summary": diff_summary}
+        )
+
+    @staticmethod
+    def log(log_id: str, timestamp: datetime | None = None, context: str = "") -> AnyCitation:
+        return read_citation({"type": "log", "log_id": log_id, "timestamp": timestamp, "context": context})
+
+    @staticmethod
+    def user(user_id: str, comment: str = "") -> AnyCitation:
+        return read_citation({"type": "user", "user_id": user_id, "comment": comment})
+
+    @staticmethod
+    def file(path: str, lines: tuple[int, int] | int | None = None, line_hash: str | None = None) -> AnyCitation:
+        first, last = (lines, lines) if isinstance(lines, int) else (lines or (None, None))
+        return read_citation(
+            {"type": "file", "path": str(path), "first_line": first, "last_line": last, "line_hash": line_hash}
+        )
+
+    @staticmethod
+    def url(
+        url: str, title: str = "", crawled_at: datetime | None = None, content_hash: str | None = None
+    ) -> AnyCitation:
+        return read_citation(
+            {"type": "url", "url": url, "title": title, "crawled_at": crawled_at, "content_hash": content_hash}
+        )

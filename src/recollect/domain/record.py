@@ -1,0 +1,211 @@
+"""What every stored thing has in common, and how a record type declares itself.
+
+A record type says once, in its `shape`, what identifies it, what it refers to, what is unique, indexed, searched
+as text or encrypted. Tables, indexes, cascades, migrations and docs all follow from that declaration, so a new
+record type adds no line to any store. Identity is `(organization_id, id)`; an id is made by the client (UUIDv7,
+so ids sort by time) and never reused. `version` counts the writes of a record and guards against lost updates.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import types
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+ID_LENGTH = 255
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def storable(text: str) -> str:
+    """Refuse what some store cannot keep: NUL (PostgreSQL) and lone surrogates (no UTF-8)."""
+    if "\x00" in text:
+        raise ValueError("must not contain the NUL character")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode (it holds a lone surrogate)") from None
+    return text
+
+
+def storable_json(value: Any) -> Any:
+    """JSON only, with every string storable and every number finite."""
+    if isinstance(value, str):
+        storable(value)
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError("must not contain NaN or infinity")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError("JSON keys must be text")
+            storable(key)
+            storable_json(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            storable_json(inner)
+    elif value is not None and not isinstance(value, bool | int):
+        raise ValueError(f"must be JSON (found {type(value).__name__})")
+    return value
+
+
+def _printable(identifier: str) -> str:
+    if any(unicodedata.category(character) == "Cc" for character in identifier):
+        raise ValueError("must not contain control characters")
+    return identifier
+
+
+Text = Annotated[str, AfterValidator(storable)]
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Json = Annotated[dict[str, Any], AfterValidator(storable_json)]
+JsonList = Annotated[list[Any], AfterValidator(storable_json)]
+Id = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=ID_LENGTH),
+    AfterValidator(storable),
+    AfterValidator(_printable),
+]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(storable)]
+
+_last_stamp = 0
+_stamp_lock = threading.Lock()
+
+
+def new_id() -> str:
+    """A UUIDv7 that is greater than every one this process made before, even within a millisecond."""
+    global _last_stamp
+    with _stamp_lock:
+        stamp = max((time.time_ns() // 1_000_000) << 12, _last_stamp + 1)
+        _last_stamp = stamp
+    milliseconds, counter = stamp >> 12, stamp & 0xFFF
+    tail = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
+    number = (milliseconds << 80) | (0x7 << 76) | (counter << 64) | (0b10 << 62) | tail
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+OnDelete = Literal["cascade", "clear"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A field that holds the id of another record of the same tenant.
+
+    When the other is deleted for good, `cascade` deletes this record too and `clear` empties the field.
+    """
+
+    to: str
+    on_delete: OnDelete = "cascade"
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Together unique within a tenant. With `nulls_equal`, at most one record may have a field empty."""
+
+    fields: tuple[str, ...]
+    nulls_equal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextIndex:
+    """Which fields are searched as text, and which small fields narrow that search (`facets`)."""
+
+    fields: tuple[str, ...]
+    facets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    table: str
+    references: Mapping[str, Reference] = field(default_factory=dict)
+    unique: tuple[Unique, ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    encrypted: frozenset[str] = frozenset()
+    text: TextIndex | None = None
+
+
+ColumnType = Literal["text", "integer", "real", "boolean", "moment", "bytes", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: ColumnType
+    nullable: bool
+
+
+RECORDS: dict[str, type[Record]] = {}
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
+
+    shape: ClassVar[Shape]
+
+    organization_id: Id
+    id: Id = Field(default_factory=new_id)
+    version: int = 1
+    created_at: Moment = Field(default_factory=now)
+    updated_at: Moment = Field(default_factory=now)
+    created_by: Id | None = None
+    updated_by: Id | None = None
+    is_deleted: bool = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "shape" in cls.__dict__:
+            RECORDS[cls.shape.table] = cls
+
+    @classmethod
+    def columns(cls) -> tuple[Column, ...]:
+        cached = cls.__dict__.get("_columns")
+        if cached is None:
+            cached = tuple(_column(name, info.annotation) for name, info in cls.model_fields.items())
+            cls._columns = cached
+        return cached
+
+    _columns: ClassVar[tuple[Column, ...]]
+
+    def changed(self, **fields: Any) -> Any:
+        """A validated copy with some fields different."""
+        return type(self).model_validate({**self.__dict__, **fields})
+
+
+_SCALARS: dict[Any, ColumnType] = {
+    str: "text",
+    int: "integer",
+    float: "real",
+    bool: "boolean",
+    datetime: "moment",
+    bytes: "bytes",
+}
+
+
+def _column(name: str, annotation: Any) -> Column:
+    options = [annotation]
+    if get_origin(annotation) in (Union, types.UnionType):
+        options = list(get_args(annotation))
+    nullable = type(None) in options
+    inner = next(option for option in options if option is not type(None))
+    while get_origin(inner) is Annotated:
+        inner = get_args(inner)[0]
+    if get_origin(inner) is Literal:
+        inner = type(get_args(inner)[0])
+    if isinstance(inner, type) and issubclass(inner, str):
+        inner = str
+    return Column(name, _SCALARS.get(inner, "json"), nullable)

@@ -1,0 +1,88 @@
+"""Who owns what: organizations, their users, keys and projects."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import AfterValidator, Field
+
+from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text, Unique
+
+UserStatus = Literal["active", "invited", "suspended"]
+
+
+def _known_zone(zone: str) -> str:
+    if zone != "UTC" and zone not in available_timezones():
+        raise ValueError(f"'{zone}' is not an IANA time zone such as UTC or Asia/Bangkok")
+    ZoneInfo(zone)
+    return zone
+
+
+def _looks_like_email(email: str) -> str:
+    name, _, host = email.partition("@")
+    if not name or not host or any(character.isspace() for character in email):
+        raise ValueError(f"'{email}' is not an email address")
+    return email
+
+
+TimeZone = Annotated[str, AfterValidator(_known_zone)]
+Email = Annotated[Text, AfterValidator(_looks_like_email)]
+
+
+class Organization(Record):
+    """A tenant. Its organization_id is its own id, so that it lives under the same key as all it owns."""
+
+    shape: ClassVar[Shape] = Shape("organization")
+
+    name: Name
+
+
+class User(Record):
+    shape: ClassVar[Shape] = Shape(
+        "user",
+        references={"organization_id": Reference("organization")},
+        unique=(Unique(("email",)),),
+        indexes=(("is_active",),),
+        encrypted=frozenset({"profile_data"}),
+    )
+
+    name: Name
+    email: Email | None = None
+    password_hash: Text | None = None
+    status: UserStatus = "active"
+    timezone: TimeZone = "UTC"
+    profile_data: Json = Field(default_factory=dict)
+    preferences: Json = Field(default_factory=dict)
+    is_active: bool = True
+
+
+class ApiKey(Record):
+    """Only a hash of the key is kept; the key itself is shown once, when it is made."""
+
+    shape: ClassVar[Shape] = Shape(
+        "api_key",
+        references={"organization_id": Reference("organization"), "user_id": Reference("user")},
+        unique=(Unique(("key_hash",)),),
+        indexes=(("user_id",),),
+    )
+
+    user_id: Id | None = None
+    name: Name
+    key_hash: Text
+    scopes: list[Text] = Field(default_factory=list)
+    expires_at: Moment | None = None
+    last_used_at: Moment | None = None
+    revoked_at: Moment | None = None
+
+
+class Project(Record):
+    shape: ClassVar[Shape] = Shape(
+        "project",
+        references={"organization_id": Reference("organization"), "owner_id": Reference("user")},
+        indexes=(("owner_id",),),
+    )
+
+    owner_id: Id | None = None
+    name: Name
+    description: Text = ""

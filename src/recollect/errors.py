@@ -1,0 +1,176 @@
+"""Every error Recollect raises, with a stable code, a remedy and an HTTP status.
+
+    RecollectError
+    ├── InvalidInput            invalid_input        422   the request itself is wrong
+    │   ├── UnknownKind         unknown_kind         422
+    │   ├── TooLarge            too_large            413
+    │   └── InvalidSettings     invalid_settings     422
+    ├── NotFound                not_found            404   absent, or another tenant's: they look alike
+    ├── Denied                  denied               403
+    │   └── Unauthenticated     unauthenticated      401
+    ├── Conflict                conflict             409   the request is fine, the state is not
+    │   ├── VersionConflict     version_conflict     409
+    │   ├── DuplicateKey        duplicate_key        409
+    │   ├── ReferenceMissing    reference_missing    409
+    │   ├── RequirementFailed   requirement_failed   409
+    │   ├── IllegalTransition   illegal_transition   409
+    │   ├── LeaseLost           lease_lost           409
+    │   └── NotEmpty            not_empty            409
+    ├── Unavailable             unavailable          503   try again, or mend the surroundings
+    │   ├── StoreBusy           store_busy           503
+    │   ├── StoreFull           store_full           507
+    │   ├── StoreReadOnly       store_read_only      503
+    │   ├── EmbedderFailed      embedder_failed      502
+    │   └── MissingExtra        missing_extra        501
+    └── StoreError              store_error          500
+        ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
+        ├── NotARecollectStore  not_a_recollect_store 422
+        ├── NewerStore          newer_store          422   made by a newer program
+        └── Closed              closed               503
+
+The message says what is wrong; `remedy` says what to do next. `details` holds ids and names, never stored text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RecollectError(Exception):
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, remedy: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+    def as_dict(self) -> dict[str, Any]:
+        """The one shape in which every door shows an error."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "details": {name: value for name, value in self.details.items() if value is not None},
+        }
+
+
+class InvalidInput(RecollectError):
+    code = "invalid_input"
+    http_status = 422
+
+
+class UnknownKind(InvalidInput):
+    code = "unknown_kind"
+
+
+class TooLarge(InvalidInput):
+    code = "too_large"
+    http_status = 413
+
+
+class InvalidSettings(InvalidInput):
+    code = "invalid_settings"
+
+
+class NotFound(RecollectError):
+    code = "not_found"
+    http_status = 404
+
+
+class Denied(RecollectError):
+    code = "denied"
+    http_status = 403
+
+
+class Unauthenticated(Denied):
+    code = "unauthenticated"
+    http_status = 401
+
+
+class Conflict(RecollectError):
+    code = "conflict"
+    http_status = 409
+
+
+class VersionConflict(Conflict):
+    code = "version_conflict"
+
+
+class DuplicateKey(Conflict):
+    code = "duplicate_key"
+
+
+class ReferenceMissing(Conflict):
+    code = "reference_missing"
+
+
+class RequirementFailed(Conflict):
+    code = "requirement_failed"
+
+
+class IllegalTransition(Conflict):
+    code = "illegal_transition"
+
+
+class LeaseLost(Conflict):
+    code = "lease_lost"
+
+
+class NotEmpty(Conflict):
+    code = "not_empty"
+
+
+class Unavailable(RecollectError):
+    code = "unavailable"
+    http_status = 503
+
+
+class StoreBusy(Unavailable):
+    code = "store_busy"
+
+
+class StoreFull(Unavailable):
+    code = "store_full"
+    http_status = 507
+
+
+class StoreReadOnly(Unavailable):
+    code = "store_read_only"
+
+
+class EmbedderFailed(Unavailable):
+    code = "embedder_failed"
+    http_status = 502
+
+
+class MissingExtra(Unavailable):
+    code = "missing_extra"
+    http_status = 501
+
+
+class StoreError(RecollectError):
+    code = "store_error"
+
+
+class DamagedData(StoreError):
+    code = "damaged_data"
+
+
+class NotARecollectStore(StoreError):
+    code = "not_a_recollect_store"
+    http_status = 422
+
+
+class NewerStore(StoreError):
+    code = "newer_store"
+    http_status = 422
+
+
+class Closed(StoreError):
+    code = "closed"
+    http_status = 503
