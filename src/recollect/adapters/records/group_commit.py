@@ -1,0 +1,103 @@
+"""One writer thread that lets concurrent transactions share a disk sync.
+
+A sync costs milliseconds and everything else microseconds, so whoever is waiting when a commit begins goes along
+with it. Each transaction is its own savepoint: one that fails is undone alone. The caller returns only when the
+shared commit is on disk; if that commit fails, every caller in it gets the error.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from recollect.errors import Closed
+
+T = TypeVar("T")
+MOST_AT_ONCE = 256
+
+
+class Batches(Protocol):
+    """What the thread drives: one connection's transaction."""
+
+    def begin(self) -> None: ...
+
+    def attempt(self, work: Callable[[], Any]) -> Any:
+        """Runs one piece of work; if it raises, undoes that piece alone and lets the error through."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class GroupCommit:
+    def __init__(self, batches: Batches, name: str) -> None:
+        self._batches = batches
+        self._waiting: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Runs the work in the next commit and returns its result when that commit is durable."""
+        done: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise Closed("this store is closed", remedy="open it again")
+            self._waiting.put((work, done))
+        return done.result()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._waiting.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            first = self._waiting.get()
+            if first is None:
+                break
+            batch, last = self._gather(first)
+            self._settle(batch)
+            if last:
+                break
+        self._batches.close()
+
+    def _gather(self, first: Any) -> tuple[list[Any], bool]:
+        batch = [first]
+        while len(batch) < MOST_AT_ONCE:
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if item is None:
+                return batch, True
+            batch.append(item)
+        return batch, False
+
+    def _settle(self, batch: list[tuple[Callable[[], Any], Future[Any]]]) -> None:
+        results: list[tuple[Future[Any], Any]] = []
+        try:
+            self._batches.begin()
+            for work, done in batch:
+                try:
+                    results.append((done, self._batches.attempt(work)))
+                except Exception as error:  # noqa: BLE001 - handed to the caller that waits for this piece of work
+                    done.set_exception(error)
+            self._batches.commit()
+        except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller still waiting is told
+            self._batches.rollback()
+            for _, done in batch:
+                if not done.done():
+                    done.set_exception(error)
+            return
+        for done, result in results:
+            done.set_result(result)

@@ -1,0 +1,414 @@
+"""The default record store: one SQLite file.
+
+Promise: what `transact` acknowledged survives kill -9 and a power cut; a damaged page is an error, never an answer;
+several processes may use one file. Shape: one table per record type with `_row` (stable row number) and `_seq`
+(store-wide, ever growing, given anew on each write), a full-text table per searched type, `recollect_store` for the
+counter and the incarnation, `recollect_gone` for what was deleted for good. Proof: tests/contract, tests/crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from recollect.adapters.records.group_commit import GroupCommit
+from recollect.adapters.records.rows import Cipher, Codec, Plain
+from recollect.adapters.records.sql import Compiler, quoted
+from recollect.adapters.records.sqlite_file import (
+    CHECKSUM_BYTES,
+    Readers,
+    address,
+    checksum_vfs,
+    connect,
+    our_errors,
+    prepare,
+)
+from recollect.adapters.records.sqlite_upkeep import check_records, check_text, migrate, rebuild_text
+from recollect.adapters.records.steps import Steps
+from recollect.domain.memory import space_name
+from recollect.domain.record import RECORDS, Record, new_id
+from recollect.errors import DuplicateKey, InvalidInput, StoreError
+from recollect.ports.records import (
+    Capabilities,
+    Change,
+    Committed,
+    Page,
+    Problem,
+    Query,
+    Scope,
+    Step,
+    TextHit,
+    TextQuery,
+    encode_cursor,
+)
+from recollect.ports.vectors import VectorRow
+
+R = TypeVar("R", bound=Record)
+_VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
+
+
+class SqliteStore:
+    def __init__(self, path: Path, *, cipher: Cipher | None = None, vfs: str | None = None) -> None:
+        self.path = path
+        self._cipher = cipher or Plain()
+        self._codecs: dict[type[Record], Codec] = {}
+        with our_errors(path):
+            connection = connect(path, writable=True, vfs=vfs)
+            prepare(connection, path)
+            migrate(connection, path)
+        self._readers = Readers(path, vfs)
+        self._tables = _Tables(connection, path, self.codec, self.compiler)
+        self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
+        self.capabilities = Capabilities("sqlite", durable=True, many_processes=True)
+
+    def tenants(self) -> list[str]:
+        with self._readers.one() as connection:
+            return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
+
+    def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
+        codec = self.codec(record)
+        with self._readers.one() as connection:
+            row = connection.execute(_get_statement(record), (scope.organization_id, id)).fetchone()
+        if row is None:
+            return None
+        found: R = codec.record(row)
+        return found if deleted or not found.is_deleted else None
+
+    def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        codec = self.codec(query.record)
+        rows = self._rows(scope, query, codec.names)
+        records: list[R] = [codec.record(row) for row in rows]
+        if query.limit is None or len(records) < query.limit or not records:
+            return Page(records)
+        return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
+
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        codec = self.codec(query.record)
+        rows = self._rows(scope, query, fields)
+        if all(codec.types[name] in ("text", "integer", "real", "bytes") for name in fields):
+            return rows
+        return [tuple(codec.value(name, value) for name, value in zip(fields, row, strict=True)) for row in rows]
+
+    def count(self, scope: Scope, query: Query[Any]) -> int:
+        compiler = self.compiler()
+        condition = compiler.where(scope, query, "t")
+        with self._readers.one() as connection:
+            text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
+            return int(connection.execute(text, compiler.values).get)
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return self._writer.run(lambda: Steps(self._tables, scope).apply(steps))
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        if not query.terms:
+            return []
+        compiler = self.compiler()
+        statement = _text_statement(compiler, scope, query)
+        with self._readers.one() as connection:
+            return [TextHit(id, -rank) for id, rank in connection.execute(statement, compiler.values)]
+
+    def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
+        living = " UNION ALL ".join(
+            f"SELECT * FROM (SELECT _seq AS seq, '{table}', id, 0 FROM {quoted(table)} "
+            f"WHERE _seq > ?1 AND organization_id = ?2 ORDER BY _seq LIMIT ?3)"
+            for table in sorted(RECORDS)
+        )
+        gone = (
+            "SELECT * FROM (SELECT seq, table_name, id, 1 FROM recollect_gone "
+            "WHERE seq > ?1 AND organization_id = ?2 ORDER BY seq LIMIT ?3)"
+        )
+        text = f"SELECT * FROM ({living} UNION ALL {gone}) ORDER BY seq LIMIT ?3"
+        with self._readers.one() as connection:
+            rows = connection.execute(text, (after, scope.organization_id, limit))
+            return [Change(seq, table, id, bool(is_gone)) for seq, table, id, is_gone in rows]
+
+    def migrate(self) -> list[str]:
+        return self._writer.run(lambda: [])  # opening already brought the file up to date
+
+    def backup(self, target: Path) -> None:
+        """One statement, one moment: the page-by-page backup never ends while others write."""
+        if target.exists():
+            raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+        vfs = checksum_vfs()
+        options: dict[str, str | int] = {"vfs": vfs, "reserve": CHECKSUM_BYTES} if vfs else {}
+        with self._readers.one() as connection:
+            connection.execute("PRAGMA query_only = off")
+            try:
+                connection.execute("VACUUM INTO ?", (address(target, **options),))
+            finally:
+                connection.execute("PRAGMA query_only = on")
+        copy = connect(target, writable=True)
+        try:
+            with our_errors(target):
+                prepare(copy, target)
+                copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
+        finally:
+            copy.close()
+
+    def verify(self) -> list[Problem]:
+        with self._readers.one() as connection:
+            return [*check_records(connection, self.codec), *check_text(connection)]
+
+    def mend(self) -> list[str]:
+        return self._writer.run(lambda: rebuild_text(self._tables, self.codec))
+
+    def erase_traces(self) -> None:
+        """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
+        with our_errors(self.path):
+            self._writer.run(self._tables.merge_text)
+            with self._readers.one() as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self._writer.close()
+        self._readers.close()
+
+    @contextmanager
+    def vector_snapshot(self) -> Iterator[SqliteVectors]:
+        with self._readers.snapshot() as connection:
+            yield SqliteVectors(connection)
+
+    def codec(self, record: type[Record]) -> Codec:
+        codec = self._codecs.get(record)
+        if codec is None:
+            codec = self._codecs[record] = Codec(record, self._cipher)
+        return codec
+
+    def compiler(self) -> Compiler:
+        return Compiler(self.codec, _carray)
+
+    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        compiler = self.compiler()
+        statement = compiler.select(scope, query, fields)
+        with self._readers.one() as connection:
+            return connection.execute(statement, compiler.values).fetchall()
+
+
+class _Tables:
+    """The writer's connection: what group commit and the steps need of it."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: Path,
+        codec: Callable[[type[Record]], Codec],
+        compiler: Callable[[], Compiler],
+    ) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._path = path
+        self._seq = 0
+        self.codec = codec
+        self.compiler = compiler
+
+    def begin(self) -> None:
+        with our_errors(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
+
+    def attempt(self, work: Callable[[], Any]) -> Any:
+        self._cursor.execute("SAVEPOINT work")
+        try:
+            with our_errors(self._path):
+                result = work()
+                self._cursor.execute("RELEASE work")
+                return result
+        except BaseException:
+            if not self._connection.get_autocommit():
+                self._cursor.execute("ROLLBACK TO work; RELEASE work")
+            raise
+
+    def commit(self) -> None:
+        with our_errors(self._path):
+            if self._connection.get_autocommit():
+                raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
+            self._cursor.execute("UPDATE recollect_store SET value = ? WHERE key = 'seq'", (self._seq,))
+            self._cursor.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if not self._connection.get_autocommit():
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._cursor.execute(statement, values).fetchall()
+        except apsw.ConstraintError as error:
+            raise _duplicate(error) from None
+
+    def insert(self, statement: str, values: Sequence[Any]) -> int:
+        try:
+            self._cursor.execute(statement, values)
+        except apsw.ConstraintError as error:
+            raise _duplicate(error) from None
+        return self._connection.last_insert_rowid()
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        shape = record.shape.text
+        assert shape is not None
+        statement = _index_statement(type(record), fresh)
+        self._cursor.execute(
+            statement, [row, facet_tokens(record), *(getattr(record, name) or "" for name in shape.fields)]
+        )
+
+    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
+        table = quoted(record.shape.table + "_text")
+        self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
+
+    def merge_text(self) -> None:
+        for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
+            self.run(f"INSERT INTO {quoted(table + '_text')}({quoted(table + '_text')}) VALUES ('optimize')")
+
+
+class SqliteVectors:
+    """The stored vectors as one read transaction sees them."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def incarnation(self) -> str:
+        return str(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'incarnation'").get)
+
+    def last_seq(self) -> int:
+        return int(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get)
+
+    def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
+        text = f"SELECT {_VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
+        return [_vector_row(row) for row in self._connection.execute(text, (seq, limit))]
+
+    def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
+        import numpy as np
+
+        if not len(seqs):
+            return []
+        wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
+        text = f"SELECT {_VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
+        return [_vector_row(row) for row in self._connection.execute(text, (wanted,))]
+
+    def living_seqs(self, after: int, upto: int) -> Iterable[int]:
+        text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
+        return (seq for (seq,) in self._connection.execute(text, (after, upto)))
+
+    def of_memories(
+        self, organization_id: str, namespace: str, model: str, ids: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """(memory id, vector, tokens) of these memories in one space, for scoring a pool."""
+        text = (
+            "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
+            "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
+        )
+        return self._connection.execute(text, (apsw.carray(tuple(ids)), organization_id, namespace, model)).fetchall()
+
+
+@cache
+def _facets_of(raw: str) -> tuple[str | None, ...]:
+    import json
+
+    return tuple(json.loads(raw))
+
+
+def _vector_row(row: tuple[Any, ...]) -> VectorRow:
+    seq, organization_id, memory_id, namespace, model, facets, vector = row
+    return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)
+
+
+def _carray(values: list[Any], bound: list[Any]) -> str:
+    if not all(isinstance(value, str) for value in values):
+        bound.extend(values)
+        return "(" + ", ".join("?" * len(values)) + ")"
+    bound.append(apsw.carray(tuple(values)))
+    return "(SELECT value FROM carray(?))"
+
+
+def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
+    message = str(error)
+    if "UNIQUE" not in message and "PRIMARY KEY" not in message:
+        return StoreError(f"the store refused a value: {message}")
+    what = message.partition("failed: ")[2]
+    table = what.partition(".")[0] if "." in what else what.strip("index '").partition("_unique")[0]
+    fields = [part.partition(".")[2] for part in what.split(", ") if "." in part and "organization_id" not in part]
+    return DuplicateKey(
+        f"there is such a {table} already", remedy="change the existing one, or choose another key", fields=fields
+    )
+
+
+@cache
+def facet_token(position: int, value: str) -> str:
+    """A word of digits only, so that no stemmer touches it: equal for equal values of one facet."""
+    digest = hashlib.blake2b(value.encode(), digest_size=8).digest()
+    return f"{position:02d}{int.from_bytes(digest, 'big')}"
+
+
+def facet_tokens(record: Record) -> str:
+    shape = record.shape.text
+    assert shape is not None
+    tokens = [facet_token(99, record.organization_id)]
+    for position, name in enumerate(shape.facets):
+        value = getattr(record, name)
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None:
+                tokens.append(facet_token(position, one))
+    return " ".join(tokens)
+
+
+def _text_statement(compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> str:
+    shape = query.record.shape.text
+    if shape is None:
+        raise InvalidInput(f"{query.record.__name__} is not searched as text")
+    facets = [facet_token(99, scope.organization_id)]
+    groups = [f"facets : {facets[0]}"]
+    for name, values in query.facets.items():
+        tokens = " OR ".join(facet_token(shape.facets.index(name), value) for value in values)
+        groups.append(f"facets : ({tokens})")
+    terms = " OR ".join('"' + term.replace('"', '""') + '"' for term in query.terms)
+    match = " AND ".join(groups) + " AND {" + " ".join(shape.fields) + "} : (" + terms + ")"
+    weights = ", ".join(str(float(query.weights.get(name, 1.0))) for name in shape.fields)
+    table = query.record.shape.table
+    text = quoted(table + "_text")
+    found = f"SELECT rowid, rank FROM {text} WHERE {text} MATCH ? AND rank MATCH ? ORDER BY rank"
+    compiler.values += [match, f"bm25(0.0, {weights})"]
+    if not query.where:
+        found += f" LIMIT {int(query.limit)}"
+    # The facets are proven again on the record itself: a token is a hash, and hashes may collide.
+    proof = [_facet_proof(compiler, name, values) for name, values in query.facets.items()]
+    joined = (
+        f"SELECT t.id, f.rank FROM ({found}) f CROSS JOIN {quoted(table)} t ON t._row = f.rowid "
+        f"WHERE {' AND '.join([*proof, compiler.where(scope, Query(query.record, query.where), 't')])}"
+    )
+    return f"{joined} ORDER BY f.rank, t.id LIMIT {int(query.limit)}"
+
+
+def _facet_proof(compiler: Compiler, name: str, values: Sequence[str]) -> str:
+    marks = ", ".join(compiler.bind(value) for value in values)
+    if name == "namespaces":
+        return f"EXISTS (SELECT 1 FROM json_each(t.namespaces) WHERE value IN ({marks}))"
+    return f"t.{quoted(name)} IN ({marks})"
+
+
+@cache
+def _get_statement(record: type[Record]) -> str:
+    columns = ", ".join(quoted(column.name) for column in record.columns())
+    return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id = ?"
+
+
+@cache
+def _index_statement(record: type[Record], fresh: bool) -> str:
+    shape = record.shape.text
+    assert shape is not None
+    fields = ", ".join(quoted(name) for name in shape.fields)
+    verb = "INSERT" if fresh else "INSERT OR REPLACE"
+    marks = ", ".join("?" * (len(shape.fields) + 2))
+    return f"{verb} INTO {quoted(record.shape.table + '_text')}(rowid, facets, {fields}) VALUES ({marks})"

@@ -1,0 +1,248 @@
+"""Making, migrating, checking and mending the tables of a SQLite store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import apsw
+
+from recollect.adapters.records import schema
+from recollect.adapters.records.rows import Codec, moment_text
+from recollect.adapters.records.sql import quoted
+from recollect.domain.record import RECORDS, Record, new_id, now
+from recollect.errors import NewerStore, StoreError
+from recollect.ports.records import Problem
+
+# Stemmed, because questions and memories rarely use the same form of a word; diacritics folded for the same reason.
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+_TYPES = {
+    "text": "TEXT",
+    "integer": "INTEGER",
+    "real": "REAL",
+    "boolean": "INTEGER",
+    "moment": "TEXT",
+    "bytes": "BLOB",
+    "json": "TEXT",
+}
+_EMPTY = {"text": "''", "integer": "0", "real": "0.0", "boolean": "0", "json": "'null'", "bytes": "x''", "moment": "''"}
+
+
+class TextTables(Protocol):
+    def run(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None: ...
+
+
+def migrate(connection: apsw.Connection, path: Path) -> list[str]:
+    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
+    applied = []
+    for migration in schema.migrations():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            create(connection)
+            done = _recorded(connection)
+            _refuse_newer(done, path)
+            if migration.number in done:
+                _same_migration(migration, done[migration.number], path)
+            else:
+                _apply(connection, migration)
+                applied.append(migration.name)
+            connection.execute("COMMIT")
+        except BaseException:
+            if not connection.get_autocommit():
+                connection.execute("ROLLBACK")
+            raise
+    return applied
+
+
+def create(connection: apsw.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS recollect_migrations"
+        "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at TEXT NOT NULL) STRICT;"
+        "CREATE TABLE IF NOT EXISTS recollect_store(key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;"
+        "CREATE TABLE IF NOT EXISTS recollect_gone(seq INTEGER PRIMARY KEY, organization_id TEXT NOT NULL,"
+        " table_name TEXT NOT NULL, id TEXT NOT NULL) STRICT;"
+    )
+    connection.execute("INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('incarnation', ?)", (new_id(),))
+
+
+def _recorded(connection: apsw.Connection) -> dict[int, str]:
+    return dict(connection.execute("SELECT number, checksum FROM recollect_migrations"))
+
+
+def _refuse_newer(done: dict[int, str], path: Path) -> None:
+    newest = len(schema.migrations())
+    if done and max(done) > newest:
+        raise NewerStore(
+            f"'{path.name}' was written by a newer Recollect (schema {max(done)}, this program knows {newest})",
+            remedy="upgrade this program: pip install -U recollect",
+        )
+
+
+def _same_migration(migration: schema.Migration, checksum: str, path: Path) -> None:
+    if migration.checksum != checksum:
+        raise StoreError(
+            f"migration {migration.number} of '{path.name}' is not the one this program knows",
+            remedy="open it with the release that made it",
+        )
+
+
+def _apply(connection: apsw.Connection, migration: schema.Migration) -> None:
+    for step in migration.steps:
+        for statement in _statements(step):
+            connection.execute(statement)
+    for step in migration.steps:
+        if step["do"] == "index_text":
+            raise StoreError("text indexes of existing tables are rebuilt with `recollect doctor --fix`")
+    connection.execute(
+        "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
+        (migration.number, migration.name, migration.checksum, moment_text(now())),
+    )
+
+
+def _statements(step: schema.Step) -> Iterator[str]:
+    table, kind = step["table"], step["do"]
+    if kind == "create_table":
+        columns = ", ".join(_column(column) for column in step["columns"])
+        yield f"CREATE TABLE {quoted(table)}(_row INTEGER PRIMARY KEY, _seq INTEGER NOT NULL, {columns}) STRICT"
+        yield f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)}(organization_id, id)"
+        yield f"CREATE UNIQUE INDEX {quoted(table + '_seq')} ON {quoted(table)}(_seq)"
+        nullable = {name for name, _, may_be_null in step["columns"] if may_be_null}
+        for key in step["unique"]:
+            yield _unique(table, key, nullable)
+        for fields in step["indexes"]:
+            yield _index(table, fields, nullable)
+        if step["text"]:
+            yield from _text_table(table, step["text"])
+    elif kind == "add_column":
+        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_column(step['column'], filled=True)}"
+    elif kind == "add_unique":
+        yield _unique(table, step["unique"], set())
+    elif kind == "add_index":
+        yield _index(table, step["fields"], set())
+    elif kind == "drop_index":
+        yield f"DROP INDEX IF EXISTS {quoted(_index_name(table, step['fields']))}"
+
+
+def _column(column: list[Any], filled: bool = False) -> str:
+    name, type, nullable = column
+    text = f"{quoted(name)} {_TYPES[type]}"
+    if nullable:
+        return text
+    return f"{text} NOT NULL DEFAULT {_EMPTY[type]}" if filled else f"{text} NOT NULL"
+
+
+def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
+    fields = [
+        f"coalesce({quoted(n)}, '')" if key["nulls_equal"] and n in nullable else quoted(n) for n in key["fields"]
+    ]
+    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
+    return f"CREATE UNIQUE INDEX {name} ON {quoted(table)}(organization_id, {', '.join(fields)})"
+
+
+def _index(table: str, fields: list[str], nullable: set[str]) -> str:
+    columns = ", ".join(quoted(name) for name in fields)
+    # Most memories leave most links empty: a partial index costs nothing for those.
+    partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if fields[0] in nullable else ""
+    return f"CREATE INDEX {quoted(_index_name(table, fields))} ON {quoted(table)}(organization_id, {columns}){partial}"
+
+
+def _index_name(table: str, fields: list[str]) -> str:
+    return f"{table}_by_{'_'.join(fields)}"
+
+
+def _text_table(table: str, text: dict[str, Any]) -> Iterator[str]:
+    name = quoted(table + "_text")
+    fields = ", ".join(quoted(field) for field in text["fields"])
+    yield (
+        f"CREATE VIRTUAL TABLE {name} USING fts5(facets, {fields}, content='', contentless_delete=1, "
+        f"tokenize='{TOKENIZER}')"
+    )
+    yield f"INSERT INTO {name}({name}, rank) VALUES ('secure-delete', 1)"
+
+
+def check_records(connection: apsw.Connection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
+    """Re-read every row, validate it again, and follow every reference."""
+    try:
+        for (verdict,) in connection.execute("PRAGMA integrity_check(20)"):
+            if verdict != "ok":
+                yield Problem(what=str(verdict))
+    except apsw.Error as error:
+        yield Problem(what=f"the file is damaged: {error}")
+    for record in RECORDS.values():
+        yield from _check_table(connection, record, codec_of(record))
+        yield from _check_references(connection, record)
+
+
+def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[Problem]:
+    table = record.shape.table
+    columns = ", ".join(quoted(name) for name in codec.names)
+    try:
+        keys = connection.execute(
+            f"SELECT organization_id, id, _row FROM {quoted(table)} INDEXED BY {quoted(table + '_key')} "
+            "ORDER BY organization_id, id"
+        ).fetchall()
+    except apsw.Error as error:
+        yield Problem(what=f"the keys cannot be read: {error}", table=table)
+        return
+    for organization_id, id, row in cast(list[tuple[str, str, int]], keys):
+        try:
+            found = connection.execute(f"SELECT {columns} FROM {quoted(table)} WHERE _row = ?", (row,)).fetchone()
+            if found is None:
+                yield Problem("its row is missing", table, id, organization_id)
+                continue
+            record.model_validate(codec.record(found).__dict__)
+        except (apsw.Error, ValueError) as error:
+            yield Problem(f"cannot be read: {type(error).__name__}", table, id, organization_id)
+
+
+def _check_references(connection: apsw.Connection, record: type[Record]) -> Iterator[Problem]:
+    table = record.shape.table
+    for field, reference in record.shape.references.items():
+        text = (
+            f"SELECT t.organization_id, t.id FROM {quoted(table)} t WHERE t.{quoted(field)} IS NOT NULL AND NOT EXISTS "
+            f"(SELECT 1 FROM {quoted(reference.to)} r WHERE r.organization_id = t.organization_id "
+            f"AND r.id = t.{quoted(field)}) LIMIT 100"
+        )
+        try:
+            for organization_id, id in connection.execute(text):
+                yield Problem(f"its {field} points at nothing", table, id, organization_id)
+        except apsw.Error as error:
+            yield Problem(what=f"its references cannot be followed: {error}", table=table)
+
+
+def check_text(connection: apsw.Connection) -> Iterator[Problem]:
+    """The text index holds exactly the living records."""
+    for record in RECORDS.values():
+        if not record.shape.text:
+            continue
+        table, sizes = record.shape.table, quoted(record.shape.table + "_text_docsize")
+        living = f"SELECT _row FROM {quoted(table)} WHERE is_deleted = 0"
+        try:
+            missing = f"SELECT organization_id, id FROM {quoted(table)} WHERE _row IN ({living} EXCEPT SELECT id FROM {sizes})"
+            for organization_id, id in connection.execute(missing + " LIMIT 100"):
+                yield Problem("is missing from the text index", table, id, organization_id)
+            for (row,) in connection.execute(f"SELECT id FROM {sizes} EXCEPT {living} LIMIT 100"):
+                yield Problem(f"the text index holds row {row}, which is not a living record", table)
+        except apsw.Error as error:
+            yield Problem(what=f"the text index cannot be read: {error}", table=table)
+
+
+def rebuild_text(tables: TextTables, codec_of: Callable[[type[Record]], Codec]) -> list[str]:
+    """Throw the text indexes away and make them again from the records."""
+    done = []
+    for record in RECORDS.values():
+        if not record.shape.text:
+            continue
+        table, codec = record.shape.table, codec_of(record)
+        name = quoted(table + "_text")
+        tables.run(f"INSERT INTO {name}({name}) VALUES ('delete-all')")
+        columns = ", ".join(quoted(column) for column in codec.names)
+        count = 0
+        for row, *stored in tables.run(f"SELECT _row, {columns} FROM {quoted(table)} WHERE is_deleted = 0"):
+            tables.index_text(row, codec.record(stored), fresh=True)
+            count += 1
+        done.append(f"{table}: {count} in the text index")
+    return done

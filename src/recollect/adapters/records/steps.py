@@ -1,0 +1,283 @@
+"""The steps of a transaction in SQL: checks references, counts versions, cascades, keeps the text index in step.
+
+Shared by the SQL stores. A store supplies a `Tables`: how to run a statement, the next seq, and its text index.
+References are checked and followed here rather than by the database, because a composite reference cannot be
+cleared by `ON DELETE SET NULL` without clearing the tenant too, and two of the engines have no cascades at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol, cast
+
+from recollect.adapters.records.rows import Codec
+from recollect.adapters.records.sql import Compiler, quoted
+from recollect.domain.record import RECORDS, Record
+from recollect.errors import (
+    InvalidInput,
+    NotFound,
+    ReferenceMissing,
+    RequirementFailed,
+    VersionConflict,
+)
+from recollect.ports.records import (
+    Absent,
+    Committed,
+    Delete,
+    DeleteWhere,
+    Insert,
+    Put,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Touch,
+    Update,
+    equal,
+)
+
+CHUNK = 500
+
+
+class Tables(Protocol):
+    """What a store lends to the steps."""
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    def insert(self, statement: str, values: Sequence[Any]) -> int:
+        """Runs an INSERT and gives the row number of the new row."""
+
+    def next_seq(self) -> int: ...
+
+    def codec(self, record: type[Record]) -> Codec: ...
+
+    def compiler(self) -> Compiler: ...
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        """Puts the record into its text index, in place of what is there unless the row is `fresh`."""
+
+    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None: ...
+
+
+@cache
+def referrers(table: str) -> tuple[tuple[type[Record], str, str], ...]:
+    """Who refers to a table: the record type, its field, and what deleting the target does to it."""
+    return tuple(
+        (record, field, reference.on_delete)
+        for record in RECORDS.values()
+        for field, reference in record.shape.references.items()
+        if reference.to == table
+    )
+
+
+class Steps:
+    """Applies the steps of one transaction."""
+
+    def __init__(self, tables: Tables, scope: Scope) -> None:
+        self._tables = tables
+        self._scope = scope
+        self._known: set[tuple[str, str]] = set()
+        self._seq = 0
+        self._deleted = 0
+
+    def apply(self, steps: Sequence[Step]) -> Committed:
+        for step in steps:
+            cast(Callable[[Any], None], _VERBS[type(step)].__get__(self))(step)
+        return Committed(self._seq, self._deleted)
+
+    def _insert(self, step: Insert) -> None:
+        record = step.record
+        self._check_tenant(record)
+        self._check_references(record, record.shape.references)
+        codec = self._tables.codec(type(record))
+        row = self._tables.insert(_insert_statement(type(record)), [self._next_seq(), *codec.row(record)])
+        if record.shape.text and not record.is_deleted:
+            self._tables.index_text(row, record, fresh=True)
+
+    def _update(self, step: Update) -> None:
+        record = step.record
+        found = self._stored(record)
+        if found is None:
+            raise NotFound(f"there is no {record.shape.table} '{record.id}'", remedy="create it first", id=record.id)
+        row, version, *_ = found
+        if version != record.version:
+            raise VersionConflict(
+                f"{record.shape.table} '{record.id}' was changed by someone else",
+                remedy="read it again and repeat the change",
+                id=record.id,
+                expected=record.version,
+                found=version,
+            )
+        self._replace(row, version, record, found)
+
+    def _put(self, step: Put) -> None:
+        found = self._stored(step.record)
+        if found is None:
+            self._insert(Insert(step.record))
+        else:
+            self._replace(found[0], found[1], step.record, found)
+
+    def _delete(self, step: Delete) -> None:
+        self._delete_ids(step.record, [step.id])
+
+    def _delete_where(self, step: DeleteWhere) -> None:
+        if not step.where:
+            raise InvalidInput("refusing to delete every record of a kind", remedy="give at least one filter")
+        compiler = self._tables.compiler()
+        statement = compiler.select(self._scope, Query(step.record, step.where, deleted="yes"), ("id",))
+        self._delete_ids(step.record, [id for (id,) in self._tables.run(statement, compiler.values)])
+
+    def _touch(self, step: Touch) -> None:
+        codec = self._tables.codec(step.record)
+        sets = [f"{quoted(name)} = {quoted(name)} + ?" for name in step.add]
+        sets += [f"{quoted(name)} = ?" for name in step.put]
+        values = [*step.add.values(), *(codec.bound(name, value) for name, value in step.put.items())]
+        self._tables.run(
+            f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} "
+            f"WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?",
+            [*values, self._scope.organization_id, step.id],
+        )
+
+    def _require(self, step: Require) -> None:
+        where = (equal("id", step.id), *(equal(name, value) for name, value in step.match.items()))
+        if self._first(step.record, where) is None:
+            raise RequirementFailed(
+                f"{step.record.shape.table} '{step.id}' is not as required",
+                remedy="read it again",
+                id=step.id,
+                table=step.record.shape.table,
+            )
+
+    def _absent(self, step: Absent) -> None:
+        found = self._first(step.record, step.where)
+        if found is not None:
+            raise RequirementFailed(
+                f"there is such a {step.record.shape.table} already: '{found}'", id=found, table=step.record.shape.table
+            )
+
+    def _first(self, record: type[Record], where: tuple[Any, ...]) -> str | None:
+        compiler = self._tables.compiler()
+        rows = self._tables.run(compiler.select(self._scope, Query(record, where, limit=1), ("id",)), compiler.values)
+        return rows[0][0] if rows else None
+
+    def _stored(self, record: Record) -> tuple[Any, ...] | None:
+        """Row number, version and references of the stored version of a record."""
+        self._check_tenant(record)
+        rows = self._tables.run(_stored_statement(type(record)), (record.organization_id, record.id))
+        return rows[0] if rows else None
+
+    def _replace(self, row: int, version: int, record: Record, found: Sequence[Any]) -> None:
+        self._known.clear()
+        before = dict(zip(record.shape.references, found[2:], strict=True))
+        moved = [name for name in before if getattr(record, name) != before[name]]
+        self._check_references(record, moved)
+        values = self._tables.codec(type(record)).row(record)
+        values[_position(type(record), "version")] = version + 1
+        self._tables.run(_update_statement(type(record)), [self._next_seq(), *values, row])
+        if record.shape.text:
+            if record.is_deleted:
+                self._tables.unindex_text(type(record), [row])
+            else:
+                self._tables.index_text(row, record, fresh=False)
+
+    def _check_tenant(self, record: Record) -> None:
+        if record.organization_id != self._scope.organization_id:
+            raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
+
+    def _check_references(self, record: Record, fields: Any) -> None:
+        for field in fields:
+            target, id = record.shape.references[field].to, getattr(record, field)
+            if id is None or (target, id) in self._known:
+                continue
+            statement = f"SELECT 1 FROM {quoted(target)} WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?"
+            if not self._tables.run(f"{statement} AND {quoted('is_deleted')} = 0", (self._scope.organization_id, id)):
+                raise ReferenceMissing(
+                    f"there is no {target} '{id[:80]}' to refer to",
+                    remedy=f"create the {target} first, or leave {field} out",
+                    field=field,
+                    id=id,
+                )
+            self._known.add((target, id))
+
+    def _delete_ids(self, record: type[Record], ids: Sequence[str]) -> None:
+        self._known.clear()
+        for start in range(0, len(ids), CHUNK):
+            self._delete_chunk(record, ids[start : start + CHUNK])
+
+    def _delete_chunk(self, record: type[Record], ids: Sequence[str]) -> None:
+        marks = ", ".join("?" * len(ids))
+        key = f"{quoted('organization_id')} = ? AND {quoted('id')} IN ({marks})"
+        values = (self._scope.organization_id, *ids)
+        table = quoted(record.shape.table)
+        rows = self._tables.run(f"SELECT _row, {quoted('id')} FROM {table} WHERE {key}", values)
+        if not rows:
+            return
+        present = [id for _, id in rows]
+        for referrer, field, on_delete in referrers(record.shape.table):
+            self._follow(referrer, field, on_delete, present)
+        if record.shape.text:
+            self._tables.unindex_text(record, [row for row, _ in rows])
+        self._tables.run(f"DELETE FROM {table} WHERE {key}", values)
+        for id in present:
+            self._tables.run(
+                "INSERT INTO recollect_gone(seq, organization_id, table_name, id) VALUES (?, ?, ?, ?)",
+                (self._next_seq(), self._scope.organization_id, record.shape.table, id),
+            )
+        self._deleted += len(present)
+
+    def _follow(self, referrer: type[Record], field: str, on_delete: str, ids: Sequence[str]) -> None:
+        marks = ", ".join("?" * len(ids))
+        where = f"{quoted('organization_id')} = ? AND {quoted(field)} IN ({marks})"
+        values = (self._scope.organization_id, *ids)
+        table = quoted(referrer.shape.table)
+        if on_delete == "cascade":
+            found = self._tables.run(f"SELECT {quoted('id')} FROM {table} WHERE {where}", values)
+            self._delete_ids(referrer, [id for (id,) in found])
+            return
+        codec = self._tables.codec(referrer)
+        columns = ", ".join(quoted(name) for name in codec.names)
+        for row, *stored in self._tables.run(f"SELECT _row, {columns} FROM {table} WHERE {where}", values):
+            record = codec.record(stored).changed(**{field: None})
+            self._replace(row, record.version, record, self._stored(record) or ())
+
+    def _next_seq(self) -> int:
+        self._seq = self._tables.next_seq()
+        return self._seq
+
+
+_VERBS: dict[type, Any] = {
+    Insert: Steps._insert,
+    Update: Steps._update,
+    Put: Steps._put,
+    Delete: Steps._delete,
+    DeleteWhere: Steps._delete_where,
+    Touch: Steps._touch,
+    Require: Steps._require,
+    Absent: Steps._absent,
+}
+
+
+@cache
+def _position(record: type[Record], name: str) -> int:
+    return [column.name for column in record.columns()].index(name)
+
+
+@cache
+def _insert_statement(record: type[Record]) -> str:
+    names = [column.name for column in record.columns()]
+    columns = ", ".join(quoted(name) for name in names)
+    return f"INSERT INTO {quoted(record.shape.table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
+
+
+@cache
+def _update_statement(record: type[Record]) -> str:
+    sets = ", ".join(f"{quoted(column.name)} = ?" for column in record.columns())
+    return f"UPDATE {quoted(record.shape.table)} SET _seq = ?, {sets} WHERE _row = ?"
+
+
+@cache
+def _stored_statement(record: type[Record]) -> str:
+    columns = ", ".join(["_row", quoted("version"), *(quoted(name) for name in record.shape.references)])
+    key = f"{quoted('organization_id')} = ? AND {quoted('id')} = ?"
+    return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {key}"

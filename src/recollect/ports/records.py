@@ -1,0 +1,307 @@
+"""The socket for record stores: a few generic verbs over typed records, and queries as data.
+
+Every verb takes the tenant's scope first; there is no verb that reads across tenants except `tenants`. A store knows
+record types only through their declared shape, so a new type adds no line here or in any adapter.
+
+The rules that every store keeps, and `recollect.testing.conformance` checks:
+
+- `transact` is all or nothing, and durable when it returns. Its steps see what earlier steps did.
+- A record may refer only to living records of its own tenant.
+- Deleting for good follows the declared references: cascade, or clear the field.
+- A soft-deleted record is invisible to every read that does not ask for it, and to text search.
+- `seq` grows with every write of a record and is never reused; `changes` lists what changed after one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from recollect.domain.record import Record, now
+from recollect.errors import InvalidInput
+
+R = TypeVar("R", bound=Record)
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose data, and on whose behalf. No store verb can be called without one."""
+
+    organization_id: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A field against a value; with `key`, one member of a JSON object field, types compared strictly."""
+
+    field: str
+    operator: Operator
+    value: Any
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    field: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    field: str
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A JSON list field has this text among its members."""
+
+    field: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """There is a living record of `record` whose `field` is this record's id and that passes `where`."""
+
+    record: type[Record]
+    field: str
+    where: tuple[Filter, ...] = ()
+    wanted: bool = True
+
+
+Filter = Compare | OneOf | IsNull | Holds | AnyOf | Linked
+
+
+def equal(field: str, value: Any) -> Filter:
+    return IsNull(field) if value is None else Compare(field, "=", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Empty fields come first going up and last going down; ties are broken by id."""
+
+    field: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[R]):
+    record: type[R]
+    where: tuple[Filter, ...] = ()
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    after: str | None = None
+    deleted: Literal["no", "yes", "only"] = "no"
+
+    def ordering(self) -> tuple[Order, ...]:
+        if any(order.field == "id" for order in self.order):
+            return self.order
+        return (*self.order, Order("id", self.order[-1].descending if self.order else False))
+
+    def start(self) -> list[Any] | None:
+        """The ordering values of the last record of the page before this one."""
+        return None if self.after is None else decode_cursor(self.after, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[R]):
+    records: list[R]
+    next: str | None = None
+
+
+def encode_cursor(values: Sequence[Any]) -> str:
+    plain = [["t", value.isoformat()] if isinstance(value, datetime) else value for value in values]
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
+    try:
+        plain = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        values = [datetime.fromisoformat(value[1]) if isinstance(value, list) else value for value in plain]
+    except (ValueError, TypeError, IndexError):
+        values = []
+    if len(values) != len(query.ordering()):
+        raise InvalidInput("that cursor is not one of ours", remedy="give `next` of the page before, unchanged")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery(Generic[R]):
+    """Any of the terms, best first by BM25 over the record's declared text fields.
+
+    `facets` must all match and are part of the index; `where` filters what is left.
+    """
+
+    record: type[R]
+    terms: tuple[str, ...]
+    limit: int
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    where: tuple[Filter, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextHit:
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Fails with DuplicateKey if the id or a unique key is taken."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Replaces the record if its stored version is still the given one's; the store counts the version up."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Inserts, or replaces whatever version is there: only for what cannot be lost by overwriting."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes for good, with all that hangs on it. Deleting what is not there is no error."""
+
+    record: type[Record]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWhere:
+    """Deletes for good every record, soft-deleted or not, that passes all filters; one filter at least."""
+
+    record: type[Record]
+    where: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Adds to counters and sets fields without a new version or seq: for statistics, which never conflict."""
+
+    record: type[Record]
+    id: str
+    add: Mapping[str, int | float] = field(default_factory=dict)
+    put: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Fails with RequirementFailed unless this living record exists and its fields equal `match`."""
+
+    record: type[Record]
+    id: str
+    match: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Fails with RequirementFailed, naming the id it found, if a living record passes all filters."""
+
+    record: type[Record]
+    where: tuple[Filter, ...]
+
+
+Step = Insert | Update | Put | Delete | DeleteWhere | Touch | Require | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a transaction did: the highest seq it gave out, and how many records it deleted for good."""
+
+    seq: int
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The latest change of one record: its seq, and whether the record is gone for good."""
+
+    seq: int
+    table: str
+    id: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    name: str
+    durable: bool
+    many_processes: bool
+    text_search: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that `verify` found wrong, naming the record where it can."""
+
+    what: str
+    table: str | None = None
+    id: str | None = None
+    organization_id: str | None = None
+
+
+class RecordStore(Protocol):
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def tenants(self) -> list[str]:
+        """The ids of all organizations, for upkeep that visits each in its own scope."""
+
+    def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None: ...
+
+    def find(self, scope: Scope, query: Query[R]) -> Page[R]: ...
+
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Like `find`, but only these fields, as tuples: for hot paths that need no records."""
+
+    def count(self, scope: Scope, query: Query[Any]) -> int: ...
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        """All the steps or none. Concurrent calls may share one disk sync; each fails or succeeds alone."""
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]: ...
+
+    def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
+        """What changed after a seq, oldest first, each record once with its latest change."""
+
+    def migrate(self) -> list[str]:
+        """Apply the migrations this store has not seen; each one whole, or not at all."""
+
+    def backup(self, target: Path) -> None:
+        """A consistent copy while others write. The copy is another incarnation of the store."""
+
+    def verify(self) -> list[Problem]:
+        """Re-read everything and compare it with its declarations, hashes and indexes."""
+
+    def mend(self) -> list[str]:
+        """Make the derived parts (text index) again from the records; says what was done."""
+
+    def close(self) -> None: ...
+
+
+def revised(record: R, scope: Scope, **fields: Any) -> R:
+    """A validated copy of a record, marked as changed now by the scope's actor."""
+    changed: R = record.changed(**fields, updated_at=now(), updated_by=scope.actor)
+    return changed
