@@ -12,7 +12,7 @@ from typing import Any
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import Record
 from recollect.errors import InvalidInput
-from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Query, Scope
+from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
 
 JSON_TYPES: dict[type, tuple[str, ...]] = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
 

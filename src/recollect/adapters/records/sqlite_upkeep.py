@@ -221,8 +221,9 @@ def check_text(connection: apsw.Connection) -> Iterator[Problem]:
         table, sizes = record.shape.table, quoted(record.shape.table + "_text_docsize")
         living = f"SELECT _row FROM {quoted(table)} WHERE is_deleted = 0"
         try:
-            missing = f"SELECT organization_id, id FROM {quoted(table)} WHERE _row IN ({living} EXCEPT SELECT id FROM {sizes})"
-            for organization_id, id in connection.execute(missing + " LIMIT 100"):
+            missing = f"{living} EXCEPT SELECT id FROM {sizes} LIMIT 100"
+            keys = f"SELECT organization_id, id FROM {quoted(table)} WHERE _row IN ({missing})"
+            for organization_id, id in connection.execute(keys):
                 yield Problem("is missing from the text index", table, id, organization_id)
             for (row,) in connection.execute(f"SELECT id FROM {sizes} EXCEPT {living} LIMIT 100"):
                 yield Problem(f"the text index holds row {row}, which is not a living record", table)
