@@ -85,9 +85,7 @@ class BlockLink(Record):
 
 
 class Tool(Record):
-    shape: ClassVar[Shape] = Shape(
-        "tool", references={"organization_id": _TENANT}, unique=(Unique(("name",)),)
-    )
+    shape: ClassVar[Shape] = Shape("tool", references={"organization_id": _TENANT}, unique=(Unique(("name",)),))
 
     name: Name
     description: Text = ""

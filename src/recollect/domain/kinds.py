@@ -210,7 +210,7 @@ def define_kind(name: str, content: type[Content] | None = None) -> type[Content
         raise InvalidInput(f"'{name}' cannot name a kind", remedy="use lower-case letters, digits and _")
     if content is None and name in KINDS:
         return KINDS[name]
-    made = content or type(name, (Content,), {"kind": name, "__doc__": f"A {name}, defined by a user."})
+    made: type[Content] = content or type(name, (Content,), {"kind": name, "__doc__": f"A {name}, defined by a user."})
     made.kind = name
     KINDS[name] = made
     return made

@@ -9,15 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from os import PathLike
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text
 from recollect.errors import InvalidInput
 
 CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
+
+# Looking for moved lines hashes one window per line of the file: without a bound, half of a large file costs hours.
+_SEARCH_BUDGET = 100_000_000  # characters, about half a second
+_WINDOW_COST = 100  # of making and hashing even an empty window, in characters
 
 
 class Finding(BaseModel):
@@ -52,7 +57,7 @@ class _Cited(BaseModel):
         """What this points at, as one string: citations of one source share it, so it can be rolled back."""
         raise NotImplementedError
 
-    def sealed(self, world: World) -> _Cited:
+    def sealed(self, world: World) -> Self:
         """This citation with what can be recorded now, such as the hash of the lines it points at."""
         return self
 
@@ -120,10 +125,17 @@ class FileCitation(_Cited):
     last_line: int | None = Field(default=None, ge=1)
     line_hash: Text | None = None
 
+    @model_validator(mode="after")
+    def _first_comes_first(self) -> Self:
+        if self.first_line and self.last_line and self.last_line < self.first_line:
+            raise ValueError("last_line must not come before first_line")
+        return self
+
     def source(self) -> str:
         return f"file:{self.path}"
 
-    def sealed(self, world: World) -> FileCitation:
+    def sealed(self, world: World) -> Self:
+        """With the hash of the lines, and both their ends: an open end would move when the file grows."""
         if self.line_hash is not None:
             return self
         lines = world.read_lines(self.path)
@@ -132,31 +144,46 @@ class FileCitation(_Cited):
                 f"cannot read the cited file '{self.path}'",
                 remedy="cite a readable text file, or give the line_hash recorded elsewhere",
             )
+        if self._is_whole():
+            return self.model_copy(update={"line_hash": line_hash(lines)})
         first, last = self.first_line or 1, self.last_line or len(lines)
-        if not 1 <= first <= last <= max(len(lines), 1):
+        if not first <= last <= len(lines):
             raise InvalidInput(
                 f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines it has"
             )
-        return self.model_copy(update={"line_hash": line_hash(lines[first - 1 : last])})
+        sealing = {"first_line": first, "last_line": last, "line_hash": line_hash(lines[first - 1 : last])}
+        return self.model_copy(update=sealing)
 
     def check(self, world: World) -> Finding:
+        if self.line_hash is None:
+            return Finding(state="unreachable", note=f"no hash of the cited lines of {self.path} was recorded")
         lines = world.read_lines(self.path)
         if lines is None:
             return Finding(state="broken", note=f"{self.path} cannot be read any more")
         first, last = self.first_line or 1, self.last_line or len(lines)
-        if line_hash(lines[first - 1 : last]) == self.line_hash:
+        fits = self._is_whole() or first <= last <= len(lines)
+        if fits and line_hash(lines[first - 1 : last]) == self.line_hash:
             return Finding(state="holds", note=f"{self.path} is as it was cited")
-        moved_to = self._found_elsewhere(lines, last - first + 1)
+        moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1)
         if moved_to:
             return Finding(state="holds", note=f"the cited lines of {self.path} now begin at line {moved_to}")
         return Finding(state="broken", note=f"the cited lines of {self.path} have changed")
 
-    def _found_elsewhere(self, lines: Sequence[str], count: int) -> int | None:
-        if self.first_line is None:
+    def _is_whole(self) -> bool:
+        return self.first_line is None and self.last_line is None
+
+    def _found_elsewhere(self, lines: Sequence[str], first: int, count: int) -> int | None:
+        """Where the lines begin now, nearest first; None also when the search got too long."""
+        if not 1 <= count <= len(lines):
             return None
-        for start in range(len(lines) - count + 1):
-            if line_hash(lines[start : start + count]) == self.line_hash:
-                return start + 1
+        budget = _SEARCH_BUDGET
+        for start in sorted(range(1, len(lines) - count + 2), key=lambda start: abs(start - first)):
+            window = lines[start - 1 : start - 1 + count]
+            budget -= _WINDOW_COST + count + sum(map(len, window))
+            if budget < 0:
+                return None
+            if line_hash(window) == self.line_hash:
+                return start
         return None
 
 
@@ -184,6 +211,7 @@ class UrlCitation(_Cited):
 
 
 AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation
+_TYPES: dict[str, type[_Cited]] = {cited.model_fields["type"].default: cited for cited in get_args(AnyCitation)}
 _READER: TypeAdapter[AnyCitation] = TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
 
 
@@ -220,18 +248,33 @@ def read_citation(given: AnyCitation | dict[str, Any]) -> AnyCitation:
     try:
         return _READER.validate_python(given)
     except ValidationError as error:
-        raise InvalidInput(
-            f"that is not a citation: {describe(error)}", remedy='give "type": commit, log, user, file or url'
-        ) from None
+        raise InvalidInput(f"that is not a citation: {describe(error)}", remedy=_remedy(given.get("type"))) from None
+
+
+def _remedy(type: Any) -> str:
+    cited = _TYPES.get(type) if isinstance(type, str) else None
+    if cited is None:
+        return 'give "type": commit, log, user, file or url'
+    return f"a {type} citation has {', '.join(name for name in cited.model_fields if name != 'type')}"
 
 
 def line_hash(lines: Sequence[str]) -> str:
     """Of the lines as written, less the space at their ends: editors trim it without changing a thing."""
     text = "\n".join(line.rstrip() for line in lines)
-    return "l1:" + hashlib.sha256(text.encode()).hexdigest()
+    return "l1:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class cite:  # noqa: N801 - reads as a verb: recollect.cite.file("a.py", lines=(3, 9))
+def _ends(lines: Any) -> tuple[Any, Any]:
+    if lines is None or isinstance(lines, int):
+        return lines, lines
+    if isinstance(lines, tuple | list) and len(lines) == 2:
+        return lines[0], lines[1]
+    raise InvalidInput(
+        "lines must be one line number, or the first and the last", remedy="write lines=7 or lines=(3, 9)"
+    )
+
+
+class cite:
     """Makers of citations."""
 
     @staticmethod
@@ -249,8 +292,10 @@ class cite:  # noqa: N801 - reads as a verb: recollect.cite.file("a.py", lines=(
         return read_citation({"type": "user", "user_id": user_id, "comment": comment})
 
     @staticmethod
-    def file(path: str, lines: tuple[int, int] | int | None = None, line_hash: str | None = None) -> AnyCitation:
-        first, last = (lines, lines) if isinstance(lines, int) else (lines or (None, None))
+    def file(
+        path: str | PathLike[str], lines: tuple[int, int] | int | None = None, line_hash: str | None = None
+    ) -> AnyCitation:
+        first, last = _ends(lines)
         return read_citation(
             {"type": "file", "path": str(path), "first_line": first, "last_line": last, "line_hash": line_hash}
         )

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -305,3 +306,55 @@ def revised(record: R, scope: Scope, **fields: Any) -> R:
     """A validated copy of a record, marked as changed now by the scope's actor."""
     changed: R = record.changed(**fields, updated_at=now(), updated_by=scope.actor)
     return changed
+
+
+def passes(record: Record, given: Filter) -> bool | None:
+    """Whether a record passes a filter; None when that depends on other records (Linked)."""
+    if isinstance(given, AnyOf):
+        verdicts = [passes(record, one) for one in given.filters]
+        return None if None in verdicts and True not in verdicts else True in verdicts
+    if isinstance(given, Linked):
+        return None
+    if given.field not in type(record).model_fields:
+        raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'", remedy="see the record reference")
+    value = getattr(record, given.field)
+    if isinstance(given, Compare):
+        return _compares(value, given) if given.key is None else _member_compares(value, given)
+    if isinstance(given, OneOf):
+        return value in given.values
+    if isinstance(given, Holds):
+        return given.value in value
+    return (value is None) == given.wanted
+
+
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _compares(value: Any, given: Compare) -> bool:
+    if given.operator == "!=":
+        return bool(value != given.value)
+    return value is not None and given.value is not None and _TESTS[given.operator](value, given.value)
+
+
+def _member_compares(value: Any, given: Compare) -> bool:
+    """JSON values are compared only with their own type: 1 is neither true nor "1"."""
+    comparable = isinstance(value, dict) and given.key in value and _kind(value[given.key]) == _kind(given.value)
+    if given.operator == "!=":
+        return not (comparable and value[given.key] == given.value)
+    if not comparable:
+        return False
+    if given.value is None or isinstance(given.value, bool):
+        return bool(value[given.key] == given.value)
+    return _TESTS[given.operator](value[given.key], given.value)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "constant"
+    return "number" if isinstance(value, int | float) else type(value).__name__

@@ -59,6 +59,11 @@ class VectorSnapshot(Protocol):
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         """The seqs of living rows in (after, upto], ascending: what a merge of segments keeps."""
 
+    def of_memories(
+        self, organization_id: str, space: str, ids: Sequence[str]
+    ) -> Sequence[tuple[str, bytes, bytes | None]]:
+        """(memory id, vector, token codes) of those of these memories that have a vector in the space."""
+
 
 class VectorTruth(Protocol):
     """Where a derived index reads the vectors from."""

@@ -1,0 +1,84 @@
+"""What every service works with: the ports, bound together once by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from recollect.domain.audit import AccessLog, AccessOperation
+from recollect.domain.memory import Memory
+from recollect.domain.provenance import World
+from recollect.domain.record import Record
+from recollect.errors import NotFound
+from recollect.ports.models import Embedder
+from recollect.ports.records import Insert, RecordStore, Scope, Step
+from recollect.ports.vectors import VectorStore
+from recollect.services.journal import Journal
+
+R = TypeVar("R", bound=Record)
+
+
+class Request(BaseModel):
+    """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Reply(BaseModel):
+    """What an operation answers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The first embedder serves recall; a second one, if any, is being moved to (see services/indexing.py)."""
+
+    store: RecordStore
+    vectors: VectorStore
+    embedders: tuple[Embedder, ...]
+    world: World
+    journal: Journal
+    timezone: str = "UTC"
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def embedder(self) -> Embedder | None:
+        return self.embedders[0] if self.embedders else None
+
+
+def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R:
+    """The record, or NotFound; another tenant's looks exactly like one that is absent."""
+    found = core.store.get(scope, record, id, deleted=deleted)
+    if found is None:
+        raise NotFound(
+            f"there is no {record.shape.table.replace('_', ' ')} '{id[:80]}'",
+            remedy="check the id; a forgotten one can be restored" if record is Memory else "check the id",
+            id=id[:255],
+        )
+    return found
+
+
+def logged(
+    scope: Scope, operation: AccessOperation, action: str, memory: Memory | None = None, **request: Any
+) -> Insert:
+    """The audit entry of a change, to be written in the same transaction as the change itself."""
+    return Insert(
+        AccessLog(
+            organization_id=scope.organization_id,
+            memory_id=memory.id if memory else None,
+            session_id=memory.session_id if memory else None,
+            agent_id=memory.agent_id if memory else None,
+            actor_id=scope.actor,
+            operation=operation,
+            action=action,
+            request_data={name: value for name, value in request.items() if value not in (None, "", [])},
+        )
+    )
+
+
+def commit(core: Core, scope: Scope, steps: Sequence[Step]) -> int:
+    return core.store.transact(scope, steps).seq

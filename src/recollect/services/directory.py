@@ -1,0 +1,307 @@
+"""Those whom memories belong to: users, agents, sessions and projects; and looking single records up."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from recollect.domain.agents import Agent
+from recollect.domain.conversations import Session
+from recollect.domain.kinds import describe
+from recollect.domain.memory import Memory, Relationship
+from recollect.domain.record import Id, Json, Name, Record, Text, now
+from recollect.domain.tenancy import Project, User
+from recollect.errors import InvalidInput
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Delete,
+    Filter,
+    Insert,
+    Order,
+    Query,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
+from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.indexing import reindex_steps
+from recollect.services.narrowing import Wanted, narrow
+from recollect.services.recall import CitationView
+from recollect.services.remember import citations_of, tags_of
+
+Party = Literal["user", "agent", "session", "project"]
+PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
+
+
+class AddUserRequest(Request):
+    """Somebody memories can belong to."""
+
+    name: Name = Field(description="What to call them")
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    email: Text | None = Field(None, description="Unique within the organization")
+    timezone: Text = Field("UTC", description="An IANA zone such as Asia/Bangkok")
+    profile_data: Json = Field(default_factory=dict, description="What is known about them")
+    preferences: Json = Field(default_factory=dict, description="What they like")
+
+
+class AddAgentRequest(Request):
+    """An agent memories can belong to."""
+
+    name: Name = Field(description="What to call it")
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    type: Text | None = Field(None, description="What sort of agent")
+    description: Text = Field("", description="What it does")
+    system: Text | None = Field(None, description="Its system prompt")
+    metadata: Json = Field(default_factory=dict, description="Anything else")
+
+
+class AddSessionRequest(Request):
+    """A stretch of conversation or work; memories made in it know what stood around them."""
+
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    title: Text = Field("", description="What it is about")
+    type: Name = Field("conversation", description="conversation, task, …")
+    user: Id | None = Field(None, description="Whose session")
+    agent: Id | None = Field(None, description="With which agent")
+    project: Id | None = Field(None, description="In which project")
+    metadata: Json = Field(default_factory=dict, description="Device, place, …")
+
+
+class AddProjectRequest(Request):
+    """Something that is worked on over many sessions."""
+
+    name: Name = Field(description="What to call it")
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    description: Text = Field("", description="What it is about")
+    owner: Id | None = Field(None, description="The user it belongs to")
+
+
+class PartyView(Reply):
+    """A user, agent, session or project."""
+
+    type: str
+    id: str
+    name: str
+    created_at: str
+    fields: dict[str, Any] = Field(default_factory=dict)
+
+
+def add_user(core: Core, scope: Scope, request: AddUserRequest) -> PartyView:
+    """Add a user."""
+    return _added(core, scope, User, request)
+
+
+def add_agent(core: Core, scope: Scope, request: AddAgentRequest) -> PartyView:
+    """Add an agent."""
+    return _added(core, scope, Agent, request)
+
+
+def add_session(core: Core, scope: Scope, request: AddSessionRequest) -> PartyView:
+    """Start a session."""
+    return _added(core, scope, Session, request)
+
+
+def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyView:
+    """Add a project."""
+    return _added(core, scope, Project, request)
+
+
+def _added(core: Core, scope: Scope, record: type[Record], request: Request) -> PartyView:
+    links = {"user", "agent", "project", "owner"}
+    given = {f"{name}_id" if name in links else name: value for name, value in request.model_dump().items()}
+    fields = {name: value for name, value in given.items() if value is not None}
+    try:
+        made = record(organization_id=scope.organization_id, created_by=scope.actor, updated_by=scope.actor, **fields)
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+    entry = logged(scope, "create", f"add {record.shape.table}", None, id=made.id)
+    commit(core, scope, [Insert(made), entry])
+    return view(made)
+
+
+def view(record: Record) -> PartyView:
+    fields = record.model_dump(mode="json", exclude={"organization_id", "id", "created_at", "password_hash"})
+    return PartyView(
+        type=record.shape.table,
+        id=record.id,
+        name=str(fields.get("name") or fields.get("title") or ""),
+        created_at=record.created_at.isoformat(),
+        fields={name: value for name, value in fields.items() if value not in (None, "", [], {})},
+    )
+
+
+class ListPartiesRequest(Request):
+    """Which sort of party to list."""
+
+    type: Party = Field(description="user, agent, session or project")
+    user: Id | None = Field(None, description="Only this user's (sessions)")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: str | None = Field(None, description="The `next` of the page before")
+
+
+class PartyPage(Reply):
+    parties: list[PartyView]
+    next: str | None = None
+
+
+def list_parties(core: Core, scope: Scope, request: ListPartiesRequest) -> PartyPage:
+    """List users, agents, sessions or projects, the newest first."""
+    where = (equal("user_id", request.user),) if request.user and request.type == "session" else ()
+    query = Query(
+        PARTIES[request.type], where, (Order("id", descending=True),), limit=request.limit, after=request.after
+    )
+    page = core.store.find(scope, query)
+    return PartyPage(parties=[view(record) for record in page.records], next=page.next)
+
+
+class RemovePartyRequest(Request):
+    """Delete a user, agent, session or project for good."""
+
+    type: Party = Field(description="user, agent, session or project")
+    id: Id = Field(description="Which one")
+
+
+class Removed(Reply):
+    id: str
+    deleted: int
+
+
+def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
+    """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
+    record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
+    steps: list[Step] = []
+    if request.type in ("session", "project"):
+        steps = _unlinked(core, scope, f"{request.type}_id", record.id)
+    entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
+    done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
+    return Removed(id=record.id, deleted=done.deleted)
+
+
+def _unlinked(core: Core, scope: Scope, field: str, id: str) -> list[Step]:
+    """The memories let go of the link first, so that their vectors' filter columns follow in the same write."""
+    memories = core.store.find(scope, Query(Memory, (equal(field, id),), deleted="yes")).records
+    steps: list[Step] = []
+    for memory in memories:
+        after = revised(memory, scope, **{field: None})
+        steps += [Update(after), *([] if memory.is_deleted else reindex_steps(core, memory, after))]
+    return steps
+
+
+class EndSessionRequest(Request):
+    """Close a session."""
+
+    id: Id = Field(description="The session")
+    summary: Text | None = Field(None, description="What it came to")
+
+
+def end_session(core: Core, scope: Scope, request: EndSessionRequest) -> PartyView:
+    """Mark a session as ended, with a summary if there is one."""
+    session = load(core, scope, Session, request.id)
+    changed = revised(session, scope, ended_at=now(), summary=request.summary or session.summary)
+    commit(core, scope, [Update(changed), logged(scope, "update", "end session", None, id=session.id)])
+    return view(load(core, scope, Session, session.id))
+
+
+class ShowRequest(Request):
+    """Ask for one memory."""
+
+    id: Id = Field(description="The memory")
+
+
+class LinkView(Reply):
+    type: str
+    direction: Literal["to", "from"]
+    id: str
+
+
+class MemoryView(Reply):
+    """A memory with everything that hangs on it."""
+
+    id: str
+    text: str
+    kind: str
+    status: str
+    version: int
+    fields: dict[str, Any]
+    tags: list[str]
+    citations: list[CitationView]
+    links: list[LinkView]
+
+
+def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
+    """One memory with its citations, tags and links."""
+    memory = load(core, scope, Memory, request.id)
+    core.journal.note(scope, "read", "show", [memory.id])
+    return memory_view(core, scope, memory)
+
+
+def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
+    fields = memory.model_dump(mode="json", exclude={"organization_id", "id", "text", "kind", "status", "version"})
+    citations = [
+        CitationView(id=c.id, type=c.type, source=c.source, state=c.state, note=c.note, evidence=c.evidence)
+        for c in citations_of(core, scope, memory.id)
+    ]
+    return MemoryView(
+        id=memory.id,
+        text=memory.text,
+        kind=memory.kind,
+        status=memory.status,
+        version=memory.version,
+        fields={name: value for name, value in fields.items() if value not in (None, "", [], {})},
+        tags=tags_of(core, scope, memory.id),
+        citations=citations,
+        links=_links(core, scope, memory.id),
+    )
+
+
+def _links(core: Core, scope: Scope, id: str) -> list[LinkView]:
+    either: Filter = AnyOf((Compare("source_id", "=", id), Compare("target_id", "=", id)))
+    rows = core.store.select(scope, Query(Relationship, (either,)), ("type", "source_id", "target_id"))
+    return [
+        LinkView(type=type, direction="to" if source == id else "from", id=target if source == id else source)
+        for type, source, target in rows
+    ]
+
+
+class ListRequest(Wanted):
+    """Which memories to list."""
+
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: str | None = Field(None, description="The `next` of the page before")
+    forgotten: bool = Field(False, description="List what was forgotten instead")
+
+
+class MemoryLine(Reply):
+    id: str
+    text: str
+    kind: str
+    status: str
+    author: str | None
+    occurred_at: str
+    priority: int
+
+
+class MemoryPage(Reply):
+    memories: list[MemoryLine]
+    next: str | None = None
+    total: int
+
+
+def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
+    """List memories, the newest first, with the filters of recall."""
+    filters = narrow(request, now()).filters()
+    deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
+    query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
+    page = core.store.find(scope, query)
+    lines = [
+        MemoryLine(
+            id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
+            occurred_at=m.occurred_at.isoformat(), priority=m.priority,
+        )
+        for m in page.records
+    ]  # fmt: skip
+    return MemoryPage(memories=lines, next=page.next, total=core.store.count(scope, query))

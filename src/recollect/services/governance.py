@@ -1,0 +1,304 @@
+"""A memory is checked: citations are looked up again, statuses move by the rules, and bad sources are rolled back.
+
+Nothing becomes verified without a citation that was just checked and holds; a citation that no longer holds
+takes the status away again. Every move records who made it and why. Rolling back a source archives everything that
+cites it and everything derived from that, however far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
+from recollect.domain.provenance import Citation, read_citation
+from recollect.domain.record import Id, Text, now
+from recollect.errors import IllegalTransition, InvalidInput, NotFound
+from recollect.ports.records import Delete, Insert, OneOf, Query, Scope, Step, Update, equal, revised
+from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.remember import change_steps, citation_record, citations_of
+
+DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
+PAGE = 500
+
+
+class CiteRequest(Request):
+    """Give a memory more evidence."""
+
+    id: Id = Field(description="The memory")
+    cites: list[Any] = Field(min_length=1, description="Citations made with recollect.cite")
+
+
+class Cited(Reply):
+    id: str
+    citations: list[str]
+
+
+def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
+    """Add citations to a memory."""
+    memory = load(core, scope, Memory, request.id)
+    cited = [read_citation(one).sealed(core.world) for one in request.cites]
+    had = {citation.cited().model_dump_json() for citation in citations_of(core, scope, memory.id)}
+    records = [citation_record(scope, memory.id, one) for one in cited if one.model_dump_json() not in had]
+    if records:
+        entry = logged(scope, "update", "cite", memory, sources=[record.source for record in records])
+        commit(core, scope, [*(Insert(record) for record in records), entry])
+    return Cited(id=memory.id, citations=[record.id for record in records])
+
+
+class UnciteRequest(Request):
+    """Take a citation away from a memory."""
+
+    id: Id = Field(description="The memory")
+    citation: Id = Field(description="The citation's id")
+    why: Text = Field("", description="Why it goes")
+
+
+def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
+    """Remove a citation; a trusted memory left without one that holds becomes a hypothesis again."""
+    memory = load(core, scope, Memory, request.id)
+    kept = [c for c in citations_of(core, scope, memory.id) if c.id != request.citation]
+    if len(kept) == len(citations_of(core, scope, memory.id)):
+        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
+    steps: list[Step] = [Delete(Citation, request.citation), logged(scope, "update", "uncite", memory, why=request.why)]
+    if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
+        steps += _moved(core, scope, memory, "hypothesis", "demoted", "its last citation was removed")
+    commit(core, scope, steps)
+    return _standing(core, scope, memory.id)
+
+
+class CheckRequest(Request):
+    """Look citations up again: of one memory, or of all that the filters leave."""
+
+    id: Id | None = Field(None, description="Only this memory; all of them if left out")
+    source: Text | None = Field(None, description="Only citations of this source, such as file:notes.md")
+
+
+class Checked(Reply):
+    """How many citations were looked at and what they were found to be; which memories fell."""
+
+    looked_at: int = 0
+    holds: int = 0
+    broken: int = 0
+    unreachable: int = 0
+    demoted: list[str] = Field(default_factory=list)
+
+
+def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
+    """Check citations against the world; what no longer holds takes its memory's status away."""
+    where = [equal("memory_id", request.id)] if request.id else []
+    if request.id:
+        load(core, scope, Memory, request.id)
+    if request.source:
+        where.append(equal("source", request.source))
+    report, after = Checked(), None
+    while True:
+        page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
+        for memory_id, citations in _by_memory(page.records).items():
+            _check_memory(core, scope, memory_id, citations, report)
+        after = page.next
+        if after is None:
+            return report
+
+
+def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
+    grouped: dict[str, list[Citation]] = {}
+    for citation in citations:
+        grouped.setdefault(citation.memory_id, []).append(citation)
+    return grouped
+
+
+def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
+    memory = core.store.get(scope, Memory, memory_id)
+    if memory is None:
+        return
+    checked = [_looked_up(core, scope, citation) for citation in citations]
+    steps: list[Step] = [Update(after) for before, after in zip(citations, checked, strict=True) if before != after]
+    broken = [citation for citation in checked if citation.state == "broken"]
+    if broken and memory.status in TRUSTED:
+        steps += _moved(core, scope, memory, "hypothesis", "demoted", f"no longer holds: {broken[0].note}")
+        report.demoted.append(memory.id)
+    if steps:
+        found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
+        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
+    for citation in checked:
+        setattr(report, citation.state, getattr(report, citation.state) + 1)
+    report.looked_at += len(checked)
+
+
+def _looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
+    finding = citation.cited().check(core.world)
+    return revised(citation, scope, state=finding.state, note=finding.note, checked_at=now())
+
+
+class MoveRequest(Request):
+    """Move a memory to another status."""
+
+    id: Id = Field(description="The memory")
+    why: Text = Field("", description="Why; kept in its history")
+
+
+class PromoteRequest(MoveRequest):
+    to: Literal["verified", "published"] = Field("verified", description="How far up")
+
+
+class Standing(Reply):
+    """Where a memory stands now."""
+
+    id: str
+    status: str
+    version: int
+    citations: list[str] = Field(default_factory=list)
+
+
+def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
+    """Raise a memory's status, if its citations, checked now, support it."""
+    memory = load(core, scope, Memory, request.id)
+    _refuse_illegal(memory, request.to)
+    citations = citations_of(core, scope, memory.id)
+    if not citations:
+        raise IllegalTransition(
+            "a memory without a citation is a hypothesis and stays one",
+            remedy="say where it comes from: cite a user, file, commit, log entry or url",
+            id=memory.id,
+        )
+    checked = [_looked_up(core, scope, citation) for citation in citations]
+    _refuse_unsupported(memory, checked)
+    steps: list[Step] = [Update(citation) for citation in checked]
+    steps += _moved(core, scope, memory, request.to, "promoted", request.why)
+    commit(core, scope, steps)
+    return _standing(core, scope, memory.id)
+
+
+def demote(core: Core, scope: Scope, request: MoveRequest) -> Standing:
+    """Take a memory's status away: it becomes a hypothesis."""
+    return _move(core, scope, request, "hypothesis", "demoted")
+
+
+def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
+    """Put a memory aside: kept, but no longer recalled unless asked for."""
+    return _move(core, scope, request, "archived", "archived")
+
+
+def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
+    memory = load(core, scope, Memory, request.id)
+    _refuse_illegal(memory, to)
+    commit(core, scope, _moved(core, scope, memory, to, change, request.why))
+    return _standing(core, scope, memory.id)
+
+
+def _moved(core: Core, scope: Scope, memory: Memory, to: str, change: Change, why: str) -> list[Step]:
+    return change_steps(core, scope, memory, change, why, status=to)
+
+
+def _refuse_illegal(memory: Memory, to: str) -> None:
+    if to not in TRANSITIONS[memory.status]:
+        raise IllegalTransition(
+            f"a memory cannot go from {memory.status} to {to}",
+            remedy=f"from {memory.status} it can become {' or '.join(sorted(TRANSITIONS[memory.status]))}",
+            id=memory.id,
+        )
+
+
+def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
+    broken = [citation for citation in checked if citation.state == "broken"]
+    if broken:
+        raise IllegalTransition(
+            f"a citation does not hold: {broken[0].note}",
+            remedy="cite what is true now, or take the broken citation away",
+            id=memory.id,
+            citation=broken[0].id,
+        )
+    if not any(citation.state == "holds" for citation in checked):
+        raise IllegalTransition(
+            f"no citation could be checked: {checked[0].note}", remedy="cite something that can be", id=memory.id
+        )
+
+
+def _standing(core: Core, scope: Scope, id: str) -> Standing:
+    memory = load(core, scope, Memory, id)
+    shown = [f"{citation.source}: {citation.state}" for citation in citations_of(core, scope, id)]
+    return Standing(id=id, status=memory.status, version=memory.version, citations=shown)
+
+
+class RollBackRequest(Request):
+    """Withdraw everything that rests on a source."""
+
+    source: Text = Field(min_length=1, description="The source as citations name it, such as url:https://… or user:bob")
+    why: Text = Field("", description="Why it is not to be trusted")
+    dry_run: bool = Field(False, description="Only say what would be withdrawn")
+
+
+class RolledBack(Reply):
+    citing: list[str]
+    derived: list[str]
+
+
+def roll_back(core: Core, scope: Scope, request: RollBackRequest) -> RolledBack:
+    """Archive every memory that cites a source and everything derived from those, in one transaction."""
+    cited = core.store.select(scope, Query(Citation, (equal("source", request.source),)), ("memory_id",))
+    citing = sorted({id for (id,) in cited})
+    if not citing:
+        raise NotFound(f"no memory cites '{request.source[:200]}'", remedy="see `source` of a memory's citations")
+    derived = _derived(core, scope, citing)
+    if not request.dry_run:
+        why = f"source rolled back: {request.source}" + (f" ({request.why})" if request.why else "")
+        memories = _loaded(core, scope, [*citing, *derived])
+        steps = [
+            step
+            for memory in memories
+            if memory.status != "archived"
+            for step in _moved(core, scope, memory, "archived", "archived", why)
+        ]
+        if steps:
+            commit(core, scope, steps)
+    return RolledBack(citing=citing, derived=derived)
+
+
+def _derived(core: Core, scope: Scope, origins: Sequence[str]) -> list[str]:
+    seen, frontier = set(origins), list(origins)
+    while frontier:
+        links = Query(Relationship, (OneOf("target_id", tuple(frontier)), OneOf("type", DERIVATIONS)))
+        frontier = [id for (id,) in core.store.select(scope, links, ("source_id",)) if id not in seen]
+        seen |= set(frontier)
+    return sorted(seen - set(origins))
+
+
+def _loaded(core: Core, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+    return core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+
+
+class RelateRequest(Request):
+    """Link two memories."""
+
+    id: Id = Field(description="The memory the link starts from")
+    to: Id = Field(description="The memory it points to")
+    type: Text = Field(min_length=1, max_length=255, description="What the link says, such as supports or contradicts")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Anything about the link")
+
+
+class Related(Reply):
+    id: str
+    links: int
+
+
+def relate(core: Core, scope: Scope, request: RelateRequest) -> Related:
+    """Link one memory to another; the same link twice is one link."""
+    if request.id == request.to:
+        raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
+    memory = load(core, scope, Memory, request.id)
+    load(core, scope, Memory, request.to)
+    same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))
+    if not core.store.count(scope, Query(Relationship, same)):
+        link = Relationship(
+            organization_id=scope.organization_id,
+            source_id=request.id,
+            target_id=request.to,
+            type=request.type,
+            metadata=request.metadata,
+            created_by=scope.actor,
+        )
+        commit(core, scope, [Insert(link), logged(scope, "update", "relate", memory, to=request.to, type=request.type)])
+    return Related(id=request.id, links=core.store.count(scope, Query(Relationship, (equal("source_id", request.id),))))

@@ -1,0 +1,190 @@
+"""Vectors of memories: made with the memory, mended later if the embedder was away, moved to a new model.
+
+The text index follows the records by itself. A vector needs a model, and models fail: then the memory is stored
+all the same, with a task that says which vector is owed. Moving to a new model: give it as the second embedder, run
+`reindex` while the first still serves, swap the two, then `reindex` again with `retire` to drop the old vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from recollect.domain.memory import Embedding, IndexTask, Memory
+from recollect.domain.relevance import embedded_text
+from recollect.errors import EmbedderFailed
+from recollect.ports.models import Embedder, Vectors
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    DeleteWhere,
+    Insert,
+    Linked,
+    OneOf,
+    Order,
+    Put,
+    Query,
+    Scope,
+    Step,
+    equal,
+)
+from recollect.ports.vectors import FACETS
+from recollect.services.core import Core, Reply, Request
+
+BATCH = 256
+Progress = Callable[[int, int], None]
+
+
+def facets_of(memory: Memory) -> list[str | None]:
+    return [getattr(memory, name) for name in FACETS]
+
+
+def text_of(memory: Memory) -> str:
+    return embedded_text(memory.author, memory.text)
+
+
+def index_steps(
+    core: Core, memories: Sequence[Memory], given: Sequence[Sequence[float] | None] | None = None
+) -> tuple[list[Step], list[str], list[str]]:
+    """The steps that index new memories by every embedder, what they index, and what they leave queued."""
+    steps: list[Step] = []
+    indexed, queued = ["text"], []
+    for embedder in core.embedders:
+        try:
+            vectors = _vectors(embedder, memories, given if embedder is core.embedder else None)
+        except EmbedderFailed as failure:
+            steps += [task for memory in memories for task in _tasks(memory, embedder.model, failure)]
+            queued.append(f"vector:{embedder.model}")
+            continue
+        for memory, vector in zip(memories, vectors, strict=True):
+            steps += [Insert(embedding) for embedding in _embeddings(memory, embedder.model, vector)]
+        indexed.append(f"vector:{embedder.model}")
+    return steps, indexed, queued
+
+
+def reindex_steps(core: Core, before: Memory, after: Memory) -> list[Step]:
+    """The steps that bring the vectors of one changed memory up to date."""
+    if after.is_deleted:
+        return [DeleteWhere(Embedding, (equal("memory_id", after.id),))]
+    same_text = text_of(before) == text_of(after) and before.namespaces == after.namespaces
+    if same_text and not before.is_deleted:
+        if facets_of(before) == facets_of(after):
+            return []
+        return [Put(vector.changed(facets=facets_of(after))) for vector in _stored(core, after)]
+    dropped: list[Step] = [
+        DeleteWhere(Embedding, (equal("memory_id", after.id),)),
+        DeleteWhere(IndexTask, (equal("memory_id", after.id),)),
+    ]
+    return dropped + index_steps(core, [after])[0]
+
+
+def _stored(core: Core, memory: Memory) -> list[Embedding]:
+    scope = Scope(memory.organization_id)
+    return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
+
+
+def _vectors(
+    embedder: Embedder, memories: Sequence[Memory], given: Sequence[Sequence[float] | None] | None
+) -> Vectors | list[Vectors]:
+    if given is None or all(vector is None for vector in given):
+        return embedder.embed([text_of(memory) for memory in memories])
+    missing = [i for i, vector in enumerate(given) if vector is None]
+    filled = dict(zip(missing, embedder.embed([text_of(memories[i]) for i in missing]), strict=True)) if missing else {}
+    return [filled[i] if vector is None else unit(vector) for i, vector in enumerate(given)]
+
+
+def unit(vector: Sequence[float]) -> Vectors:
+    array = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(array))
+    return array / length if length else array
+
+
+def _embeddings(memory: Memory, model: str, vector: Vectors) -> Iterator[Embedding]:
+    digest = hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
+    for namespace in memory.namespaces:
+        yield Embedding(
+            organization_id=memory.organization_id,
+            memory_id=memory.id,
+            namespace=namespace,
+            model=model,
+            dimensions=len(vector),
+            vector=vector.astype("<f2").tobytes(),
+            text_hash=digest,
+            facets=facets_of(memory),
+        )
+
+
+def _tasks(memory: Memory, model: str, failure: EmbedderFailed) -> Iterator[Step]:
+    for namespace in memory.namespaces:
+        yield Insert(
+            IndexTask(
+                organization_id=memory.organization_id,
+                memory_id=memory.id,
+                namespace=namespace,
+                model=model,
+                problem=failure.message,
+            )
+        )
+
+
+class ReindexRequest(Request):
+    """Make the vectors that are missing; with `retire`, drop those of models that are no longer configured."""
+
+    retire: bool = False
+    everything: bool = False
+
+
+class ReindexReply(Reply):
+    made: int
+    dropped: int
+    remaining: int
+
+
+def reindex(
+    core: Core, scope: Scope, request: ReindexRequest, progress: Progress = lambda done, of: None
+) -> ReindexReply:
+    """Make the vectors that are owed, by every configured embedder, in batches that each commit."""
+    made = dropped = 0
+    if request.everything:
+        models = tuple(embedder.model for embedder in core.embedders)
+        dropped += core.store.transact(scope, [DeleteWhere(Embedding, (OneOf("model", models),))]).deleted
+    for embedder in core.embedders:
+        total = core.store.count(scope, _without_vector(embedder.model))
+        for batch in _batches(core, scope, embedder.model):
+            core.store.transact(scope, _fill(batch, embedder))
+            made += len(batch)
+            progress(made, total)
+    if request.retire:
+        current = tuple(Compare("model", "!=", embedder.model) for embedder in core.embedders)
+        dropped += core.store.transact(scope, [DeleteWhere(Embedding, current or (_anything(),))]).deleted
+    core.vectors.refresh()
+    remaining = sum(core.store.count(scope, _without_vector(embedder.model)) for embedder in core.embedders)
+    return ReindexReply(made=made, dropped=dropped, remaining=remaining)
+
+
+def _anything() -> AnyOf:
+    return AnyOf((Compare("dimensions", ">=", 1),))
+
+
+def _without_vector(model: str) -> Query[Memory]:
+    return Query(Memory, (Linked(Embedding, "memory_id", (equal("model", model),), wanted=False),), (Order("id"),))
+
+
+def _batches(core: Core, scope: Scope, model: str) -> Iterator[list[Memory]]:
+    query = _without_vector(model)
+    while True:
+        page = core.store.find(scope, Query(Memory, query.where, query.order, limit=BATCH)).records
+        if not page:
+            return
+        yield page
+
+
+def _fill(memories: Sequence[Memory], embedder: Embedder) -> list[Step]:
+    vectors = embedder.embed([text_of(memory) for memory in memories])
+    steps: list[Step] = []
+    for memory, vector in zip(memories, vectors, strict=True):
+        steps.append(DeleteWhere(IndexTask, (equal("memory_id", memory.id), equal("model", embedder.model))))
+        steps += [Insert(embedding) for embedding in _embeddings(memory, embedder.model, vector)]
+    return steps

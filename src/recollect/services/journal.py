@@ -1,0 +1,84 @@
+"""Counts and logs what was read, many reads in one write.
+
+A read must not wait for a disk sync, so reads are noted in memory and written together: after a second, after
+a few hundred notes, or when the store is closed. A crash can lose the last second of read statistics; it cannot lose
+a change, since the audit entry of a change commits with the change.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.domain.audit import AccessLog, AccessOperation
+from recollect.domain.memory import Memory
+from recollect.domain.record import now
+from recollect.errors import RecollectError
+from recollect.ports.records import Insert, RecordStore, Scope, Step, Touch
+
+FLUSH_SECONDS = 1.0
+FLUSH_NOTES = 256
+log = logging.getLogger("recollect.journal")
+
+
+class Journal:
+    def __init__(self, store: RecordStore, *, flush_seconds: float = FLUSH_SECONDS) -> None:
+        self._store = store
+        self._flush_seconds = flush_seconds
+        self._notes: list[tuple[Scope, AccessLog, tuple[str, ...]]] = []
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
+        """Remember that these memories were read; written soon."""
+        entry = AccessLog(
+            organization_id=scope.organization_id,
+            memory_id=ids[0] if operation == "read" and ids else None,
+            session_id=request.pop("session", None),
+            agent_id=request.pop("agent", None),
+            actor_id=scope.actor,
+            operation=operation,
+            action=action,
+            request_data={**request, "memory_ids": list(ids)},
+        )
+        with self._lock:
+            self._notes.append((scope, entry, tuple(ids)))
+            full = len(self._notes) >= FLUSH_NOTES
+            if self._timer is None and not full:
+                self._timer = threading.Timer(self._flush_seconds, self._flush_quietly)
+                self._timer.daemon = True
+                self._timer.start()
+        if full:
+            self._flush_quietly()
+
+    def flush(self) -> None:
+        """Write what was noted, one transaction per tenant."""
+        with self._writing:
+            with self._lock:
+                notes, self._notes = self._notes, []
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+            by_tenant: dict[str, list[tuple[AccessLog, tuple[str, ...]]]] = {}
+            for scope, entry, ids in notes:
+                by_tenant.setdefault(scope.organization_id, []).append((entry, ids))
+            for organization_id, entries in by_tenant.items():
+                self._store.transact(Scope(organization_id), _steps(entries))
+
+    def _flush_quietly(self) -> None:
+        """Statistics must not break the reads they are about: trouble is logged, and the next flush tries again."""
+        try:
+            self.flush()
+        except RecollectError as error:
+            log.warning("could not write the access journal: %s", error.code)
+
+
+def _steps(entries: list[tuple[AccessLog, tuple[str, ...]]]) -> list[Step]:
+    counts: Counter[str] = Counter(id for _, ids in entries for id in ids)
+    accessed = {"last_accessed": now()}
+    touches: list[Step] = [Touch(Memory, id, {"access_count": count}, accessed) for id, count in counts.items()]
+    return [*(Insert(entry) for entry, _ in entries), *touches]

@@ -1,0 +1,212 @@
+"""A memory is forgotten: softly and restorably, for good, by its expiry, or because space is limited."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.memory import Memory, Revision
+from recollect.domain.record import Id, Text, now
+from recollect.errors import InvalidInput
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Delete,
+    DeleteWhere,
+    Filter,
+    IsNull,
+    OneOf,
+    Order,
+    Query,
+    Scope,
+    Step,
+    equal,
+)
+from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.remember import change_steps
+
+PAGE = 1000
+TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived": -2.0}
+
+
+class ForgetRequest(Request):
+    """Let go of a memory."""
+
+    id: Id = Field(description="The memory")
+    why: Text = Field("", description="Why; kept in its history")
+
+
+class Forgotten(Reply):
+    id: str
+    restorable: bool
+
+
+def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
+    memory = load(core, scope, Memory, request.id)
+    commit(core, scope, change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True))
+    return Forgotten(id=memory.id, restorable=True)
+
+
+def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Bring a forgotten memory back as it was."""
+    memory = load(core, scope, Memory, request.id, deleted=True)
+    if not memory.is_deleted:
+        raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
+    commit(core, scope, change_steps(core, scope, memory, "restored", request.why, is_deleted=False))
+    return Forgotten(id=memory.id, restorable=False)
+
+
+def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
+    memory = load(core, scope, Memory, request.id, deleted=True)
+    commit(core, scope, [Delete(Memory, memory.id), logged(scope, "delete", "erase", None, id=memory.id)])
+    erase_traces(core)
+    return Forgotten(id=memory.id, restorable=False)
+
+
+def erase_traces(core: Core) -> None:
+    """Have the store overwrite what it deleted, where it keeps such traces at all."""
+    wipe = getattr(core.store, "erase_traces", None)
+    if wipe is not None:
+        wipe()
+
+
+class SweepRequest(Request):
+    """Delete what has expired."""
+
+    dry_run: bool = Field(False, description="Only say how many")
+
+
+class Swept(Reply):
+    expired: int
+
+
+def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
+    """Delete for good every memory whose time is up. Until then recall already leaves it out."""
+    expired = (Compare("expires_at", "<=", now()),)
+    query = Query(Memory, expired, deleted="yes")
+    count = core.store.count(scope, query)
+    if count and not request.dry_run:
+        steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
+        commit(core, scope, steps)
+    return Swept(expired=count)
+
+
+class PruneRequest(Request):
+    """Make room: forget what is old and unread, or the least worth keeping above a number."""
+
+    keep: int | None = Field(None, ge=0, description="Keep so many of each tenant's memories, the most worth keeping")
+    older_than_days: float | None = Field(None, gt=0, description="Forget what is older …")
+    unread_for_days: float | None = Field(None, gt=0, description="… and was not recalled for so long")
+    max_priority: int = Field(9, ge=1, le=10, description="Never forget a memory of a higher priority")
+    user: Id | None = Field(None, description="Only this user's")
+    agent: Id | None = Field(None, description="Only this agent's")
+    keep_trusted: bool = Field(True, description="Never forget what is verified or published")
+    dry_run: bool = Field(False, description="Only say what would be forgotten")
+
+
+class Pruned(Reply):
+    forgotten: list[str]
+    kept: int
+
+
+def prune(core: Core, scope: Scope, request: PruneRequest) -> Pruned:
+    """Forget, restorably, what matters least by priority, trust, importance, use and age."""
+    if request.keep is None and request.older_than_days is None and request.unread_for_days is None:
+        raise InvalidInput("nothing says what to prune", remedy="give keep, older_than_days or unread_for_days")
+    moment = now()
+    owners = tuple(equal(f"{name}_id", value) for name in ("user", "agent") if (value := getattr(request, name)))
+    total = core.store.count(scope, Query(Memory, owners))
+    rows = core.store.select(scope, Query(Memory, (*owners, *_prunable(request, moment))), _WORTH_FIELDS)
+    by_worth = sorted(rows, key=lambda row: (_worth(row, moment), row[0]))
+    if request.keep is not None:
+        by_worth = by_worth[: max(0, total - request.keep)]
+    ids = [row[0] for row in by_worth]
+    if not request.dry_run:
+        for start in range(0, len(ids), PAGE):
+            _forget_all(core, scope, ids[start : start + PAGE])
+    return Pruned(forgotten=ids, kept=total - len(ids))
+
+
+_WORTH_FIELDS = ("id", "priority", "status", "importance", "access_count", "last_accessed", "occurred_at")
+
+
+def _prunable(request: PruneRequest, moment: datetime) -> list[Filter]:
+    filters: list[Filter] = [Compare("priority", "<=", request.max_priority)]
+    if request.keep_trusted:
+        filters.append(OneOf("status", ("hypothesis", "archived")))
+    if request.older_than_days is not None:
+        filters.append(Compare("occurred_at", "<", moment - timedelta(days=request.older_than_days)))
+    if request.unread_for_days is not None:
+        unread = Compare("last_accessed", "<", moment - timedelta(days=request.unread_for_days))
+        filters.append(AnyOf((IsNull("last_accessed"), unread)))
+    return filters
+
+
+def _worth(row: tuple[Any, ...], moment: datetime) -> float:
+    """What a memory is worth keeping: priority counts most, then trust, then importance, use and youth."""
+    _, priority, status, importance, count, last_accessed, occurred_at = row
+    age_days = max((moment - (last_accessed or occurred_at)).total_seconds() / 86400, 0.0)
+    use, youth = min(count, 100) / 50, 2 * 0.5 ** (age_days / 30)
+    return float(priority + TRUST_WORTH[status] + min(importance, 10) / 5 + use + youth)
+
+
+def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
+    memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+    steps = [
+        step
+        for memory in memories
+        for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
+    ]
+    commit(core, scope, steps)
+
+
+class HistoryRequest(Request):
+    """Ask what a memory was before."""
+
+    id: Id = Field(description="The memory")
+
+
+class HistoryEntry(Reply):
+    """One state a memory was in, and the change that ended it."""
+
+    number: int
+    text: str
+    status: str
+    held_from: datetime
+    held_to: datetime | None = None
+    change: str = ""
+    why: str = ""
+    by: str | None = None
+
+
+class History(Reply):
+    id: str
+    entries: list[HistoryEntry]
+
+
+def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
+    """Every state of a memory, oldest first; the last is how it stands now."""
+    memory = load(core, scope, Memory, request.id, deleted=True)
+    query = Query(Revision, (equal("memory_id", memory.id),), (Order("number"),))
+    entries = [
+        HistoryEntry(
+            number=revision.number,
+            text=revision.text,
+            status=revision.state["status"],
+            held_from=revision.held_from,
+            held_to=revision.held_to,
+            change=revision.change,
+            why=revision.why,
+            by=revision.created_by,
+        )
+        for revision in core.store.find(scope, query).records
+    ]
+    current = HistoryEntry(
+        number=memory.version, text=memory.text, status=memory.status, held_from=memory.updated_at,
+        change="forgotten" if memory.is_deleted else "",
+    )  # fmt: skip
+    return History(id=memory.id, entries=[*entries, current])

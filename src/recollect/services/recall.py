@@ -1,0 +1,296 @@
+"""A memory comes out: found by words and by meaning, ranked with reasons, proven on the records, counted and logged.
+
+Gather a pool (full text, nearest vectors, the neighbours in their sessions), read it from the records under every
+filter again, rank it (domain/relevance.py), show the best with their citations. An index can only ever suggest: what
+is dead, foreign or filtered out does not get past the reading of the records.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from recollect.domain.agents import Result
+from recollect.domain.memory import Memory, Tag
+from recollect.domain.provenance import Citation
+from recollect.domain.record import Id, Moment, Text, now
+from recollect.domain.relevance import Question, Ranked, rank, read_question
+from recollect.ports.records import OneOf, Order, Query, Scope, equal
+from recollect.services.core import Core, Reply, load
+from recollect.services.gathering import Pool, gather
+from recollect.services.narrowing import Narrowed, Wanted, narrow
+from recollect.services.past import gather_past
+
+TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
+RECENT_RESULTS = 5
+
+
+class RecallRequest(Wanted):
+    """A question, and which memories may answer it."""
+
+    query: Text = Field(min_length=1, max_length=20_000, description="What to look for, in plain words")
+    limit: int = Field(10, ge=1, le=1000, description="How many to return at most")
+    as_of: Moment | None = Field(None, description="Answer with what was known at this time")
+    min_score: float | None = Field(None, description="Leave out what scores lower")
+    boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
+        default_factory=dict, description="Let these count too, with a weight in standard deviations"
+    )
+    vector: list[float] | None = Field(None, description="The question's vector, if you already have it")
+
+
+class CitationView(Reply):
+    """A citation as shown with a memory: what it points at, and what the last check found."""
+
+    id: str
+    type: str
+    source: str
+    state: str
+    note: str = ""
+    evidence: dict[str, Any] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.state})"
+
+
+class Hit(Reply):
+    """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`."""
+
+    id: str
+    text: str
+    score: float
+    why: str
+    parts: dict[str, float]
+    kind: str
+    status: str
+    confidence: float
+    author: str | None = None
+    occurred_at: datetime
+    tags: list[str] = Field(default_factory=list)
+    citations: list[CitationView] = Field(default_factory=list)
+    content: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    scope: str = "global"
+    user: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    project: str | None = None
+
+
+class RecentResult(Reply):
+    """What an agent did lately, straight from its run."""
+
+    id: str
+    outcome: str
+    summary: str
+    at: datetime
+
+
+class Recalled(Reply):
+    """The hits, best first. `notes` says what could not be searched, for instance when a model is away."""
+
+    hits: list[Hit] = Field(default_factory=list)
+    recent: list[RecentResult] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+    def __iter__(self) -> Any:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, index: int) -> Hit:
+        return self.hits[index]
+
+
+def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
+    """Find memories by words and by meaning, best first, each with the reasons for its rank."""
+    moment = now()
+    narrowed = narrow(request, request.as_of or moment)
+    question = read_question(request.query, request.as_of or moment)
+    pool = _pool(core, scope, request, question, narrowed)
+    best = [hit for hit in _ranked(pool, question, request, moment) if _scores_enough(hit, request)]
+    hits = _shown(core, scope, best[: request.limit], pool, question)
+    core.journal.note(
+        scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
+        asked=_sanitized(request),
+    )  # fmt: skip
+    return Recalled(hits=hits, recent=_recent(core, scope, request), notes=pool.notes)
+
+
+def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
+    if request.as_of is not None:
+        return gather_past(core, scope, request, question, narrowed, request.as_of)
+    return gather(core, scope, question, narrowed, given=request.vector, limit=request.limit)
+
+
+def _sanitized(request: RecallRequest) -> dict[str, Any]:
+    """The shape of the question, not its words: the audit trail holds no text."""
+    filters = request.model_fields_set - {"query", "vector"}
+    return {"length": len(request.query), "filters": sorted(filters), "limit": request.limit}
+
+
+def _scores_enough(hit: Ranked, request: RecallRequest) -> bool:
+    return request.min_score is None or hit.score >= request.min_score
+
+
+def _ranked(pool: Pool, question: Question, request: RecallRequest, moment: datetime) -> list[Ranked]:
+    ranked = rank(question, pool.candidates)
+    if not request.boost:
+        return ranked
+    boosted = [_boosted(hit, pool.facts[hit.id], request.boost, moment) for hit in ranked]
+    return sorted(boosted, key=lambda hit: (-hit.score, hit.id))
+
+
+def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment: datetime) -> Ranked:
+    age_days = max((moment - facts["occurred_at"]).total_seconds() / 86400, 0.0)
+    values = {
+        "recency": 0.5 ** (age_days / 30),
+        "priority": (facts["priority"] - 5) / 5,
+        "trust": TRUST[facts["status"]],
+        "access": min(facts["access_count"], 100) / 100,
+    }
+    added = {name: weight * values[name] for name, weight in boost.items()}
+    return Ranked(hit.id, hit.score + sum(added.values()), {**hit.parts, **added})
+
+
+def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
+    ids = [hit.id for hit in best]
+    memories = pool.past or _memories(core, scope, ids)
+    citations = _citations(core, scope, ids)
+    tags = _tags(core, scope, ids)
+    return [
+        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question, pool)
+        for hit in best
+        if hit.id in memories
+    ]
+
+
+def _memories(core: Core, scope: Scope, ids: list[str]) -> dict[str, Memory]:
+    if not ids:
+        return {}
+    return {memory.id: memory for memory in core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records}
+
+
+def _citations(core: Core, scope: Scope, ids: list[str]) -> dict[str, list[CitationView]]:
+    found: dict[str, list[CitationView]] = {}
+    fields = ("memory_id", "id", "type", "source", "state", "note", "evidence")
+    if ids:
+        for row in core.store.select(scope, Query(Citation, (OneOf("memory_id", tuple(ids)),)), fields):
+            found.setdefault(row[0], []).append(CitationView(**dict(zip(fields[1:], row[1:], strict=True))))
+    return found
+
+
+def _tags(core: Core, scope: Scope, ids: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    if ids:
+        for id, tag in core.store.select(scope, Query(Tag, (OneOf("memory_id", tuple(ids)),)), ("memory_id", "tag")):
+            found.setdefault(id, []).append(tag)
+    return {id: sorted(tags) for id, tags in found.items()}
+
+
+def _hit(
+    memory: Memory, hit: Ranked, citations: list[CitationView], tags: list[str], question: Question, pool: Pool
+) -> Hit:
+    return Hit(
+        id=memory.id,
+        text=memory.text,
+        score=round(hit.score, 4),
+        why=_why(memory, hit, citations, question, pool),
+        parts={name: round(value, 4) for name, value in hit.parts.items()},
+        kind=memory.kind,
+        status=memory.status,
+        confidence=memory.confidence,
+        author=memory.author,
+        occurred_at=memory.occurred_at,
+        tags=tags,
+        citations=citations,
+        content=memory.content,
+        metadata=memory.metadata,
+        scope=memory.scope,
+        user=memory.user_id,
+        agent=memory.agent_id,
+        session=memory.session_id,
+        project=memory.project_id,
+    )
+
+
+def _why(memory: Memory, hit: Ranked, citations: list[CitationView], question: Question, pool: Pool) -> str:
+    folded = memory.text.casefold()
+    shared = [term for term in question.terms if term[: max(4, len(term) - 3)] in folded]
+    reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
+    similarity = pool.similarity(memory.id)
+    if similarity is not None and similarity >= 0.25:
+        reasons.append(f"is near in meaning ({similarity:.2f})")
+    if hit.parts.get("author", 0) > 0 and memory.author:
+        reasons.append(f"was said by {memory.author}")
+    if hit.parts.get("date", 0) > 0:
+        reasons.append(f"is from {memory.moment}")
+    if hit.parts.get("session", 0) > 0.5:
+        reasons.append("stands in a session about this")
+    held = sum(1 for citation in citations if citation.state == "holds")
+    trust = f"{memory.status}, {held} of {len(citations)} citations hold" if citations else f"{memory.status}, uncited"
+    return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
+
+
+def _recent(core: Core, scope: Scope, request: RecallRequest) -> list[RecentResult]:
+    """The agent's latest results, which may not have become memories yet."""
+    if request.agent is None or request.as_of is not None:
+        return []
+    query = Query(Result, (equal("agent_id", request.agent),), (Order("id", descending=True),), limit=RECENT_RESULTS)
+    return [
+        RecentResult(id=result.id, outcome=result.outcome, summary=result.summary, at=result.created_at)
+        for result in core.store.find(scope, query).records
+    ]
+
+
+class WhyNotRequest(RecallRequest):
+    """The question as it was asked, and the memory that was missed."""
+
+    id: Id = Field(description="The memory that was expected")
+
+
+class WhyNot(Reply):
+    """What kept a memory out of an answer: filters first, then its rank."""
+
+    id: str
+    found: bool
+    reasons: list[str]
+    rank: int | None = None
+    score: float | None = None
+    parts: dict[str, float] = Field(default_factory=dict)
+
+
+def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
+    """Say which filter, threshold or rank kept a memory out of an answer."""
+    moment = now()
+    memory = load(core, scope, Memory, request.id, deleted=True)
+    if memory.is_deleted:
+        return WhyNot(id=memory.id, found=False, reasons=["it was forgotten; it can be restored"])
+    narrowed = narrow(request, request.as_of or moment)
+    failed = [one.otherwise for one in narrowed.conditions() if not _passes(core, scope, memory.id, one.filter)]
+    if failed and request.as_of is None:
+        return WhyNot(id=memory.id, found=False, reasons=failed)
+    question = read_question(request.query, request.as_of or moment)
+    pool = _pool(core, scope, request, question, narrowed)
+    ranked = _ranked(pool, question, request, moment)
+    place = next((place for place, hit in enumerate(ranked, 1) if hit.id == memory.id), None)
+    if place is None:
+        reasons = [f"it is not among the {len(ranked)} that share words with the question or are near it in meaning"]
+        return WhyNot(id=memory.id, found=False, reasons=reasons + pool.notes)
+    hit = ranked[place - 1]
+    reasons = []
+    if not _scores_enough(hit, request):
+        reasons.append(f"its score {hit.score:.2f} is below the least asked for, {request.min_score}")
+    if place > request.limit:
+        worst = ranked[request.limit - 1].score
+        reasons.append(f"it ranks {place} of {len(ranked)}; the last shown of {request.limit} scores {worst:.2f}")
+    return WhyNot(
+        id=memory.id, found=not reasons, reasons=reasons or ["it is in the answer"], rank=place,
+        score=round(hit.score, 4), parts=hit.parts,
+    )  # fmt: skip
+
+
+def _passes(core: Core, scope: Scope, id: str, given: Any) -> bool:
+    return core.store.count(scope, Query(Memory, (equal("id", id), given))) == 1

@@ -1,0 +1,453 @@
+"""A memory comes in: validated, cited, recognised if already known, and committed whole.
+
+The memory, its tags, citations, links, vectors (or the note that they are owed) and the audit entry are one
+transaction; the receipt says what is stored, what is indexed and what is queued. Revising keeps the whole former
+state as a revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, ValidationError, field_validator
+
+from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
+from recollect.domain.memory import (
+    LONG_TERM,
+    Change,
+    Memory,
+    Relationship,
+    Revision,
+    Tag,
+    content_hash,
+    identity_of,
+)
+from recollect.domain.memory import Scope as MemoryScope
+from recollect.domain.provenance import AnyCitation, Citation, read_citation
+from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
+from recollect.domain.relevance import moment_words
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge
+from recollect.ports.records import Absent, DeleteWhere, Insert, OneOf, Query, Scope, Step, Update, equal, revised
+from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.indexing import index_steps, reindex_steps
+
+LINKS = ("user", "agent", "session", "project", "cycle")
+MOST_AT_ONCE = 10_000
+
+
+class RememberRequest(Request):
+    """One memory. Only `content` is needed; the rest says whose it is, why to believe it, how long to keep it."""
+
+    content: str | dict[str, Any] = Field(description="What to remember: text, or the typed content of its kind")
+    kind: Name = Field("fact", description="What it is: fact, observation, conversation, episode, pattern, …")
+    cites: list[Any] = Field(default_factory=list, description="Where it comes from: citations of recollect.cite")
+    tags: list[str] = Field(default_factory=list, description="Words to find it by")
+    author: Text | None = Field(None, description="Who said it: a name, or a role such as user or assistant")
+    at: Moment | None = Field(None, description="When it was said or happened; now, if left out")
+    user: Id | None = Field(None, description="The user it is about or belongs to")
+    agent: Id | None = Field(None, description="The agent it belongs to")
+    session: Id | None = Field(None, description="The session it was made in")
+    project: Id | None = Field(None, description="The project it belongs to")
+    cycle: Id | None = Field(None, description="The cycle of a run it comes from")
+    source_agent: Text | None = Field(None, description="Name of the agent that made it")
+    scope: MemoryScope = Field("global", description="How far it holds: task, project or global")
+    level: Name = Field("item", description="How high it stands: item, stretch, session, day, project, …")
+    confidence: float = Field(0.5, ge=0, le=1, description="How sure the maker is, 0 to 1")
+    priority: int = Field(5, ge=1, le=10, description="What stays when space is limited, 1 to 10")
+    importance: float = Field(0.0, ge=0, description="How much it matters; any scale, 0 and up")
+    metadata: Json = Field(default_factory=dict, description="Anything else, as JSON")
+    namespaces: list[Name] = Field(
+        default_factory=lambda: [LONG_TERM],
+        min_length=1,
+        description="Where it is searched: long_term, short_term (found only within its session), or your own",
+    )
+    valid_from: Moment | None = Field(None, description="Since when the fact holds")
+    valid_to: Moment | None = Field(None, description="Until when the fact holds")
+    expires_at: Moment | None = Field(None, description="When to let go of it")
+    ttl_seconds: float | None = Field(None, gt=0, description="Let go of it after so many seconds")
+    supersedes: Id | None = Field(None, description="The memory that this one replaces")
+    derived_from: list[Id] = Field(default_factory=list, description="Memories this one was concluded from")
+    relates: dict[str, str] = Field(default_factory=dict, description="Other links: memory id to type of link")
+    idempotency_key: Id | None = Field(None, description="The same key again returns the first receipt")
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    on_duplicate: Literal["return", "keep"] = Field("return", description="What to do with an exact duplicate")
+    vector: list[float] | None = Field(None, description="Its vector, if you already have it")
+
+    @field_validator("tags")
+    @classmethod
+    def _tidy(cls, tags: list[str]) -> list[str]:
+        return list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
+
+
+class Receipt(Reply):
+    """What became of a memory: nothing in it is promised that is not already on disk."""
+
+    id: str
+    version: int
+    status: str
+    content_hash: str
+    duplicate: bool = False
+    tags: int = 0
+    citations: int = 0
+    links: int = 0
+    indexed: list[str] = Field(default_factory=list)
+    queued: list[str] = Field(default_factory=list)
+    seq: int = 0
+
+
+class RememberManyRequest(Request):
+    memories: list[RememberRequest]
+
+
+class RememberManyReply(Reply):
+    receipts: list[Receipt]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A validated memory with all that will be written beside it."""
+
+    request: RememberRequest
+    memory: Memory
+    tags: list[Tag]
+    citations: list[Citation]
+    links: list[Relationship]
+    superseded: Memory | None = None
+
+
+def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
+    """Store one memory with its citations, tags and links."""
+    return remember_many(core, scope, RememberManyRequest(memories=[request])).receipts[0]
+
+
+def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> RememberManyReply:
+    """Store many memories at once: all of them, or none."""
+    if len(request.memories) > MOST_AT_ONCE:
+        raise TooLarge(f"{len(request.memories)} memories in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
+    drafts = [_draft(core, scope, one) for one in request.memories]
+    known = _already_known(core, scope, drafts)
+    fresh = [draft for draft in drafts if draft.memory.id not in known]
+    try:
+        made = _store(core, scope, fresh)
+    except (RequirementFailed, DuplicateKey) as conflict:
+        # Somebody stored the same between our look and our write: look again, which now finds theirs.
+        again = _already_known(core, scope, fresh)
+        if not again:
+            raise _explained(conflict) from None
+        known |= again
+        made = _store(core, scope, [draft for draft in fresh if draft.memory.id not in again])
+    receipts = {**made, **{id: _seen_again(core, scope, draft, known[id]) for id, draft in _by_id(drafts, known)}}
+    return RememberManyReply(receipts=[receipts[draft.memory.id] for draft in drafts])
+
+
+def _by_id(drafts: Sequence[_Draft], known: dict[str, Memory | _Draft]) -> list[tuple[str, _Draft]]:
+    return [(draft.memory.id, draft) for draft in drafts if draft.memory.id in known]
+
+
+def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
+    content, text = read_content(request.kind, request.content)
+    if not text:
+        raise InvalidInput("there is nothing to remember", remedy="give some text")
+    if len(text) > TEXT_LIMIT:
+        raise TooLarge(
+            f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
+        )
+    citations = [read_citation(one).sealed(core.world) for one in request.cites]
+    memory = _memory(core, scope, request, content, text)
+    return _Draft(
+        request,
+        memory,
+        [_made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
+        [citation_record(scope, memory.id, one) for one in _distinct(citations)],
+        _links(scope, memory, request),
+        load(core, scope, Memory, request.supersedes) if request.supersedes else None,
+    )
+
+
+def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
+    moment = now()
+    at = request.at or moment
+    links = {f"{name}_id": getattr(request, name) for name in LINKS}
+    digest = content_hash(request.kind, content)
+    memory: Memory = _made(
+        Memory,
+        scope,
+        id=request.id or new_id(),
+        content=content,
+        text=text,
+        content_hash=digest,
+        identity=identity_of(digest, {**links, "author": request.author}, request.at),
+        occurred_at=at,
+        moment=moment_words(at.astimezone(ZoneInfo(core.timezone))),
+        expires_at=_expiry(request, moment),
+        created_at=moment,
+        updated_at=moment,
+        **links,
+        **{name: getattr(request, name) for name in _COPIED},
+    )
+    return memory
+
+
+_COPIED = (
+    "kind author source_agent scope level confidence priority importance metadata namespaces valid_from valid_to"
+    " idempotency_key"
+).split()
+
+
+def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:
+    if request.ttl_seconds is None:
+        return request.expires_at
+    if request.expires_at is not None:
+        raise InvalidInput("both expires_at and ttl_seconds are given", remedy="give one of them")
+    try:
+        return moment + timedelta(seconds=request.ttl_seconds)
+    except OverflowError:
+        raise InvalidInput("ttl_seconds is too large", remedy="leave it out to keep the memory for good") from None
+
+
+def _made(record: Any, scope: Scope, **fields: Any) -> Any:
+    """A validated record of the tenant, with a readable error instead of pydantic's."""
+    audit = {"created_by": scope.actor, "updated_by": scope.actor}
+    try:
+        return record(organization_id=scope.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def citation_record(scope: Scope, memory_id: str, cited: AnyCitation) -> Citation:
+    evidence = cited.model_dump(mode="json", exclude_none=True)
+    made: Citation = _made(
+        Citation, scope, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence
+    )
+    return made
+
+
+def _distinct(citations: Sequence[Any]) -> list[Any]:
+    return list({one.model_dump_json(): one for one in citations}.values())
+
+
+def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relationship]:
+    pairs = [(id, "derived_from") for id in request.derived_from]
+    pairs += [(id, "generalized_from") for id in memory.content.get("generalized_from", [])]
+    pairs += [(id, "summarizes") for id in memory.content.get("covers", [])]
+    pairs += list(request.relates.items())
+    if request.supersedes:
+        pairs.append((request.supersedes, "supersedes"))
+    return [
+        _made(Relationship, scope, source_id=memory.id, target_id=target, type=type)
+        for target, type in dict.fromkeys(pairs)
+    ]
+
+
+def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[str, Memory | _Draft]:
+    """Which drafts repeat a stored memory, or an earlier draft of the same call."""
+    repeated: dict[str, Memory | _Draft] = {}
+    keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
+    by_key = {m.idempotency_key: m for m in _find(core, scope, "idempotency_key", keys, deleted="yes")}
+    identities = tuple(d.memory.identity for d in drafts if d.request.on_duplicate == "return")
+    by_identity = {m.identity: m for m in _find(core, scope, "identity", identities, deleted="no")}
+    earlier: dict[str, _Draft] = {}
+    for draft in drafts:
+        memory = draft.memory
+        if memory.idempotency_key in by_key and memory.idempotency_key:
+            repeated[memory.id] = _same_request(draft, by_key[memory.idempotency_key])
+        elif draft.request.on_duplicate == "return":
+            found = by_identity.get(memory.identity) or earlier.get(memory.identity)
+            if found is not None:
+                repeated[memory.id] = found
+            earlier.setdefault(memory.identity, draft)
+    return repeated
+
+
+def _find(core: Core, scope: Scope, field: str, values: tuple[str, ...], deleted: Literal["yes", "no"]) -> list[Memory]:
+    if not values:
+        return []
+    return core.store.find(scope, Query(Memory, (OneOf(field, values),), deleted=deleted)).records
+
+
+def _same_request(draft: _Draft, stored: Memory) -> Memory:
+    if stored.content_hash != draft.memory.content_hash:
+        raise Conflict(
+            "that idempotency key was used for another memory", remedy="use a new key for new content", id=stored.id
+        )
+    return stored
+
+
+def _store(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[str, Receipt]:
+    if not drafts:
+        return {}
+    given = [draft.request.vector for draft in drafts]
+    _check_vectors(core, given)
+    vectors, indexed, queued = index_steps(core, [draft.memory for draft in drafts], given)
+    steps: list[Step] = [step for draft in drafts for step in _memory_steps(core, scope, draft)]
+    # Links may point at memories of the same call, so all memories come first.
+    steps += [Insert(link) for draft in drafts for link in draft.links]
+    seq = commit(core, scope, steps + vectors)
+    return {draft.memory.id: _receipt(draft, indexed, queued, seq) for draft in drafts}
+
+
+def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
+    for vector in given:
+        if vector is not None and core.embedder is not None and len(vector) != core.embedder.dimensions:
+            raise InvalidInput(
+                f"a vector has {len(vector)} dimensions, the store's model has {core.embedder.dimensions}",
+                remedy="leave the vector out, or configure the embedder that made it",
+            )
+
+
+def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
+    memory = draft.memory
+    steps: list[Step] = []
+    if draft.request.on_duplicate == "return":
+        steps.append(Absent(Memory, (equal("identity", memory.identity),)))
+    steps.append(Insert(memory))
+    steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
+    steps.append(logged(scope, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
+    if draft.superseded is not None:
+        end = memory.valid_from or memory.occurred_at
+        old = draft.superseded
+        steps += change_steps(
+            core, scope, old, "superseded", f"replaced by {memory.id}", valid_to=_not_before(old, end)
+        )
+    return steps
+
+
+def _not_before(memory: Memory, end: datetime) -> datetime:
+    return max(end, memory.valid_from) if memory.valid_from else end
+
+
+def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> Receipt:
+    return Receipt(
+        id=draft.memory.id,
+        version=draft.memory.version,
+        status=draft.memory.status,
+        content_hash=draft.memory.content_hash,
+        tags=len(draft.tags),
+        citations=len(draft.citations),
+        links=len(draft.links),
+        indexed=indexed,
+        queued=queued,
+        seq=seq,
+    )
+
+
+def _seen_again(core: Core, scope: Scope, draft: _Draft, known: Memory | _Draft) -> Receipt:
+    """A duplicate is not stored twice, but its evidence and tags are added to what is known."""
+    memory = known.memory if isinstance(known, _Draft) else known
+    had_sources = {c.model_dump_json(include={"evidence"}) for c in citations_of(core, scope, memory.id)}
+    had_tags = set(tags_of(core, scope, memory.id))
+    citations = [c for c in draft.citations if c.model_dump_json(include={"evidence"}) not in had_sources]
+    tags = [tag for tag in draft.tags if tag.tag not in had_tags]
+    steps: list[Step] = [Insert(record.changed(memory_id=memory.id)) for record in (*citations, *tags)]
+    seq = 0
+    if steps:
+        seq = commit(core, scope, [*steps, logged(scope, "update", "remember again", memory)])
+    return Receipt(
+        id=memory.id,
+        version=memory.version,
+        status=memory.status,
+        content_hash=memory.content_hash,
+        duplicate=True,
+        tags=len(tags),
+        citations=len(citations),
+        seq=seq,
+    )
+
+
+def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:
+    return core.store.find(scope, Query(Citation, (equal("memory_id", memory_id),))).records
+
+
+def tags_of(core: Core, scope: Scope, memory_id: str) -> list[str]:
+    return sorted(tag for (tag,) in core.store.select(scope, Query(Tag, (equal("memory_id", memory_id),)), ("tag",)))
+
+
+def _explained(conflict: Conflict) -> Conflict:
+    if isinstance(conflict, DuplicateKey) and "id" in conflict.details.get("fields", []):
+        return DuplicateKey("there is a memory with that id already", remedy="revise it, or choose another id")
+    return conflict
+
+
+class ReviseRequest(Request):
+    """Change what a memory says or carries; what is left out stays. The former state is kept as a revision."""
+
+    id: Id = Field(description="The memory to change")
+    content: str | dict[str, Any] | None = Field(None, description="What it says now")
+    why: Text = Field("", description="Why it changed")
+    tags: list[str] | None = Field(None, description="Its tags from now on")
+    metadata: Json | None = Field(None, description="Its metadata from now on")
+    confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")
+    priority: int | None = Field(None, ge=1, le=10, description="1 to 10")
+    importance: float | None = Field(None, ge=0, description="How much it matters")
+    valid_from: Moment | None = Field(None, description="Since when it holds")
+    valid_to: Moment | None = Field(None, description="Until when it holds")
+    expires_at: Moment | None = Field(None, description="When to let go of it")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+
+def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
+    """Change a memory and keep what it was. New content is a new claim: it starts as a hypothesis again."""
+    memory = load(core, scope, Memory, request.id)
+    if request.version is not None and request.version != memory.version:
+        memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
+    kept = ("metadata", "confidence", "priority", "importance", "valid_from", "valid_to", "expires_at")
+    fields = {name: value for name in kept if (value := getattr(request, name)) is not None}
+    if request.content is not None:
+        fields |= _new_content(memory, request.content)
+    steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
+    if request.tags is not None:
+        steps += _retag_steps(core, scope, memory, request.tags)
+    if not steps:
+        raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
+    seq = commit(core, scope, steps)
+    after = load(core, scope, Memory, memory.id)
+    return Receipt(id=after.id, version=after.version, status=after.status, content_hash=after.content_hash, seq=seq)
+
+
+def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+    content, text = read_content(memory.kind, given)
+    if not text:
+        raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
+    digest = content_hash(memory.kind, content)
+    links = {f"{name}_id": getattr(memory, f"{name}_id") for name in LINKS}
+    said_at = memory.occurred_at if memory.occurred_at != memory.created_at else None
+    identity = identity_of(digest, {**links, "author": memory.author}, said_at)
+    status = "hypothesis" if digest != memory.content_hash else memory.status
+    return {"content": content, "text": text, "content_hash": digest, "identity": identity, "status": status}
+
+
+def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
+    had = set(tags_of(core, scope, memory.id))
+    want = {tag.strip() for tag in wanted if tag.strip()}
+    steps: list[Step] = [Insert(_made(Tag, scope, memory_id=memory.id, tag=tag)) for tag in sorted(want - had)]
+    if had - want:
+        gone = OneOf("tag", tuple(sorted(had - want)))
+        steps.append(DeleteWhere(Tag, (equal("memory_id", memory.id), gone)))
+    return [*steps, logged(scope, "update", "retag", memory)] if steps else []
+
+
+def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> list[Step]:
+    """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
+    try:
+        after = revised(memory, scope, **fields)
+    except ValidationError as error:
+        raise InvalidInput(f"that change is not valid: {describe(error)}") from None
+    revision = _made(
+        Revision,
+        scope,
+        memory_id=memory.id,
+        number=memory.version,
+        change=change,
+        why=why,
+        state=memory.model_dump(mode="json"),
+        text=memory.text,
+        held_from=memory.updated_at,
+        held_to=after.updated_at,
+    )
+    operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
+    entry = logged(scope, operation, change, memory, why=why, fields=sorted(fields))
+    return [Insert(revision), Update(after), *reindex_steps(core, memory, after), entry]

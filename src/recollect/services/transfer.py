@@ -1,0 +1,228 @@
+"""All of a tenant's records out to JSON Lines and back in, with the same bytes on the other side.
+
+The first line says what follows; then one record a line, parents before children and by id, so that the same
+records always make the same file; the last line carries the hash of all the lines before it. Importing
+checks that hash first and writes nothing if it does not match.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from recollect.domain.kinds import describe
+from recollect.domain.record import RECORDS, Record
+from recollect.domain.tenancy import Organization
+from recollect.errors import DamagedData, InvalidInput
+from recollect.ports.records import Insert, OneOf, Order, Put, Query, Scope, Step
+from recollect.services.core import Core, Reply, Request, commit, logged
+from recollect.services.indexing import Progress
+
+FORMAT = "recollect-export-1"
+PAGE = 500
+LEFT_OUT = frozenset({"access_log", "lease", "api_key"})
+
+
+class ExportRequest(Request):
+    """Write everything of this organization to a file."""
+
+    path: str = Field(description="The JSON Lines file to write")
+    audit: bool = Field(False, description="Also the access log")
+
+
+class Transferred(Reply):
+    path: str
+    records: int
+    hash: str
+    skipped: int = 0
+
+
+def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+    """Write every record of the organization, parents first, with a hash at the end."""
+    target = Path(request.path)
+    digest, count = hashlib.sha256(), 0
+    core.journal.flush()
+    total = sum(core.store.count(scope, Query(record, deleted="yes")) for record in _exported(request.audit))
+    partial = target.with_name(target.name + ".part")
+    try:
+        with partial.open("wb") as file:
+            for line in _lines(core, scope, request.audit):
+                file.write(line)
+                digest.update(line)
+                count += 1
+                progress(count - 1, total)
+            file.write(_line({"end": FORMAT, "records": count - 1, "hash": digest.hexdigest()}))
+        partial.replace(target)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
+        ) from None
+    return Transferred(path=str(target), records=count - 1, hash=digest.hexdigest())
+
+
+def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
+    yield _line({"format": FORMAT, "organization": scope.organization_id})
+    for record in _exported(audit):
+        after: str | None = None
+        while True:
+            page = core.store.find(scope, Query(record, (), (Order("id"),), PAGE, after, "yes"))
+            for one in page.records:
+                yield _line({"table": record.shape.table, "record": _plain(one)})
+            after = page.next
+            if after is None:
+                break
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    values = record.__dict__
+    binary = [column.name for column in record.columns() if column.type == "bytes"]
+    plain = record.model_dump(mode="json", exclude=set(binary))
+    return plain | {name: None if values[name] is None else base64.b64encode(values[name]).decode() for name in binary}
+
+
+def _exported(audit: bool) -> list[type[Record]]:
+    left_out = LEFT_OUT - {"access_log"} if audit else LEFT_OUT
+    return [record for record in _parents_first() if record.shape.table not in left_out]
+
+
+@cache
+def _parents_first() -> tuple[type[Record], ...]:
+    """Every record type after those it refers to."""
+    ordered: list[type[Record]] = []
+    waiting = dict(sorted(RECORDS.items()))
+    while waiting:
+        ready = [table for table, record in waiting.items() if not _refers(record) & waiting.keys()]
+        ordered += [waiting.pop(table) for table in ready]
+    return tuple(ordered)
+
+
+def _refers(record: type[Record]) -> set[str]:
+    return {reference.to for reference in record.shape.references.values()} - {record.shape.table}
+
+
+class ImportRequest(Request):
+    """Read an exported file into this organization."""
+
+    path: str = Field(description="The JSON Lines file to read")
+    existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that are here already")
+
+
+def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+    """Read an export back: checked whole first, then written in batches, parents first; safe to repeat."""
+    path = Path(request.path)
+    header, end = _checked(path)
+    written = skipped = done = 0
+    batch: list[Record] = []
+    for item in _items(path):
+        batch.append(_record(item, scope))
+        if len(batch) == PAGE:
+            added = _write(core, scope, batch, request.existing)
+            written, skipped, done = written + added, skipped + len(batch) - added, done + len(batch)
+            progress(done, end["records"])
+            batch = []
+    added = _write(core, scope, batch, request.existing) if batch else 0
+    written, skipped = written + added, skipped + len(batch) - added
+    progress(end["records"], end["records"])
+    commit(core, scope, [logged(scope, "create", "import", None, records=written, source=header["organization"])])
+    core.vectors.refresh()
+    return Transferred(path=str(path), records=written, hash=end["hash"], skipped=skipped)
+
+
+def _checked(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    digest, previous, header = hashlib.sha256(), b"", None
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if header is None:
+                    header = _parsed(line)
+                digest.update(previous)
+                previous = line
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
+    end = _parsed(previous) if previous else {}
+    if not header or header.get("format") != FORMAT:
+        raise InvalidInput(f"'{path.name}' is not a Recollect export", remedy="make one with: recollect export FILE")
+    if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest():
+        raise DamagedData(f"'{path.name}' was cut short or changed", remedy="export it again; nothing was imported")
+    return header, end
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _items(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        for line in file:
+            item = json.loads(line)
+            if "record" in item:
+                yield item
+
+
+def _record(item: dict[str, Any], scope: Scope) -> Record:
+    record = RECORDS.get(item.get("table", ""))
+    if record is None:
+        raise InvalidInput(f"this program knows no record '{item.get('table')}'", remedy="upgrade Recollect")
+    fields = dict(item["record"])
+    for column in record.columns():
+        if column.type == "bytes" and fields.get(column.name) is not None:
+            fields[column.name] = base64.b64decode(fields[column.name])
+    if record is Organization:
+        fields["id"] = scope.organization_id
+    try:
+        return record.model_validate({**fields, "organization_id": scope.organization_id})
+    except ValidationError as error:
+        raise InvalidInput(f"a {record.shape.table} in the file is not valid: {describe(error)}") from None
+
+
+def _write(core: Core, scope: Scope, batch: list[Record], existing: str) -> int:
+    present = {key for record in {type(one) for one in batch} for key in _present(core, scope, record, batch)}
+    steps: list[Step] = []
+    for one in batch:
+        if (one.shape.table, one.id) not in present:
+            steps.append(Insert(one))
+        elif existing == "replace":
+            steps.append(Put(one))
+    if steps:
+        commit(core, scope, steps)
+    return len(steps)
+
+
+def _present(core: Core, scope: Scope, record: type[Record], batch: list[Record]) -> set[tuple[str, str]]:
+    ids = tuple(one.id for one in batch if type(one) is record)
+    rows = core.store.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))
+    return {(record.shape.table, id) for (id,) in rows}
+
+
+class BackupRequest(Request):
+    """Copy the whole store while it is in use."""
+
+    path: str = Field(description="Where to write the copy; must not exist yet")
+
+
+class BackedUp(Reply):
+    path: str
+    bytes: int
+
+
+def backup(core: Core, scope: Scope, request: BackupRequest) -> BackedUp:
+    """A consistent copy of the store, taken while others write."""
+    target = Path(request.path)
+    core.journal.flush()
+    core.store.backup(target)
+    return BackedUp(path=str(target), bytes=target.stat().st_size)

@@ -1,0 +1,222 @@
+"""The store's health: re-read everything, compare index and truth, mend what is derived, and figures for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.kinds import KINDS, read_content
+from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
+from recollect.domain.provenance import Citation
+from recollect.domain.record import now
+from recollect.errors import RecollectError
+from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
+from recollect.services.core import Core, Reply, Request
+from recollect.services.indexing import ReindexRequest, facets_of, reindex
+
+PAGE = 1000
+
+
+class VerifyRequest(Request):
+    """Re-read everything."""
+
+
+class ProblemView(Reply):
+    what: str
+    table: str | None = None
+    id: str | None = None
+
+
+class Verified(Reply):
+    """What was read, and everything that disagrees; `sound` when nothing does."""
+
+    sound: bool
+    memories: int
+    vectors: int
+    problems: list[ProblemView] = Field(default_factory=list)
+
+
+def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
+    """Re-read every record, re-derive every hash, and compare the indexes with the records."""
+    problems = [
+        ProblemView(what=problem.what, table=problem.table, id=problem.id)
+        for problem in core.store.verify()
+        if problem.organization_id in (None, scope.organization_id)
+    ]
+    try:
+        problems += _check_memories(core, scope)
+        problems += [ProblemView(what=sentence, table="embedding") for sentence in core.vectors.verify()]
+        memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
+    except RecollectError as error:
+        problems.append(ProblemView(what=error.message))
+        memories = vectors = 0
+    return Verified(sound=not problems, memories=memories, vectors=vectors, problems=problems)
+
+
+def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
+    after: str | None = None
+    while True:
+        page = core.store.find(scope, Query(Memory, (), (Order("id"),), limit=PAGE, after=after))
+        for memory in page.records:
+            yield from _check_memory(memory)
+        yield from _check_vectors(core, scope, page.records)
+        after = page.next
+        if after is None:
+            return
+
+
+def _check_memory(memory: Memory) -> Iterator[ProblemView]:
+    if content_hash(memory.kind, memory.content) != memory.content_hash:
+        yield ProblemView(what="its content is not what its hash says", table="memory", id=memory.id)
+    if memory.kind in KINDS and read_content(memory.kind, memory.content)[1] != memory.text:
+        yield ProblemView(what="its text is not what its content says", table="memory", id=memory.id)
+
+
+def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView]:
+    """Each memory has, by each configured model, a vector per namespace that carries its filter fields."""
+    if not memories or not core.embedders:
+        return
+    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    fields = ("memory_id", "model", "namespace", "facets")
+    stored = {tuple(row[:3]): row[3] for row in core.store.select(scope, Query(Embedding, (of_these,)), fields)}
+    owed = {
+        tuple(row)
+        for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
+    }
+    for memory in memories:
+        for embedder in core.embedders:
+            for namespace in memory.namespaces:
+                key = (memory.id, embedder.model, namespace)
+                if key not in stored and key not in owed:
+                    yield ProblemView(what=f"has no vector in {namespace}", table="memory", id=memory.id)
+                elif key in stored and stored[key] != facets_of(memory):
+                    yield ProblemView(what="its vector carries old filter fields", table="memory", id=memory.id)
+
+
+class DoctorRequest(Request):
+    """Examine the store; with `fix`, mend what is derived."""
+
+    fix: bool = Field(False, description="Make the indexes again where they disagree, and do what is owed")
+
+
+class Finding(Reply):
+    name: str
+    well: bool
+    says: str
+    remedy: str = ""
+
+
+class Diagnosis(Reply):
+    well: bool
+    findings: list[Finding]
+    mended: list[str] = Field(default_factory=list)
+
+
+def doctor(core: Core, scope: Scope, request: DoctorRequest) -> Diagnosis:
+    """Say what ails the store and what to do about it; with `fix`, do it."""
+    findings = list(_examine(core, scope))
+    mended: list[str] = []
+    if request.fix and not all(finding.well for finding in findings):
+        mended = _mend(core, scope, findings)
+        findings = list(_examine(core, scope))
+    return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
+
+
+def _examine(core: Core, scope: Scope) -> Iterator[Finding]:
+    yield _is_there(core, scope)
+    verified = verify(core, scope, VerifyRequest())
+    derived = [p for p in verified.problems if "text index" in p.what or "vector" in p.what or p.table == "embedding"]
+    truth = [problem for problem in verified.problems if problem not in derived]
+    yield Finding(
+        name="records",
+        well=not truth,
+        says=f"{verified.memories} memories, {_listed(truth)}",
+        remedy="restore a backup: recollect restore" if truth else "",
+    )
+    yield Finding(
+        name="indexes",
+        well=not derived,
+        says=f"{verified.vectors} vectors, {_listed(derived)}",
+        remedy="recollect doctor --fix" if derived else "",
+    )
+    owed = core.store.count(scope, Query(IndexTask))
+    yield Finding(
+        name="queue", well=owed == 0, says=f"{owed} vectors owed", remedy="recollect doctor --fix" if owed else ""
+    )
+    due = core.store.count(scope, Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
+    yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
+    broken = core.store.count(scope, Query(Citation, (equal("state", "broken"),)))
+    yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
+
+
+def _is_there(core: Core, scope: Scope) -> Finding:
+    """An emptied store looks healthy to everything that only reads what is left: its change counter tells."""
+    changes = core.store.changes(scope, 0, 1)
+    present = scope.organization_id in core.store.tenants()
+    well = present or not changes
+    return Finding(
+        name="store",
+        well=well,
+        says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),
+        remedy="" if well else "restore a backup: recollect restore",
+    )
+
+
+def _listed(problems: list[ProblemView]) -> str:
+    if not problems:
+        return "all in order"
+    first = problems[0]
+    where = f" ({first.table} {first.id})" if first.id else ""
+    return f"{len(problems)} problems, the first: {first.what}{where}"
+
+
+def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
+    ailing = {finding.name for finding in findings if not finding.well}
+    done: list[str] = []
+    if "indexes" in ailing or "queue" in ailing:
+        done += core.store.mend()
+        stale = reindex(core, scope, ReindexRequest(everything=_has_stale_facets(core, scope)))
+        done.append(f"{stale.made} vectors made")
+        done.append(f"{core.vectors.rebuild()} vectors in the index")
+    return done
+
+
+def _has_stale_facets(core: Core, scope: Scope) -> bool:
+    return any("old filter fields" in problem.what for problem in _check_memories(core, scope))
+
+
+class StatsRequest(Request):
+    """Ask for figures."""
+
+
+class Stats(Reply):
+    memories: int
+    forgotten: int
+    kinds: dict[str, int]
+    statuses: dict[str, int]
+    vectors: int
+    queued: int
+    citations: int
+    uncited: int
+
+
+def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
+    """How much is remembered, of which kind and how well supported."""
+
+    def count(*where: Any) -> int:
+        return core.store.count(scope, Query(Memory, where))
+
+    kinds = {kind: found for kind in KINDS if (found := count(equal("kind", kind)))}
+    statuses = {s: count(equal("status", s)) for s in ("hypothesis", "verified", "published", "archived")}
+    return Stats(
+        memories=count(),
+        forgotten=core.store.count(scope, Query(Memory, deleted="only")),
+        kinds=kinds,
+        statuses=statuses,
+        vectors=core.store.count(scope, Query(Embedding)),
+        queued=core.store.count(scope, Query(IndexTask)),
+        citations=core.store.count(scope, Query(Citation)),
+        uncited=count(Linked(Citation, "memory_id", wanted=False)),
+    )
