@@ -1,1 +1,46 @@
-"""The memory of AI agents."""
+"""Recollect, the memory of AI agents: stored for good, cited, found again in milliseconds.
+
+    import recollect
+
+    mem = recollect.open("team.db")
+    mem.remember("Alice prefers pytest", cites=[recollect.cite.user("alice", "said so in review")])
+    for hit in mem.recall("which test framework?"):
+        print(hit.text, hit.why)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect import errors as errors
+    from recollect.app import open as open
+    from recollect.domain.kinds import define_kind as define_kind
+    from recollect.domain.provenance import cite as cite
+    from recollect.errors import RecollectError as RecollectError
+    from recollect.interfaces.client import Recollect as Recollect
+    from recollect.settings import Settings as Settings
+
+__version__ = "0.1.0"
+
+# Imported on first use: `import recollect` takes milliseconds, whatever it can do.
+_HOMES = {
+    "open": "recollect.app",
+    "cite": "recollect.domain.provenance",
+    "define_kind": "recollect.domain.kinds",
+    "Recollect": "recollect.interfaces.client",
+    "RecollectError": "recollect.errors",
+    "Settings": "recollect.settings",
+}
+__all__ = ["Recollect", "RecollectError", "Settings", "cite", "define_kind", "errors", "open"]  # noqa: F822
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("recollect.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'recollect' has no attribute '{name}'")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -7,7 +7,7 @@ the world only through `World`, so the rules stay pure and testable.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
@@ -307,3 +307,40 @@ class cite:
         return read_citation(
             {"type": "url", "url": url, "title": title, "crawled_at": crawled_at, "content_hash": content_hash}
         )
+
+    @staticmethod
+    def parse(text: str) -> AnyCitation:
+        """A citation written on one line, as on the command line.
+
+        `user:alice:said so`, `file:notes.md:3-9`, `commit:1a2b3c4@path/to/repo`, `log:42`, `url:https://…`
+        """
+        type, _, rest = text.partition(":")
+        maker = _SHORTHANDS.get(type)
+        if maker is None or not rest:
+            raise InvalidInput(
+                f"'{text[:80]}' is not a citation",
+                remedy="write user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS",
+            )
+        return maker(rest)
+
+
+def _file_shorthand(rest: str) -> AnyCitation:
+    path, _, lines = rest.rpartition(":")
+    first, _, last = lines.partition("-")
+    if path and first.isdigit() and (not last or last.isdigit()):
+        return cite.file(path, (int(first), int(last or first)))
+    return cite.file(rest)
+
+
+def _commit_shorthand(rest: str) -> AnyCitation:
+    hash, _, repo = rest.partition("@")
+    return cite.commit(hash, repo or ".")
+
+
+_SHORTHANDS: dict[str, Callable[[str], AnyCitation]] = {
+    "user": lambda rest: cite.user(*rest.partition(":")[::2]),
+    "file": _file_shorthand,
+    "commit": _commit_shorthand,
+    "log": cite.log,
+    "url": cite.url,
+}

@@ -69,6 +69,9 @@ class Journal:
             for organization_id, entries in by_tenant.items():
                 self._store.transact(Scope(organization_id), _steps(entries))
 
+    def close(self) -> None:
+        self._flush_quietly()
+
     def _flush_quietly(self) -> None:
         """Statistics must not break the reads they are about: trouble is logged, and the next flush tries again."""
         try:

@@ -100,7 +100,16 @@ class Receipt(Reply):
 
 
 class RememberManyRequest(Request):
-    memories: list[RememberRequest]
+    """Many memories, stored together or not at all."""
+
+    memories: list[RememberRequest] = Field(description="Each a text, or the fields of `remember`")
+
+    @field_validator("memories", mode="before")
+    @classmethod
+    def _from_plain_text(cls, memories: Any) -> Any:
+        if not isinstance(memories, list | tuple):
+            return memories
+        return [{"content": one} if isinstance(one, str) else one for one in memories]
 
 
 class RememberManyReply(Reply):
@@ -209,11 +218,11 @@ def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:
         raise InvalidInput("ttl_seconds is too large", remedy="leave it out to keep the memory for good") from None
 
 
-def _made(record: Any, scope: Scope, **fields: Any) -> Any:
+def _made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
     """A validated record of the tenant, with a readable error instead of pydantic's."""
-    audit = {"created_by": scope.actor, "updated_by": scope.actor}
+    audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
     try:
-        return record(organization_id=scope.organization_id, **{**audit, **fields})
+        return record(organization_id=tenant.organization_id, **{**audit, **fields})
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 
@@ -253,7 +262,7 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
         memory = draft.memory
-        if memory.idempotency_key in by_key and memory.idempotency_key:
+        if memory.idempotency_key and memory.idempotency_key in by_key:
             repeated[memory.id] = _same_request(draft, by_key[memory.idempotency_key])
         elif draft.request.on_duplicate == "return":
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)

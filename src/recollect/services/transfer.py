@@ -19,7 +19,6 @@ from pydantic import Field, ValidationError
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import RECORDS, Record
-from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.records import Insert, OneOf, Order, Put, Query, Scope, Step
 from recollect.services.core import Core, Reply, Request, commit, logged
@@ -27,7 +26,8 @@ from recollect.services.indexing import Progress
 
 FORMAT = "recollect-export-1"
 PAGE = 500
-LEFT_OUT = frozenset({"access_log", "lease", "api_key"})
+# The organization itself is named in the first line; keys and leases mean nothing elsewhere.
+LEFT_OUT = frozenset({"organization", "access_log", "lease", "api_key"})
 
 
 class ExportRequest(Request):
@@ -182,8 +182,6 @@ def _record(item: dict[str, Any], scope: Scope) -> Record:
     for column in record.columns():
         if column.type == "bytes" and fields.get(column.name) is not None:
             fields[column.name] = base64.b64decode(fields[column.name])
-    if record is Organization:
-        fields["id"] = scope.organization_id
     try:
         return record.model_validate({**fields, "organization_id": scope.organization_id})
     except ValidationError as error:

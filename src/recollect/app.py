@@ -1,0 +1,159 @@
+"""The composition root: reads settings, builds the adapters they name, and hands the ports to the services.
+
+The only file that imports adapters. `recollect.open(...)` is its `open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import recollect.domain  # noqa: F401 - registers the records
+from recollect.domain.kinds import define_kind
+from recollect.domain.record import RECORDS
+from recollect.domain.tenancy import Organization
+from recollect.errors import DuplicateKey, InvalidSettings, MissingExtra
+from recollect.ports.models import Embedder
+from recollect.ports.records import Insert, Query, RecordStore, Scope, equal
+from recollect.services.core import Core
+from recollect.services.journal import Journal
+from recollect.settings import EmbedderSettings, Settings, load, secret
+
+if TYPE_CHECKING:
+    from recollect.interfaces.client import Recollect
+
+LOG_TABLES = ("access_log", "execution", "cycle", "result", "message")
+
+
+def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, **settings: Any) -> Recollect:
+    """Open a memory: a file path, an address, or a YAML settings file.
+
+    Keyword arguments are settings (see docs/reference/settings.md); `embedder` also takes an object of your own
+    that follows `recollect.ports.models.Embedder`.
+    """
+    from recollect.interfaces.client import Recollect
+
+    own = embedder if embedder is not None and not isinstance(embedder, dict | str | EmbedderSettings) else None
+    if embedder is not None and own is None:
+        settings["embedder"] = {"provider": embedder} if isinstance(embedder, str) else embedder
+    loaded = load(source, **settings)
+    core = build(loaded, own)
+    return Recollect.embedded(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+
+
+def build(settings: Settings, embedder: Embedder | None = None) -> Core:
+    from recollect.adapters.world import LocalWorld
+
+    for kind in settings.kinds:
+        define_kind(kind)
+    store, index_folder = _record_store(settings.store)
+    try:
+        embedders = _embedders(settings, embedder)
+        scope = Scope(settings.organization, settings.actor)
+        ensure_organization(store, scope)
+        from recollect.adapters.vectors.embedded import EmbeddedIndex
+
+        vectors = EmbeddedIndex(store, index_folder, background=settings.background)
+    except BaseException:
+        store.close()
+        raise
+    world = LocalWorld(
+        root=settings.citation_root,
+        roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
+        repositories=settings.repositories,
+        log_exists=lambda id: _is_logged(store, scope, id),
+        fetch=settings.fetch,
+    )
+    return Core(store, vectors, embedders, world, Journal(store), settings.timezone)
+
+
+def close(core: Core) -> None:
+    """Write what is noted, stop the threads, let go of the files."""
+    core.journal.close()
+    core.vectors.close()
+    core.store.close()
+
+
+def ensure_organization(store: RecordStore, scope: Scope) -> None:
+    id = scope.organization_id
+    if store.get(scope, Organization, id, deleted=True) is None:
+        try:
+            store.transact(scope, [Insert(Organization(organization_id=id, id=id, name=id))])
+        except DuplicateKey:
+            return  # another process opened the same new store a moment ago
+
+
+def _is_logged(store: RecordStore, scope: Scope, id: str) -> bool:
+    return any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES)
+
+
+def _record_store(address: str) -> tuple[Any, Path | None]:
+    """The store that an address means, and the folder beside it for the vector index."""
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    maker = _STORES.get(scheme)
+    if maker is None:
+        raise InvalidSettings(
+            f"no store is known for '{scheme}://'", remedy=f"use one of {', '.join(f'{name}://' for name in _STORES)}"
+        )
+    return maker(address)
+
+
+def _sqlite(address: str) -> tuple[Any, Path | None]:
+    from recollect.adapters.records.sqlite import SqliteStore
+
+    path = Path(unquote(address.removeprefix("sqlite://").removeprefix("/")) if "://" in address else address)
+    if address.startswith("sqlite:////"):
+        path = Path("/") / path
+    path = path.expanduser()
+    return SqliteStore(path), path.with_name(path.name + ".index")
+
+
+def _memory(address: str) -> tuple[Any, Path | None]:
+    from recollect.adapters.records.memory import MemoryStore
+
+    return MemoryStore(), None
+
+
+_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {"": _sqlite, "sqlite": _sqlite, "memory": _memory}
+
+
+def _embedders(settings: Settings, own: Embedder | None) -> tuple[Embedder, ...]:
+    serving = own if own is not None else _embedder(settings.embedder)
+    incoming = _embedder(settings.incoming_embedder) if settings.incoming_embedder else None
+    chosen = [one for one in (serving, incoming) if one is not None]
+    if len({one.model for one in chosen}) < len(chosen):
+        raise InvalidSettings("both embedders are the same model", remedy="remove incoming_embedder")
+    return tuple(chosen)
+
+
+def _embedder(settings: EmbedderSettings) -> Embedder | None:
+    if settings.provider == "none":
+        return None
+    if settings.provider == "hash":
+        from recollect.testing.fakes import HashEmbedder
+
+        return HashEmbedder(settings.dimensions or 64)
+    if settings.provider == "openai":
+        return _endpoint(settings)
+    try:
+        from recollect.adapters.models.minilm import MiniLM
+    except ImportError:  # pragma: no cover - part of the base install
+        raise MissingExtra("the built-in embedder is missing", remedy="pip install recollect") from None
+    return MiniLM(threads=settings.threads)
+
+
+def _endpoint(settings: EmbedderSettings) -> Embedder:
+    from recollect.adapters.models.openai_compatible import OpenAICompatibleEmbedder
+
+    if not settings.base_url or not settings.model:
+        raise InvalidSettings(
+            "an endpoint needs base_url and model", remedy="set embedder.base_url and embedder.model"
+        )
+    return OpenAICompatibleEmbedder(
+        base_url=settings.base_url,
+        model=settings.model,
+        api_key=secret(settings.api_key_env),
+        dimensions=settings.dimensions,
+    )

@@ -1,0 +1,114 @@
+"""Every operation of Recollect, one line each: the doors (client, command line, HTTP, MCP) follow from it.
+
+A line gives the name, where the function lives, the permission it needs, its HTTP route, which field may be given
+without its name, and what it does in one sentence. The request and reply types are read off the function. To add
+an operation, write the function in a service and one line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+if TYPE_CHECKING:
+    from recollect.services.core import Core, Reply, Request
+
+Permission = Literal["read", "write", "govern", "delete", "admin"]
+
+
+@dataclass(frozen=True)
+class Operation:
+    name: str
+    home: str
+    permission: Permission
+    route: str
+    positional: tuple[str, ...]
+    summary: str
+    progress: bool = False
+
+    @cached_property
+    def function(self) -> Any:
+        module, _, name = self.home.partition(":")
+        return getattr(import_module(f"recollect.services.{module}"), name)
+
+    @cached_property
+    def request(self) -> type[Request]:
+        request: type[Request] = get_type_hints(self.function)["request"]
+        return request
+
+    @cached_property
+    def reply(self) -> type[Reply]:
+        reply: type[Reply] = get_type_hints(self.function)["return"]
+        return reply
+
+    @property
+    def command(self) -> str:
+        return self.name.rstrip("_").replace("_", "-")
+
+
+def _op(
+    name: str, home: str, permission: Permission, route: str, positional: str, summary: str, progress: bool = False
+) -> Operation:
+    return Operation(name, home, permission, route, tuple(positional.split()), summary, progress)
+
+
+_LINES = (
+    _op("remember", "remember:remember", "write", "POST /memories", "content", "Store a memory with its citations."),
+    _op("remember_many", "remember:remember_many", "write", "POST /memories/batch", "memories", "Store many at once: all, or none."),
+    _op("recall", "recall:recall", "read", "POST /recall", "query", "Find memories by words and by meaning, with reasons."),
+    _op("context", "packing:context", "read", "POST /context", "query", "Pack what is recalled into a token budget for a prompt."),
+    _op("why_not", "recall:why_not", "read", "POST /recall/why-not", "query id", "Say what kept a memory out of an answer."),
+    _op("show", "directory:show", "read", "GET /memories/{id}", "id", "Show one memory with everything that hangs on it."),
+    _op("list", "directory:list_memories", "read", "GET /memories", "", "List memories, the newest first."),
+    _op("revise", "remember:revise", "write", "PATCH /memories/{id}", "id content", "Change a memory; its former state is kept."),
+    _op("history", "lifecycle:history", "read", "GET /memories/{id}/history", "id", "Show every state a memory was in."),
+    _op("relate", "governance:relate", "write", "POST /memories/{id}/links", "id to type", "Link a memory to another."),
+    _op("cite", "governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
+    _op("uncite", "governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
+    _op("check", "governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),
+    _op("promote", "governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
+    _op("demote", "governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
+    _op("archive", "governance:archive", "govern", "POST /memories/{id}/archive", "id", "Put a memory aside without losing it."),
+    _op("roll_back", "governance:roll_back", "govern", "POST /roll-back", "source", "Archive all that rests on a source."),
+    _op("forget", "lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Let go of a memory; it can be restored."),
+    _op("restore", "lifecycle:restore", "delete", "POST /memories/{id}/restore", "id", "Bring a forgotten memory back."),
+    _op("erase", "lifecycle:erase", "delete", "DELETE /memories/{id}", "id", "Delete a memory for good, traces included."),
+    _op("sweep", "lifecycle:sweep", "delete", "POST /sweep", "", "Delete what has expired."),
+    _op("prune", "lifecycle:prune", "delete", "POST /prune", "", "Forget what is least worth keeping."),
+    _op("add_user", "directory:add_user", "write", "POST /users", "name", "Add a user."),
+    _op("add_agent", "directory:add_agent", "write", "POST /agents", "name", "Add an agent."),
+    _op("add_session", "directory:add_session", "write", "POST /sessions", "title", "Start a session."),
+    _op("add_project", "directory:add_project", "write", "POST /projects", "name", "Add a project."),
+    _op("end_session", "directory:end_session", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended."),
+    _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
+    _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
+    _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
+    _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
+    _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),
+    _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", True),
+    _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
+    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
+    _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
+)  # fmt: skip
+
+OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
+
+
+def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
+    """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput."""
+    from pydantic import ValidationError
+
+    from recollect.domain.kinds import describe
+    from recollect.errors import InvalidInput
+
+    try:
+        request = operation.request.model_validate(fields)
+    except ValidationError as error:
+        unknown = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "extra_forbidden"]
+        remedy = f"{operation.name} takes {', '.join(operation.request.model_fields)}" if unknown else ""
+        raise InvalidInput(f"{operation.name}: {describe(error)}", remedy=remedy) from None
+    if progress is not None and operation.progress:
+        return operation.function(core, scope, request, progress)
+    return operation.function(core, scope, request)

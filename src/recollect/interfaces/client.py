@@ -1,0 +1,100 @@
+"""The Python door: one method per operation of the catalogue, in process.
+
+The methods are made from the catalogue, so an operation added there is here at once; `client.pyi` beside this file
+spells them out for editors and type checkers, and a test keeps it up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from recollect.catalogue import OPERATIONS, Operation, invoke
+from recollect.errors import InvalidInput
+from recollect.ports.records import RecordStore, Scope
+from recollect.services.core import Core
+
+Prepare = Callable[[RecordStore, Scope], None]
+
+
+class Recollect:
+    """An open memory, seen from one organization."""
+
+    def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None:
+        self._core = core
+        self._scope = scope
+        self._prepare = prepare
+        self._owns = owns
+
+    @classmethod
+    def embedded(cls, core: Core, scope: Scope, prepare: Prepare) -> Recollect:
+        return cls(core, scope, prepare)
+
+    @property
+    def organization(self) -> str:
+        return self._scope.organization_id
+
+    def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
+        """The same store seen from another organization or by another actor. Close only the one you opened."""
+        scope = Scope(organization or self._scope.organization_id, actor or self._scope.actor)
+        self._prepare(self._core.store, scope)
+        return type(self)(self._core, scope, self._prepare, owns=False)
+
+    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
+        """Any operation by name: what every method here does."""
+        if operation not in OPERATIONS:
+            raise InvalidInput(f"there is no operation '{operation}'", remedy=f"use one of {', '.join(OPERATIONS)}")
+        return invoke(OPERATIONS[operation], self._core, self._scope, fields, progress)
+
+    def close(self) -> None:
+        """Write what is noted and let go of the files."""
+        if self._owns:
+            from recollect.app import close
+
+            close(self._core)
+
+    def __enter__(self) -> Recollect:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
+
+
+def _method(operation: Operation) -> Callable[..., Any]:
+    def method(self: Recollect, /, *given: Any, **fields: Any) -> Any:
+        if len(given) > len(operation.positional):
+            raise InvalidInput(
+                f"{operation.name} takes {len(operation.positional)} values without a name, {len(given)} were given",
+                remedy=f"give the others by name: {', '.join(operation.request.model_fields)}",
+            )
+        for name, value in zip(operation.positional, given, strict=False):
+            if name in fields:
+                raise InvalidInput(f"{operation.name} was given '{name}' twice", remedy="give it once")
+            fields[name] = value
+        return self.call(operation.name, **fields)
+
+    method.__name__ = operation.name
+    method.__qualname__ = f"Recollect.{operation.name}"
+    method.__doc__ = operation.summary
+    return method
+
+
+def signature(operation: Operation) -> Signature:
+    """What a method takes: the positional fields, then the others by name."""
+    fields = operation.request.model_fields
+    ordered = [*operation.positional, *(name for name in fields if name not in operation.positional)]
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for name in ordered:
+        field = fields[name]
+        kind = Parameter.POSITIONAL_OR_KEYWORD if name in operation.positional else Parameter.KEYWORD_ONLY
+        default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+        parameters.append(Parameter(name, kind, default=default, annotation=field.annotation))
+    return Signature(parameters, return_annotation=operation.reply)
+
+
+for _operation in OPERATIONS.values():
+    setattr(Recollect, _operation.name, _method(_operation))
