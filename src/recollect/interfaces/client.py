@@ -35,6 +35,10 @@ class Recollect:
     def organization(self) -> str:
         return self._scope.organization_id
 
+    @property
+    def timezone(self) -> str:
+        return self._core.timezone
+
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store seen from another organization or by another actor. Close only the one you opened."""
         scope = Scope(organization or self._scope.organization_id, actor or self._scope.actor)

@@ -74,7 +74,7 @@ def gather(
 
 
 def _by_words(core: Core, scope: Scope, question: Question, narrowed: Narrowed, limit: int) -> dict[str, float]:
-    query = TextQuery(Memory, question.search_terms(), limit, narrowed.facets, narrowed.selective())
+    query = TextQuery(Memory, question.terms, limit, narrowed.facets, narrowed.selective())
     return {hit.id: hit.score for hit in core.store.search_text(scope, query)}
 
 

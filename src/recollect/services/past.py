@@ -47,7 +47,7 @@ def _as_they_were(
     core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime
 ) -> dict[str, Memory]:
     held = (Compare("held_from", "<=", moment), Compare("held_to", ">", moment))
-    hits = core.store.search_text(scope, TextQuery(Revision, question.search_terms(), LEXICAL_POOL, where=held))
+    hits = core.store.search_text(scope, TextQuery(Revision, question.terms, LEXICAL_POOL, where=held))
     if not hits:
         return {}
     found = core.store.find(scope, Query(Revision, (OneOf("id", tuple(hit.id for hit in hits)),))).records

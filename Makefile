@@ -1,0 +1,67 @@
+# Everything a developer or a fresh machine needs: Python 3.11 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+DEMO_READY := $(VENV)/.base
+TEST_READY := $(VENV)/.dev
+BENCH_READY := $(VENV)/.bench
+
+.PHONY: demo test soak lint types bench bench-recall bench-scale docs lock migration clean
+
+demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
+	@$(BIN)/python examples/demo.py
+
+test: $(TEST_READY) lint types  ## set up, then run everything
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+soak: $(TEST_READY)  ## the promises at their whole bars; takes long
+	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider
+
+lint: $(TEST_READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(TEST_READY)
+	@$(BIN)/mypy
+
+bench: $(BENCH_READY)  ## speed beside other stores, in one run
+	@$(BIN)/python bench/peers.py
+
+bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
+	@$(BIN)/python bench/recall_quality.py
+
+bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
+	@$(BIN)/python bench/scale.py
+
+docs: $(TEST_READY)  ## write the reference pages from the code
+	@$(BIN)/python docs/generate.py
+
+lock: $(TEST_READY)  ## choose and pin the versions of everything
+	@$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
+		--no-emit-index-url --extra dev --extra bench -o requirements.lock pyproject.toml
+
+migration: $(TEST_READY)  ## write the next migration after a record changed: make migration NAME=what
+	@$(BIN)/python -m recollect.adapters.records.schema $(NAME)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Recollect needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(DEMO_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
+	@echo "setting up (once)…"
+	@$(PIP) install -c requirements.lock -e .
+	@touch $@
+
+$(TEST_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
+	@echo "setting up for tests (once)…"
+	@$(PIP) install -c requirements.lock -e '.[dev]'
+	@touch $@ $(DEMO_READY)
+
+$(BENCH_READY): $(TEST_READY)
+	@echo "setting up for benchmarks (once)…"
+	@$(PIP) install -c requirements.lock -e '.[dev,bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,282 @@
+"""The command line: one command per operation of the catalogue, with `--json` for programs and tables for people.
+
+Only the command that was asked for is built, so `recollect --help` answers without loading the engine. Every
+problem ends as one line with its remedy and an exit code: 2 for a wrong request, 1 for everything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from recollect.catalogue import OPERATIONS, Operation
+
+if TYPE_CHECKING:
+    from recollect.errors import RecollectError
+
+GROUPS = {
+    "Memories": "remember recall context show list why-not history",
+    "Changing them": "revise cite uncite relate",
+    "Trust": "check promote demote archive roll-back",
+    "Letting go": "forget restore erase sweep prune",
+    "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "The store": "stats verify doctor reindex export import backup",
+}
+HIDDEN = frozenset({"remember_many"})
+COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and give its exit code."""
+    try:
+        return _dispatch(arguments)
+    except BrokenPipeError:
+        # The reader of a pipe went away: nothing is wrong, and Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        return _show_help()
+    if arguments[0] in ("-V", "--version", "version"):
+        from recollect import __version__
+
+        print(f"recollect {__version__}")
+        return 0
+    operation = COMMANDS.get(arguments[0])
+    if operation is None:
+        return _unknown(arguments[0])
+    return _run_command(operation, arguments[1:])
+
+
+def _show_help() -> int:
+    print("Usage: recollect COMMAND [OPTIONS]\n\nThe memory of AI agents.\n")
+    for title, names in GROUPS.items():
+        print(f"{title}:")
+        for name in names.split():
+            print(f"  {name:12} {COMMANDS[name].summary}")
+        print()
+    print("`recollect COMMAND --help` tells more. The store is recollect.db in this folder, or --store, or")
+    print("$RECOLLECT_STORE; settings may also stand in a YAML file: --store settings.yaml.")
+    return 0
+
+
+def _unknown(name: str) -> int:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see recollect --help"
+    print(f"error: there is no command '{name}' ({hint})", file=sys.stderr)
+    return 2
+
+
+def _run_command(operation: Operation, arguments: list[str]) -> int:
+    import typer
+
+    from recollect.errors import InvalidInput, RecollectError
+
+    as_json = "--json" in arguments
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(operation.command, help=operation.summary)(_command(operation))
+    try:
+        # Exit codes come back as values, so that nothing but our own lines reaches the terminal.
+        code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)
+        return int(code or 0)
+    except RecollectError as error:
+        _complain(error, as_json)
+        return 2 if isinstance(error, InvalidInput) else 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the process edge: a person gets a line, not a traceback
+        return _edge(error, as_json)
+
+
+def _edge(error: Exception, as_json: bool) -> int:
+    from recollect.errors import InvalidInput, RecollectError
+
+    shown = getattr(error, "format_message", None)
+    if callable(shown):  # the argument parser's own complaints
+        _complain(InvalidInput(str(shown()), remedy="see --help"), as_json)
+        return 2
+    if os.environ.get("RECOLLECT_DEBUG"):
+        raise error
+    _complain(
+        RecollectError(f"internal error: {type(error).__name__}", remedy="run again with RECOLLECT_DEBUG=1"), as_json
+    )
+    return 1
+
+
+def _complain(error: RecollectError, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": error.as_dict()}, ensure_ascii=False, default=str), file=sys.stderr)
+        return
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.remedy:
+        print(f"       {error.remedy}", file=sys.stderr)
+
+
+def _command(operation: Operation) -> Callable[..., Any]:
+    """A function whose signature is the operation's request, for the argument parser to read."""
+    import typer
+
+    parameters = [_parameter(operation, name) for name in _ordered(operation)]
+    common = {
+        "store": (str | None, typer.Option(help="The store: a file, an address, or a YAML settings file")),
+        "organization": (str | None, typer.Option("--organization", help="The tenant to work in")),
+        "actor": (str | None, typer.Option("--actor", help="On whose behalf")),
+        "as_json": (bool, typer.Option("--json", help="Answer in JSON")),
+    }
+    for name, (type, option) in common.items():
+        default = False if name == "as_json" else None
+        parameters.append(_keyword(name, Annotated[type, option], default))
+
+    def command(**given: Any) -> int:
+        surroundings = {name: given.pop(name) for name in common}
+        return _execute(operation, given, **surroundings)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _ordered(operation: Operation) -> list[str]:
+    fields = [name for name in operation.request.model_fields if name not in ("vector",)]
+    return [*operation.positional, *(name for name in fields if name not in operation.positional)]
+
+
+def _parameter(operation: Operation, name: str) -> inspect.Parameter:
+    import typer
+
+    field = operation.request.model_fields[name]
+    type, _ = shape_of(field.annotation)
+    required = field.is_required()
+    shown = field.description or ""
+    if name in operation.positional:
+        info: Any = typer.Argument(help=shown, show_default=False)
+    else:
+        flag = "--cite" if name == "cites" else "--" + _option_name(name, type).replace("_", "-")
+        info = typer.Option(flag, help=shown, show_default=False)
+    annotation = type if required or type is bool else type | None
+    default = inspect.Parameter.empty if required else (False if type is bool and not field.default else None)
+    return _keyword(name, Annotated[annotation, info], default)
+
+
+def _option_name(name: str, type: Any) -> str:
+    """A list is given one by one, so its option is named in the singular."""
+    plural = type == list[str] and name.endswith("s") and name not in ("cites",)
+    return {"any_tags": "any_tag", "statuses": "status"}.get(name, name[:-1]) if plural else name
+
+
+def shape_of(annotation: Any) -> tuple[Any, str]:
+    """The type the parser should read, and how to turn what it read into the field's value."""
+    options = [annotation]
+    if get_origin(annotation) in (Union, type(int | str)):
+        options = [option for option in get_args(annotation) if option is not type(None)]
+    inner = options[0]
+    while get_origin(inner) is Annotated:
+        inner = get_args(inner)[0]
+    if get_origin(inner) is Literal:
+        return str, "plain"
+    if get_origin(inner) is list or inner is list:
+        return list[str], "list"
+    if get_origin(inner) is dict or inner is dict:
+        return list[str], "pairs"
+    if inner is datetime:
+        return str, "plain"
+    return (inner if inner in (int, float, bool) else str), "plain"
+
+
+def _execute(
+    operation: Operation, given: dict[str, Any], store: str | None, organization: str | None, actor: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    import recollect
+    from recollect.interfaces.render import Renderer
+
+    fields = _fields(operation, given)
+    with recollect.open(store, organization=organization, actor=actor) as mem:
+        renderer = Renderer(mem.timezone)
+        with renderer.progress(operation.summary, shown=operation.progress and not as_json) as progress:
+            reply = mem.call(operation.name, progress=progress, **fields)
+    if as_json:
+        print(reply.model_dump_json(indent=1))
+    else:
+        renderer.show(operation, reply)
+    healthy = getattr(reply, "well", getattr(reply, "sound", True))
+    return 0 if healthy else 1
+
+
+def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        field = operation.request.model_fields[name]
+        if value in (None, [], ()) or (value is False and not field.default):
+            continue
+        how = shape_of(field.annotation)[1]
+        if name == "cites":
+            fields[name] = [_citation(one) for one in value]
+        elif how == "pairs":
+            fields[name] = dict(_pair(one) for one in value)
+        else:
+            fields[name] = _content(value) if name == "content" else value
+    return fields
+
+
+def _citation(text: str) -> Any:
+    from recollect.domain.provenance import cite
+
+    return json.loads(text) if text.startswith("{") else cite.parse(text)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    from recollect.errors import InvalidInput
+
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy="write --metadata colour=blue")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _content(text: str) -> Any:
+    """`-` reads standard input, `@file` a file; a JSON object is the typed content of a kind."""
+    from recollect.errors import InvalidInput
+
+    try:
+        if text == "-":
+            text = sys.stdin.read()
+        elif text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{text[1:]}': {error.strerror}", remedy="give an existing file") from None
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return text
+        return found if isinstance(found, dict) else text
+    return text
+
+
+if __name__ == "__main__":
+    main()

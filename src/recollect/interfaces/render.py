@@ -1,0 +1,177 @@
+"""Replies for people: tables and a little colour; plain text when the output is not a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from recollect.catalogue import Operation
+from recollect.services.directory import MemoryPage, MemoryView, PartyPage
+from recollect.services.lifecycle import History
+from recollect.services.packing import Context
+from recollect.services.recall import Recalled, WhyNot
+from recollect.services.upkeep import Diagnosis, Stats, Verified
+
+COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
+STATES = {"holds": "green", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
+
+
+class Renderer:
+    def __init__(self, timezone: str = "UTC", console: Console | None = None) -> None:
+        self._zone = ZoneInfo(timezone)
+        self.console = console or _console()
+
+    def show(self, operation: Operation, reply: BaseModel) -> None:
+        for type, render in _RENDERERS.items():
+            if isinstance(reply, type):
+                render(self, reply)
+                return
+        self._fields(reply)
+
+    @contextmanager
+    def progress(self, title: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+        if not shown:
+            yield None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=max(total, done))
+
+    def when(self, moment: datetime | str) -> str:
+        if isinstance(moment, str):
+            moment = datetime.fromisoformat(moment)
+        return moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M")
+
+    def recalled(self, reply: Recalled) -> None:
+        if not reply.hits:
+            self.console.print("Nothing found.")
+        for place, hit in enumerate(reply.hits, 1):
+            status = f"[{COLOURS[hit.status]}]{hit.status}[/]"
+            said = f"  [dim]{escape(hit.author)}, {self.when(hit.occurred_at)}[/]" if hit.author else ""
+            self.console.print(f"[bold]{place:2}[/] [cyan]{hit.score:6.2f}[/]  {escape(hit.text)}  {status}{said}")
+            self.console.print(f"           [dim]{escape(hit.why)}  {hit.id}[/]")
+            for citation in hit.citations:
+                self.console.print(f"           {_citation(citation.source, citation.state, citation.note)}")
+        for note in reply.notes:
+            self.console.print(f"[yellow]note:[/] {escape(note)}")
+
+    def packed(self, reply: Context) -> None:
+        self.console.print(escape(reply.text), soft_wrap=True)
+
+    def why_not(self, reply: WhyNot) -> None:
+        for reason in reply.reasons:
+            self.console.print(escape(reason))
+
+    def memory(self, reply: MemoryView) -> None:
+        self.console.print(f"[bold]{escape(reply.text)}[/]")
+        self.console.print(
+            f"[{COLOURS[reply.status]}]{reply.status}[/] {reply.kind}  [dim]{reply.id} v{reply.version}[/]"
+        )
+        table = Table.grid(padding=(0, 2))
+        for name, value in reply.fields.items():
+            table.add_row(f"[dim]{name}[/]", escape(str(value)))
+        self.console.print(table)
+        if reply.tags:
+            self.console.print("tags: " + escape(", ".join(reply.tags)))
+        for citation in reply.citations:
+            self.console.print(_citation(citation.source, citation.state, citation.note))
+        for link in reply.links:
+            self.console.print(f"{link.type} {'→' if link.direction == 'to' else '←'} {link.id}")
+
+    def memories(self, reply: MemoryPage) -> None:
+        table = Table("when", "status", "kind", "text", _whole("id"), box=None, header_style="dim")
+        for line in reply.memories:
+            text = line.text if len(line.text) <= 100 else line.text[:99] + "…"
+            status = f"[{COLOURS[line.status]}]{line.status}[/]"
+            table.add_row(self.when(line.occurred_at), status, line.kind, escape(text), f"[dim]{line.id}[/]")
+        self.console.print(table)
+        more = f"; more with --after {reply.next}" if reply.next else ""
+        self.console.print(f"[dim]{len(reply.memories)} of {reply.total}{more}[/]")
+
+    def parties(self, reply: PartyPage) -> None:
+        table = Table(_whole("id"), "name", "created", box=None, header_style="dim")
+        for party in reply.parties:
+            table.add_row(escape(party.id), escape(party.name), self.when(party.created_at))
+        self.console.print(table)
+
+    def history(self, reply: History) -> None:
+        table = Table("version", "from", "status", "text", "then", box=None, header_style="dim")
+        for entry in reply.entries:
+            status = f"[{COLOURS[entry.status]}]{entry.status}[/]"
+            then = f"{entry.change}{f' by {entry.by}' if entry.by else ''}{f': {entry.why}' if entry.why else ''}"
+            table.add_row(str(entry.number), self.when(entry.held_from), status, escape(entry.text), escape(then))
+        self.console.print(table)
+
+    def verified(self, reply: Verified) -> None:
+        if reply.sound:
+            self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
+        for problem in reply.problems:
+            where = " ".join(part for part in (problem.table, problem.id) if part)
+            self.console.print(f"[red]✗[/] {escape(f'{where}: ' if where else '')}{escape(problem.what)}")
+
+    def diagnosis(self, reply: Diagnosis) -> None:
+        for finding in reply.findings:
+            mark = "[green]✓[/]" if finding.well else "[red]✗[/]"
+            self.console.print(f"{mark} {finding.name:10} {escape(finding.says)}")
+            if finding.remedy:
+                self.console.print(f"             {escape(finding.remedy)}")
+        for done in reply.mended:
+            self.console.print(f"mended: {escape(done)}")
+
+    def stats(self, reply: Stats) -> None:
+        self.console.print(
+            f"{reply.memories} memories, {reply.forgotten} forgotten, {reply.uncited} without a citation"
+        )
+        for title, counts in (("kind", reply.kinds), ("status", reply.statuses)):
+            most = max(counts.values(), default=0) or 1
+            for name, count in counts.items():
+                bar = "█" * round(30 * count / most)
+                self.console.print(f"  {title:7}{name:16} {count:8} [cyan]{bar}[/]")
+
+    def _fields(self, reply: BaseModel) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, value in reply.model_dump(mode="json").items():
+            if value not in (None, "", [], {}):
+                shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+                table.add_row(f"[dim]{name}[/]", Text(shown, overflow="fold"))
+        self.console.print(table)
+
+
+def _whole(title: str) -> Column:
+    """An id is copied, so it is never shortened."""
+    return Column(title, no_wrap=True, overflow="ignore", min_width=36)
+
+
+def _console() -> Console:
+    """A terminal's own width; room for whole lines when a program or a file reads them."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=250)
+
+
+def _citation(source: str, state: str, note: str) -> str:
+    return f"[{STATES[state]}]{state:11}[/] {escape(source)}" + (f"  [dim]{escape(note)}[/]" if note else "")
+
+
+_RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
+    Recalled: Renderer.recalled,
+    Context: Renderer.packed,
+    WhyNot: Renderer.why_not,
+    MemoryView: Renderer.memory,
+    MemoryPage: Renderer.memories,
+    PartyPage: Renderer.parties,
+    History: Renderer.history,
+    Verified: Renderer.verified,
+    Diagnosis: Renderer.diagnosis,
+    Stats: Renderer.stats,
+}
