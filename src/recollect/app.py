@@ -59,13 +59,17 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
     except BaseException:
         store.close()
         raise
-    world = LocalWorld(
-        root=settings.citation_root,
-        roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
-        repositories=settings.repositories,
-        log_exists=lambda id: _is_logged(store, scope, id),
-        fetch=settings.fetch,
-    )
+
+    def world(scope: Scope) -> LocalWorld:
+        """The world as one tenant may see it: its own log, and the files the settings allow."""
+        return LocalWorld(
+            root=settings.citation_root,
+            roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
+            repositories=settings.repositories,
+            log_exists=lambda id: _is_logged(store, scope, id),
+            fetch=settings.fetch,
+        )
+
     return Core(store, vectors, embedders, world, Journal(store), settings.timezone)
 
 
@@ -148,9 +152,7 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
     from recollect.adapters.models.openai_compatible import OpenAICompatibleEmbedder
 
     if not settings.base_url or not settings.model:
-        raise InvalidSettings(
-            "an endpoint needs base_url and model", remedy="set embedder.base_url and embedder.model"
-        )
+        raise InvalidSettings("an endpoint needs base_url and model", remedy="set embedder.base_url and embedder.model")
     return OpenAICompatibleEmbedder(
         base_url=settings.base_url,
         model=settings.model,

@@ -15,9 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from recollect.domain.kinds import describe
-from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text
+from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text, now
 from recollect.errors import InvalidInput
 
+LINE_HASH = "l1:"
 CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
 
 # Looking for moved lines hashes one window per line of the file: without a bound, half of a large file costs hours.
@@ -155,8 +156,8 @@ class FileCitation(_Cited):
         return self.model_copy(update=sealing)
 
     def check(self, world: World) -> Finding:
-        if self.line_hash is None:
-            return Finding(state="unreachable", note=f"no hash of the cited lines of {self.path} was recorded")
+        if self.line_hash is None or not self.line_hash.startswith(LINE_HASH):
+            return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
         lines = world.read_lines(self.path)
         if lines is None:
             return Finding(state="broken", note=f"{self.path} cannot be read any more")
@@ -196,6 +197,16 @@ class UrlCitation(_Cited):
 
     def source(self) -> str:
         return f"url:{self.url}"
+
+    def sealed(self, world: World) -> Self:
+        """With the hash of what is served now, where fetching is allowed."""
+        if self.content_hash is not None:
+            return self
+        try:
+            served = world.page_hash(self.url)
+        except LookupError:
+            return self
+        return self if served is None else self.model_copy(update={"content_hash": served, "crawled_at": now()})
 
     def check(self, world: World) -> Finding:
         if self.crawled_at is None or self.content_hash is None:
@@ -261,7 +272,7 @@ def _remedy(type: Any) -> str:
 def line_hash(lines: Sequence[str]) -> str:
     """Of the lines as written, less the space at their ends: editors trim it without changing a thing."""
     text = "\n".join(line.rstrip() for line in lines)
-    return "l1:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return LINE_HASH + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _ends(lines: Any) -> tuple[Any, Any]:
@@ -327,7 +338,7 @@ class cite:
 def _file_shorthand(rest: str) -> AnyCitation:
     path, _, lines = rest.rpartition(":")
     first, _, last = lines.partition("-")
-    if path and first.isdigit() and (not last or last.isdigit()):
+    if path and first.isdecimal() and (not last or last.isdecimal()):
         return cite.file(path, (int(first), int(last or first)))
     return cite.file(rest)
 

@@ -162,9 +162,13 @@ class TextHit:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Fails with DuplicateKey if the id or a unique key is taken."""
+    """Fails with DuplicateKey if the id or a unique key is taken.
+
+    With `restoring`, references may point at soft-deleted records: for imports, and for what is kept about them.
+    """
 
     record: Record
+    restoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ class Core:
     store: RecordStore
     vectors: VectorStore
     embedders: tuple[Embedder, ...]
-    world: World
+    world: Callable[[Scope], World]
     journal: Journal
     timezone: str = "UTC"
     extras: dict[str, Any] = field(default_factory=dict)

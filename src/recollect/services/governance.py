@@ -39,7 +39,7 @@ class Cited(Reply):
 def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
     memory = load(core, scope, Memory, request.id)
-    cited = [read_citation(one).sealed(core.world) for one in request.cites]
+    cited = [read_citation(one).sealed(core.world(scope)) for one in request.cites]
     had = {citation.cited().model_dump_json() for citation in citations_of(core, scope, memory.id)}
     records = [citation_record(scope, memory.id, one) for one in cited if one.model_dump_json() not in had]
     if records:
@@ -129,7 +129,7 @@ def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[
 
 
 def _looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
-    finding = citation.cited().check(core.world)
+    finding = citation.cited().check(core.world(scope))
     return revised(citation, scope, state=finding.state, note=finding.note, checked_at=now())
 
 

@@ -7,6 +7,8 @@ is dead, foreign or filtered out does not get past the reading of the records.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -16,7 +18,7 @@ from recollect.domain.agents import Result
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Moment, Text, now
-from recollect.domain.relevance import Question, Ranked, rank, read_question
+from recollect.domain.relevance import Question, Ranked, rank, read_question, stem
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
 from recollect.services.gathering import Pool, gather
@@ -33,7 +35,7 @@ class RecallRequest(Wanted):
     query: Text = Field(min_length=1, max_length=20_000, description="What to look for, in plain words")
     limit: int = Field(10, ge=1, le=1000, description="How many to return at most")
     as_of: Moment | None = Field(None, description="Answer with what was known at this time")
-    min_score: float | None = Field(None, description="Leave out what scores lower")
+    min_match: float | None = Field(None, ge=0, le=1, description="Leave out what answers less well, 0 to 1")
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
@@ -55,11 +57,15 @@ class CitationView(Reply):
 
 
 class Hit(Reply):
-    """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`."""
+    """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`.
+
+    The score compares the hits of one question; `match`, from 0 to 1, can be compared across questions.
+    """
 
     id: str
     text: str
     score: float
+    match: float
     why: str
     parts: dict[str, float]
     kind: str
@@ -110,7 +116,7 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     narrowed = narrow(request, request.as_of or moment)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
-    best = [hit for hit in _ranked(pool, question, request, moment) if _scores_enough(hit, request)]
+    best = [hit for hit in _ranked(pool, question, request, moment) if _matches_enough(hit, request)]
     hits = _shown(core, scope, best[: request.limit], pool, question)
     core.journal.note(
         scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
@@ -131,8 +137,8 @@ def _sanitized(request: RecallRequest) -> dict[str, Any]:
     return {"length": len(request.query), "filters": sorted(filters), "limit": request.limit}
 
 
-def _scores_enough(hit: Ranked, request: RecallRequest) -> bool:
-    return request.min_score is None or hit.score >= request.min_score
+def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
+    return request.min_match is None or hit.match >= request.min_match
 
 
 def _ranked(pool: Pool, question: Question, request: RecallRequest, moment: datetime) -> list[Ranked]:
@@ -152,7 +158,7 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
         "access": min(facts["access_count"], 100) / 100,
     }
     added = {name: weight * values[name] for name, weight in boost.items()}
-    return Ranked(hit.id, hit.score + sum(added.values()), {**hit.parts, **added})
+    return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})
 
 
 def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
@@ -197,6 +203,7 @@ def _hit(
         id=memory.id,
         text=memory.text,
         score=round(hit.score, 4),
+        match=round(hit.match, 4),
         why=_why(memory, hit, citations, question, pool),
         parts={name: round(value, 4) for name, value in hit.parts.items()},
         kind=memory.kind,
@@ -217,8 +224,8 @@ def _hit(
 
 
 def _why(memory: Memory, hit: Ranked, citations: list[CitationView], question: Question, pool: Pool) -> str:
-    folded = memory.text.casefold()
-    shared = [term for term in question.terms if term[: max(4, len(term) - 3)] in folded]
+    said = {stem(word) for word in re.findall(r"\w+", memory.text.casefold())}
+    shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory.text)]
     reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
     similarity = pool.similarity(memory.id)
     if similarity is not None and similarity >= 0.25:
@@ -281,8 +288,8 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
         return WhyNot(id=memory.id, found=False, reasons=reasons + pool.notes)
     hit = ranked[place - 1]
     reasons = []
-    if not _scores_enough(hit, request):
-        reasons.append(f"its score {hit.score:.2f} is below the least asked for, {request.min_score}")
+    if not _matches_enough(hit, request):
+        reasons.append(f"its match {hit.match:.2f} is below the least asked for, {request.min_match}")
     if place > request.limit:
         worst = ranked[request.limit - 1].score
         reasons.append(f"it ranks {place} of {len(ranked)}; the last shown of {request.limit} scores {worst:.2f}")

@@ -165,7 +165,7 @@ def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    citations = [read_citation(one).sealed(core.world) for one in request.cites]
+    citations = [read_citation(one).sealed(core.world(scope)) for one in request.cites]
     memory = _memory(core, scope, request, content, text)
     return _Draft(
         request,
@@ -459,4 +459,4 @@ def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: 
     )
     operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
     entry = logged(scope, operation, change, memory, why=why, fields=sorted(fields))
-    return [Insert(revision), Update(after), *reindex_steps(core, memory, after), entry]
+    return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]

@@ -193,7 +193,7 @@ def _write(core: Core, scope: Scope, batch: list[Record], existing: str) -> int:
     steps: list[Step] = []
     for one in batch:
         if (one.shape.table, one.id) not in present:
-            steps.append(Insert(one))
+            steps.append(Insert(one, restoring=True))
         elif existing == "replace":
             steps.append(Put(one))
     if steps:

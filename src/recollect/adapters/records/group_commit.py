@@ -7,6 +7,7 @@ shared commit is on disk; if that commit fails, every caller in it gets the erro
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -40,11 +41,14 @@ class GroupCommit:
         self._waiting: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Callable[[], T]) -> T:
         """Runs the work in the next commit and returns its result when that commit is durable."""
+        if self._process != os.getpid():
+            raise Closed("this store was opened before a fork", remedy="open it again in the child process")
         done: Future[T] = Future()
         with self._lock:
             if self._closed:

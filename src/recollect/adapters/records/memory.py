@@ -13,10 +13,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from recollect.adapters.records.checks import check_filters, check_query, check_text, checked_touch, in_utc
 from recollect.adapters.records.steps import referrers
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, new_id
@@ -94,10 +96,12 @@ class MemoryStore:
         return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
 
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        check_query(query, fields)
         return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         with self._reading():
+            check_filters(query.record, query.where)
             return sum(1 for _ in self._living(scope, query))
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
@@ -105,9 +109,9 @@ class MemoryStore:
             return _Transaction(self, scope).apply(steps)
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        check_text(query)
         shape = query.record.shape.text
-        if shape is None:
-            raise InvalidInput(f"{query.record.__name__} is not searched as text")
+        assert shape is not None
         with self._reading():
             narrowed = Query(query.record, query.where)
             records = [r for r in self._living(scope, narrowed) if _has_facets(r, query.facets)]
@@ -158,7 +162,8 @@ class MemoryStore:
                 for key, e in self._records.items()
                 if isinstance(e, Embedding)
             ]
-            snapshot = MemoryVectors(self._incarnation, self._seq, sorted(rows, key=lambda row: row.seq))
+            tokens = {self._seqs[key]: e.tokens for key, e in self._records.items() if isinstance(e, Embedding)}
+            snapshot = MemoryVectors(self._incarnation, self._seq, sorted(rows, key=lambda row: row.seq), tokens)
         yield snapshot
 
     @contextmanager
@@ -169,6 +174,7 @@ class MemoryStore:
             yield
 
     def _matching(self, scope: Scope, query: Query[R]) -> list[R]:
+        check_query(query)
         records = list(self._living(scope, query))
         for order in reversed(query.ordering()):
             records.sort(key=partial(_sortable_field, order.field), reverse=order.descending)
@@ -191,15 +197,13 @@ class MemoryStore:
         if isinstance(given, Linked):
             links = self._living(scope, Query(given.record, given.where))
             return any(getattr(link, given.field) == record.id for link in links) == given.wanted
-        if given.field not in type(record).model_fields:
-            raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'")
         value = getattr(record, given.field)
         if isinstance(given, Compare):
             return _compares(value, given)
         if isinstance(given, OneOf):
-            return value in given.values
+            return value in [_as_kept(one) for one in given.values]
         if isinstance(given, Holds):
-            return given.value in value
+            return isinstance(value, list) and given.value in value
         return (value is None) == given.wanted
 
 
@@ -220,13 +224,13 @@ class _Transaction:
                 undo()
             self._store._seq = seq
             raise
-        return Committed(self._store._seq, self._deleted)
+        return Committed(self._store._seq if self._store._seq > seq else 0, self._deleted)
 
     def _insert(self, step: Insert) -> None:
         key = self._key(step.record)
+        self._check_references(step.record, step.record.shape.references, living=not step.restoring)
         if key in self._store._records:
             raise DuplicateKey(f"there is such a {key[0]} already", fields=["id"])
-        self._check_references(step.record, step.record.shape.references)
         self._write(key, step.record)
 
     def _update(self, step: Update) -> None:
@@ -252,19 +256,20 @@ class _Transaction:
     def _delete_where(self, step: DeleteWhere) -> None:
         if not step.where:
             raise InvalidInput("refusing to delete every record of a kind", remedy="give at least one filter")
-        for record in list(self._store._living(self._scope, Query(step.record, step.where, deleted="yes"))):
+        for record in self._store._matching(self._scope, Query(step.record, step.where, deleted="yes")):
             self._remove(self._key(record))
 
     def _touch(self, step: Touch) -> None:
         key = (step.record.shape.table, self._scope.organization_id, step.id)
         stored = self._store._records.get(key)
+        put = checked_touch(step)
         if stored is not None:
-            added = {name: getattr(stored, name) + amount for name, amount in step.add.items()}
-            self._set(self._store._records, key, stored.changed(**added, **step.put))
+            added = {name: (getattr(stored, name) or 0) + amount for name, amount in step.add.items()}
+            self._set(self._store._records, key, _copied(stored.model_copy(update={**added, **put})))
 
     def _require(self, step: Require) -> None:
         where = (equal("id", step.id), *(equal(name, value) for name, value in step.match.items()))
-        if not any(self._store._living(self._scope, Query(step.record, where))):
+        if not self._store._matching(self._scope, Query(step.record, where)):
             raise RequirementFailed(f"{step.record.shape.table} '{step.id}' is not as required", id=step.id)
 
     def _absent(self, step: Absent) -> None:
@@ -290,12 +295,13 @@ class _Transaction:
                     raise DuplicateKey(f"there is such a {key[0]} already", fields=list(unique.fields))
         self._set(self._store._records, key, _copied(record))
         self._set(self._store._seqs, key, self._next_seq())
+        self._set(self._store._gone, key, None)
 
-    def _check_references(self, record: Record, fields: Any) -> None:
+    def _check_references(self, record: Record, fields: Any, living: bool = True) -> None:
         for field in fields:
             target, id = record.shape.references[field].to, getattr(record, field)
             found = self._store._records.get((target, record.organization_id, id))
-            if id is not None and (found is None or found.is_deleted):
+            if id is not None and (found is None or (living and found.is_deleted)):
                 raise ReferenceMissing(f"there is no {target} '{id[:80]}' to refer to", field=field, id=id)
 
     def _remove(self, key: Key) -> None:
@@ -340,7 +346,8 @@ _VERBS: dict[type, Callable[[_Transaction, Any], None]] = {
 
 
 class MemoryVectors:
-    def __init__(self, incarnation: str, last_seq: int, rows: list[VectorRow]) -> None:
+    def __init__(self, incarnation: str, last_seq: int, rows: list[VectorRow], tokens: dict[int, bytes | None]) -> None:
+        self._tokens = tokens
         self.incarnation = incarnation
         self._last_seq = last_seq
         self._rows = rows
@@ -357,6 +364,14 @@ class MemoryVectors:
 
     def living_seqs(self, after: int, upto: int) -> list[int]:
         return [row.seq for row in self._rows if after < row.seq <= upto]
+
+    def of_memories(self, organization_id: str, space: str, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+        wanted = set(ids)
+        return [
+            (row.memory_id, row.vector, self._tokens[row.seq])
+            for row in self._rows
+            if row.organization_id == organization_id and row.space == space and row.memory_id in wanted
+        ]
 
 
 def _assign(mapping: dict[Key, Any], key: Key, value: Any) -> None:
@@ -387,7 +402,7 @@ def _is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
 
 
 def _compares(value: Any, given: Compare) -> bool:
-    wanted = given.value
+    wanted = _as_kept(given.value)
     if given.key is not None:
         has = isinstance(value, dict) and given.key in value
         same_type = has and _json_type(value[given.key]) == _json_type(wanted)
@@ -410,6 +425,10 @@ def _compares(value: Any, given: Compare) -> bool:
         ">=": lambda a, b: a >= b,
     }
     return tests[given.operator](value, wanted)
+
+
+def _as_kept(value: Any) -> Any:
+    return in_utc(value) if isinstance(value, datetime) else value
 
 
 def _json_type(value: Any) -> str:
@@ -445,7 +464,7 @@ def _bm25(documents: Sequence[tuple[str, Counter[str]]], terms: Sequence[str]) -
     average = sum(sum(counts.values()) for _, counts in documents) / len(documents) or 1.0
     scores: dict[str, float] = {}
     for term in set(terms):
-        holding = [(id, counts) for id, counts in documents if counts[term]]
+        holding = [(id, counts) for id, counts in documents if term in counts]
         rarity = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
         for id, counts in holding:
             length = 0.25 + 0.75 * sum(counts.values()) / average

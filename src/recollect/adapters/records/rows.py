@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from recollect.adapters.records.checks import in_utc
 from recollect.domain.record import Column, ColumnType, Record
 
 R = TypeVar("R", bound=Record)
@@ -35,12 +36,13 @@ class Plain:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year > 999 else _early(moment)
+    moment = in_utc(moment)
+    # strftime does not pad years below 1000, and the width must be fixed.
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year > 999 else _early(moment)
 
 
 def _early(moment: datetime) -> str:
-    # strftime does not pad years below 1000, and the width must be fixed.
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def json_text(value: Any) -> str:

@@ -6,15 +6,13 @@ only what differs: how a place-holder, a JSON member and a JSON list look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from recollect.adapters.records.checks import check_filters, check_ordering
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import Record
-from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
-
-JSON_TYPES: dict[type, tuple[str, ...]] = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
 
 Many = Callable[[list[Any], list[Any]], str]
 """Writes `IN` over a long list: gets the list and the bound values to add to, gives the text."""
@@ -37,7 +35,8 @@ class Compiler:
         self.values.append(value)
         return "?"
 
-    def select(self, scope: Scope, query: Query[Any], fields: Iterable[str]) -> str:
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> str:
+        check_ordering(query, fields)
         alias = self._alias()
         wanted = ", ".join(f"{alias}.{quoted(name)}" for name in fields)
         text = (
@@ -54,6 +53,7 @@ class Compiler:
         return text
 
     def where(self, scope: Scope, query: Query[Any], alias: str) -> str:
+        check_filters(query.record, query.where)
         parts = [f"{alias}.{quoted('organization_id')} = {self.bind(scope.organization_id)}"]
         if query.deleted != "yes":
             parts.append(f"{alias}.{quoted('is_deleted')} = {1 if query.deleted == 'only' else 0}")
@@ -68,17 +68,15 @@ class Compiler:
         if isinstance(given, Linked):
             return self._linked(scope, given, alias)
         codec = self._codec_of(record)
-        if given.field not in codec.types:
-            raise InvalidInput(
-                f"{record.__name__} has no field '{given.field}'", remedy="see docs/reference/records.md"
-            )
         column = f"{alias}.{quoted(given.field)}"
         if isinstance(given, Compare):
             return self._compare(given, codec, column)
         if isinstance(given, OneOf):
             return self._one_of(given, codec, column)
         if isinstance(given, Holds):
-            return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {self.bind(given.value)})"
+            # Only members of a list have numbers for keys; `atom`, because `value` shows a nested list as text.
+            member = f"typeof(key) = 'integer' AND type = 'text' AND atom = {self.bind(given.value)}"
+            return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {member})"
         return f"{column} IS {'' if given.wanted else 'NOT '}NULL"
 
     def _compare(self, given: Compare, codec: Codec, column: str) -> str:
@@ -95,9 +93,7 @@ class Compiler:
             wanted = {None: "null", True: "true", False: "false"}[given.value]
             test = f"type = '{wanted}'"
         else:
-            kinds = JSON_TYPES.get(type(given.value))
-            if kinds is None:
-                raise InvalidInput("metadata is compared with text, numbers, true, false or null")
+            kinds = ("text",) if isinstance(given.value, str) else ("integer", "real")
             listed = ", ".join(f"'{kind}'" for kind in kinds)
             operator = "=" if given.operator == "!=" else given.operator
             test = f"type IN ({listed}) AND atom {operator} {self.bind(given.value)}"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import apsw
 
+from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, quoted
@@ -60,8 +61,12 @@ class SqliteStore:
         self._codecs: dict[type[Record], Codec] = {}
         with our_errors(path):
             connection = connect(path, writable=True, vfs=vfs)
-            prepare(connection, path)
-            migrate(connection, path)
+            try:
+                prepare(connection, path)
+                migrate(connection, path)
+            except BaseException:
+                connection.close()
+                raise
         self._readers = Readers(path, vfs)
         self._tables = _Tables(connection, path, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
@@ -106,8 +111,7 @@ class SqliteStore:
         return self._writer.run(lambda: Steps(self._tables, scope).apply(steps))
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
-        if not query.terms:
-            return []
+        check_text_query(query)
         compiler = self.compiler()
         statement = _text_statement(compiler, scope, query)
         with self._readers.one() as connection:
@@ -152,7 +156,7 @@ class SqliteStore:
             copy.close()
 
     def verify(self) -> list[Problem]:
-        with self._readers.one() as connection:
+        with self._readers.snapshot(fresh=True) as connection:
             return [*check_records(connection, self.codec), *check_text(connection)]
 
     def mend(self) -> list[str]:
@@ -213,23 +217,28 @@ class _Tables:
             self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
 
     def attempt(self, work: Callable[[], Any]) -> Any:
-        self._cursor.execute("SAVEPOINT work")
-        try:
-            with our_errors(self._path):
+        with our_errors(self._path):
+            self._still_open()
+            self._cursor.execute("SAVEPOINT work")
+            try:
                 result = work()
                 self._cursor.execute("RELEASE work")
                 return result
-        except BaseException:
-            if not self._connection.get_autocommit():
-                self._cursor.execute("ROLLBACK TO work; RELEASE work")
-            raise
+            except BaseException:
+                if not self._connection.get_autocommit():
+                    self._cursor.execute("ROLLBACK TO work; RELEASE work")
+                raise
 
     def commit(self) -> None:
         with our_errors(self._path):
-            if self._connection.get_autocommit():
-                raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
+            self._still_open()
             self._cursor.execute("UPDATE recollect_store SET value = ? WHERE key = 'seq'", (self._seq,))
             self._cursor.execute("COMMIT")
+
+    def _still_open(self) -> None:
+        # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
+        if self._connection.get_autocommit():
+            raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
 
     def rollback(self) -> None:
         if not self._connection.get_autocommit():
@@ -302,18 +311,17 @@ class SqliteVectors:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
 
-    def of_memories(
-        self, organization_id: str, namespace: str, model: str, ids: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
-        """(memory id, vector, tokens) of these memories in one space, for scoring a pool."""
+    def of_memories(self, organization_id: str, space: str, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+        namespace, _, model = space.partition("/")
         text = (
             "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
             "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
         )
-        return self._connection.execute(text, (apsw.carray(tuple(ids)), organization_id, namespace, model)).fetchall()
+        values = (apsw.carray(tuple(ids)), organization_id, namespace, model)
+        return cast(list[tuple[str, bytes, bytes | None]], self._connection.execute(text, values).fetchall())
 
 
-@cache
+@lru_cache(maxsize=100_000)
 def _facets_of(raw: str) -> tuple[str | None, ...]:
     import json
 
@@ -345,10 +353,10 @@ def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     )
 
 
-@cache
+@lru_cache(maxsize=100_000)
 def facet_token(position: int, value: str) -> str:
     """A word of digits only, so that no stemmer touches it: equal for equal values of one facet."""
-    digest = hashlib.blake2b(value.encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return f"{position:02d}{int.from_bytes(digest, 'big')}"
 
 
@@ -366,14 +374,13 @@ def facet_tokens(record: Record) -> str:
 
 def _text_statement(compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> str:
     shape = query.record.shape.text
-    if shape is None:
-        raise InvalidInput(f"{query.record.__name__} is not searched as text")
+    assert shape is not None
     facets = [facet_token(99, scope.organization_id)]
     groups = [f"facets : {facets[0]}"]
     for name, values in query.facets.items():
-        tokens = " OR ".join(facet_token(shape.facets.index(name), value) for value in values)
+        tokens = " OR ".join(facet_token(shape.facets.index(name), value) for value in values) or '""'
         groups.append(f"facets : ({tokens})")
-    terms = " OR ".join('"' + term.replace('"', '""') + '"' for term in query.terms)
+    terms = " OR ".join(_phrase(term) for term in query.terms) or '""'
     match = " AND ".join(groups) + " AND {" + " ".join(shape.fields) + "} : (" + terms + ")"
     weights = ", ".join(str(float(query.weights.get(name, 1.0))) for name in shape.fields)
     table = query.record.shape.table
@@ -389,6 +396,12 @@ def _text_statement(compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> 
         f"WHERE {' AND '.join([*proof, compiler.where(scope, Query(query.record, query.where), 't')])}"
     )
     return f"{joined} ORDER BY f.rank, t.id LIMIT {int(query.limit)}"
+
+
+def _phrase(term: str) -> str:
+    # The full-text parser stops at a NUL, and a lone surrogate has no UTF-8: both stand between words.
+    storable = term.encode("utf-8", "replace").decode().replace("\x00", " ")
+    return '"' + storable.replace('"', '""') + '"'
 
 
 def _facet_proof(compiler: Compiler, name: str, values: Sequence[str]) -> str:

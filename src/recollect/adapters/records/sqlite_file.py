@@ -21,6 +21,7 @@ import apsw.sqlite_extra
 from recollect.errors import (
     Closed,
     DamagedData,
+    InvalidInput,
     NotARecollectStore,
     RecollectError,
     StoreBusy,
@@ -33,6 +34,7 @@ APPLICATION_ID = 0x52434C54  # "RCLT"
 BUSY_SECONDS = 30.0
 CHECKSUM_BYTES = 8
 MOST_IDLE_READERS = 16
+SMALLEST_PAGE = 512
 _CHECKSUM_FAILED = 8202  # SQLITE_IOERR_DATA
 
 
@@ -46,6 +48,7 @@ def checksum_vfs() -> str | None:
 
 
 def connect(path: Path, *, writable: bool, vfs: str | None = None) -> apsw.Connection:
+    _refuse_scrap(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if writable else 0)
     try:
         connection = apsw.Connection(address(path), flags=flags, vfs=vfs or checksum_vfs())
@@ -62,6 +65,12 @@ def connect(path: Path, *, writable: bool, vfs: str | None = None) -> apsw.Conne
     return connection
 
 
+def _refuse_scrap(path: Path) -> None:
+    """SQLite takes a file too short for a header for an empty one, and would write over it."""
+    if path.is_file() and 0 < path.stat().st_size < SMALLEST_PAGE:
+        raise NotARecollectStore(f"'{path.name}' is not a Recollect store", remedy="give another path")
+
+
 def address(path: Path, **options: str | int) -> str:
     """The path as a URI, so that no path can be mistaken for options."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
@@ -75,7 +84,9 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
         raise NotARecollectStore(
             f"'{path}' is a SQLite file of another program", remedy="give another path; this file was not changed"
         )
-    if is_new and checksum_vfs():
+    if not is_new:
+        checksummed(connection, path)
+    elif checksum_vfs():
         connection.reserve_bytes("main", CHECKSUM_BYTES)
     connection.execute("PRAGMA journal_mode = wal")
     # NORMAL loses acknowledged writes in a power cut: 193 of 200 cuts, against none for FULL.
@@ -83,6 +94,13 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
     connection.execute("PRAGMA secure_delete = on")
     if is_new:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def checksummed(connection: apsw.Connection, path: Path) -> None:
+    """A header that claims to have no room for checksums switches them off: it was damaged, or is not ours."""
+    connection.execute("PRAGMA schema_version").get  # noqa: B018 - reads the header
+    if checksum_vfs() and connection.reserve_bytes("main") != CHECKSUM_BYTES:
+        raise DamagedData(f"the pages of '{path.name}' carry no checksums", remedy="restore a backup")
 
 
 @contextmanager
@@ -94,6 +112,8 @@ def our_errors(path: Path) -> Iterator[None]:
         raise
     except apsw.Error as error:
         raise meaning(error, path) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
 
 
 def meaning(error: apsw.Error, path: Path) -> RecollectError:
@@ -130,8 +150,8 @@ class Readers:
         self._process = os.getpid()
 
     @contextmanager
-    def one(self) -> Iterator[apsw.Connection]:
-        connection = self._take()
+    def one(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
+        connection = self._take(fresh)
         try:
             with our_errors(self._path):
                 yield connection
@@ -139,9 +159,12 @@ class Readers:
             self._give_back(connection)
 
     @contextmanager
-    def snapshot(self) -> Iterator[apsw.Connection]:
-        """A connection inside one read transaction: everything read is of one moment."""
-        with self.one() as connection:
+    def snapshot(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
+        """A connection inside one read transaction: everything read is of one moment.
+
+        Checks need a fresh one: the integrity check of a full-text table trusts what its connection cached before.
+        """
+        with self.one(fresh=fresh) as connection:
             connection.execute("BEGIN")
             try:
                 yield connection
@@ -156,16 +179,18 @@ class Readers:
         for connection in idle:
             connection.close()
 
-    def _take(self) -> apsw.Connection:
+    def _take(self, fresh: bool) -> apsw.Connection:
         if self._process != os.getpid():
             raise Closed("this store was opened before a fork", remedy="open it again in the child process")
         with self._lock:
             if self._closed:
                 raise Closed("this store is closed", remedy="open it again")
-            if self._idle:
+            if self._idle and not fresh:
                 return self._idle.pop()
         with our_errors(self._path):
-            return connect(self._path, writable=False, vfs=self._vfs)
+            connection = connect(self._path, writable=False, vfs=self._vfs)
+            checksummed(connection, self._path)
+            return connection
 
     def _give_back(self, connection: apsw.Connection) -> None:
         with self._lock:

@@ -64,6 +64,7 @@ def create(connection: apsw.Connection) -> None:
         "CREATE TABLE IF NOT EXISTS recollect_store(key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;"
         "CREATE TABLE IF NOT EXISTS recollect_gone(seq INTEGER PRIMARY KEY, organization_id TEXT NOT NULL,"
         " table_name TEXT NOT NULL, id TEXT NOT NULL) STRICT;"
+        "CREATE UNIQUE INDEX IF NOT EXISTS recollect_gone_key ON recollect_gone(organization_id, table_name, id);"
     )
     connection.execute("INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('incarnation', ?)", (new_id(),))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol, cast
 
+from recollect.adapters.records.checks import checked_touch
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.domain.record import RECORDS, Record
@@ -38,6 +39,7 @@ from recollect.ports.records import (
 )
 
 CHUNK = 500
+_RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
 
 
 class Tables(Protocol):
@@ -89,9 +91,10 @@ class Steps:
     def _insert(self, step: Insert) -> None:
         record = step.record
         self._check_tenant(record)
-        self._check_references(record, record.shape.references)
+        self._check_references(record, record.shape.references, living=not step.restoring)
         codec = self._tables.codec(type(record))
         row = self._tables.insert(_insert_statement(type(record)), [self._next_seq(), *codec.row(record)])
+        self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
             self._tables.index_text(row, record, fresh=True)
 
@@ -129,10 +132,13 @@ class Steps:
         self._delete_ids(step.record, [id for (id,) in self._tables.run(statement, compiler.values)])
 
     def _touch(self, step: Touch) -> None:
+        put = checked_touch(step)
         codec = self._tables.codec(step.record)
-        sets = [f"{quoted(name)} = {quoted(name)} + ?" for name in step.add]
-        sets += [f"{quoted(name)} = ?" for name in step.put]
-        values = [*step.add.values(), *(codec.bound(name, value) for name, value in step.put.items())]
+        sets = [f"{quoted(name)} = coalesce({quoted(name)}, 0) + ?" for name in step.add]
+        sets += [f"{quoted(name)} = ?" for name in put]
+        if not sets:
+            return
+        values = [*step.add.values(), *(codec.bound(name, value) for name, value in put.items())]
         self._tables.run(
             f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} "
             f"WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?",
@@ -185,20 +191,23 @@ class Steps:
         if record.organization_id != self._scope.organization_id:
             raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
 
-    def _check_references(self, record: Record, fields: Any) -> None:
+    def _check_references(self, record: Record, fields: Any, living: bool = True) -> None:
         for field in fields:
             target, id = record.shape.references[field].to, getattr(record, field)
             if id is None or (target, id) in self._known:
                 continue
             statement = f"SELECT 1 FROM {quoted(target)} WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?"
-            if not self._tables.run(f"{statement} AND {quoted('is_deleted')} = 0", (self._scope.organization_id, id)):
+            if living:
+                statement += f" AND {quoted('is_deleted')} = 0"
+            if not self._tables.run(statement, (self._scope.organization_id, id)):
                 raise ReferenceMissing(
                     f"there is no {target} '{id[:80]}' to refer to",
                     remedy=f"create the {target} first, or leave {field} out",
                     field=field,
                     id=id,
                 )
-            self._known.add((target, id))
+            if living:
+                self._known.add((target, id))
 
     def _delete_ids(self, record: type[Record], ids: Sequence[str]) -> None:
         self._known.clear()

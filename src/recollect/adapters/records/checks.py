@@ -1,0 +1,177 @@
+"""What no store can answer is refused before anything is read, with the same error by every store.
+
+A filter names a declared field, compares it with a value of the field's type, and uses one of the six operators;
+so neither a misspelt field nor a hostile value ever reaches a driver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any, cast, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from recollect.domain.record import Column, ColumnType, Record, storable
+from recollect.errors import InvalidInput
+from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Operator, Query, TextQuery, Touch
+
+OPERATORS = frozenset(get_args(Operator))
+_TYPES: dict[ColumnType, tuple[type, ...]] = {
+    "text": (str,),
+    "integer": (int,),
+    "real": (int, float),
+    "boolean": (bool,),
+    "moment": (datetime,),
+    "bytes": (bytes,),
+    "json": (),
+}
+
+
+@cache
+def columns_of(record: type[Record]) -> Mapping[str, Column]:
+    return {column.name: column for column in record.columns()}
+
+
+def column(record: type[Record], name: str) -> Column:
+    found = columns_of(record).get(name)
+    if found is None:
+        raise InvalidInput(f"{record.__name__} has no field '{name}'", remedy="see docs/reference/records.md")
+    return found
+
+
+def check_query(query: Query[Any], fields: Iterable[str] = ()) -> None:
+    check_filters(query.record, query.where)
+    check_ordering(query, fields)
+
+
+def check_ordering(query: Query[Any], fields: Iterable[str] = ()) -> None:
+    for name in fields:
+        column(query.record, name)
+    for order in query.order:
+        if column(query.record, order.field).type in ("json", "bytes"):
+            raise InvalidInput(f"records cannot be put in order of '{order.field}'")
+    for order, value in zip(query.ordering(), query.start() or (), strict=False):
+        check_value(query.record, order.field, value)
+
+
+def check_filters(record: type[Record], where: Iterable[Filter]) -> None:
+    for given in where:
+        if isinstance(given, AnyOf):
+            check_filters(record, given.filters)
+        elif isinstance(given, Linked):
+            column(given.record, given.field)
+            check_filters(given.record, given.where)
+        elif isinstance(given, Compare):
+            _check_compare(record, given)
+        elif isinstance(given, OneOf):
+            _check_one_of(record, given)
+        else:
+            is_json = column(record, given.field).type == "json"
+            if isinstance(given, Holds):
+                if not is_json:
+                    raise InvalidInput(f"'{given.field}' of {record.__name__} is not a list")
+                _check_scalar(given.value, given.field)
+
+
+def _check_compare(record: type[Record], given: Compare) -> None:
+    if given.operator not in OPERATORS:
+        raise InvalidInput(f"there is no operator '{str(given.operator)[:20]}'", remedy="use = != < <= > >=")
+    if given.key is None:
+        check_value(record, given.field, given.value)
+    elif column(record, given.field).type != "json":
+        raise InvalidInput(f"'{given.field}' of {record.__name__} has no members")
+    elif given.value is not None and not isinstance(given.value, bool | int | float | str):
+        raise InvalidInput("metadata is compared with text, numbers, true, false or null")
+    else:
+        _check_scalar(given.key, given.field)
+        _check_scalar(given.value, given.field)
+
+
+def _check_one_of(record: type[Record], given: OneOf) -> None:
+    if column(record, given.field).type == "text" and all(type(value) is str for value in given.values):
+        _check_scalar("".join(given.values), given.field)  # thousands of ids at once, on hot paths
+        return
+    for value in given.values:
+        check_value(record, given.field, value)
+
+
+def check_value(record: type[Record], name: str, value: Any) -> None:
+    """A value that this field may be compared with."""
+    wanted = column(record, name).type
+    if value is None:
+        return
+    if wanted == "json":
+        raise InvalidInput(f"'{name}' is compared member by member", remedy="give a key, or use Holds for a list")
+    fits = isinstance(value, _TYPES[wanted]) and isinstance(value, bool) == (wanted == "boolean")
+    if not fits:
+        raise InvalidInput(f"'{name}' of {record.__name__} is {wanted}, not {type(value).__name__}")
+    _check_scalar(value, name)
+
+
+def _check_scalar(value: Any, name: str) -> None:
+    try:
+        if isinstance(value, str):
+            storable(value)
+        elif isinstance(value, datetime):
+            in_utc(value)
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("must fit into 64 bits")
+        elif isinstance(value, float) and math.isnan(value):
+            raise ValueError("must be a number")
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"the value for '{name}' cannot be stored, so nothing can equal it: {error}") from None
+
+
+def in_utc(moment: datetime) -> datetime:
+    """As records keep it: a moment without a zone is in UTC."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def check_text(query: TextQuery[Any]) -> None:
+    shape = query.record.shape.text
+    if shape is None:
+        raise InvalidInput(f"{query.record.__name__} is not searched as text")
+    for name, values in query.facets.items():
+        if name not in shape.facets:
+            raise InvalidInput(f"'{name}' does not narrow a text search of {query.record.__name__}")
+        for value in values:
+            if not isinstance(value, str):
+                raise InvalidInput(f"'{name}' is text, not {type(value).__name__}")
+            _check_scalar(value, name)
+    check_filters(query.record, query.where)
+
+
+def checked_touch(step: Touch) -> dict[str, Any]:
+    """The validated values to put; a touch keeps off all that keys, references and the text index rest on."""
+    for name, amount in step.add.items():
+        wanted = column(step.record, name).type
+        if wanted not in ("integer", "real"):
+            raise InvalidInput(f"'{name}' of {step.record.__name__} is not a number")
+        if isinstance(amount, bool) or not isinstance(amount, _TYPES[wanted]):
+            raise InvalidInput(f"'{name}' of {step.record.__name__} is {wanted}, not {type(amount).__name__}")
+        _check_scalar(amount, name)
+    for name in (*step.add, *step.put):
+        column(step.record, name)
+        if name in _guarded(step.record):
+            raise InvalidInput(f"'{name}' of {step.record.__name__} cannot be touched", remedy="update the record")
+    try:
+        return {name: _field(step.record, name).validate_python(value) for name, value in step.put.items()}
+    except (ValidationError, OverflowError) as error:
+        raise InvalidInput(f"a {step.record.__name__} cannot hold that: {error}") from None
+
+
+@cache
+def _guarded(record: type[Record]) -> frozenset[str]:
+    shape = record.shape
+    unique = [name for key in shape.unique for name in key.fields]
+    text = (*shape.text.fields, *shape.text.facets) if shape.text else ()
+    return frozenset(("organization_id", "id", "version", "is_deleted", *shape.references, *unique, *text))
+
+
+@cache
+def _field(record: type[Record], name: str) -> TypeAdapter[Any]:
+    info = record.model_fields[name]
+    return TypeAdapter(cast(Any, Annotated[info.annotation, info]))

@@ -1,0 +1,222 @@
+"""One search over one view of the index: from all rows in scope to the few that are asked of the truth.
+
+The promise: what comes out was read from the truth in the query's own snapshot, is alive, and belongs to the tenant,
+space and facets asked for, whatever the index says. The stages: pick the rows in scope by tenant and facet hashes; if
+they are many, keep those whose 1-bit codes are nearest; estimate these from int8 with a bound on the error; ask the
+truth for those that can still be among the nearest, best first, until no other can. Rows that died meanwhile do not
+count, so the next best follow; when all candidates are used up and more codes are left, four times as many are taken.
+
+A scope of up to `exact_rows` skips the codes: the answer is then exactly the nearest, proven by the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.adapters.vectors import codes, scan
+from recollect.adapters.vectors.codes import Picked, Query, Section
+from recollect.adapters.vectors.segments import SealedSection
+from recollect.errors import InvalidInput
+from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot
+
+EXACT_ROWS = 8192
+CANDIDATES = 2000
+_ALWAYS = 256  # a section with fewer rows in scope gives them all: its own codes may be centred on very little
+_DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
+_ROUNDING = 2e-6
+
+
+class Disagreement(Exception):
+    """The truth lies outside the bounds of the index: `section` describes other rows than the truth holds."""
+
+    def __init__(self, section: Section) -> None:
+        super().__init__("an estimate is out of its bounds")
+        self.section = section
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose rows, in which space, with which facets: as hashes for the index, as values for the truth."""
+
+    organization_id: str
+    space: str
+    allowed: Mapping[int, frozenset[str | None]]
+
+    @staticmethod
+    def of(organization_id: str, space: str, where: Mapping[str, Collection[str | None]] | None) -> Scope:
+        allowed = {}
+        for facet, values in (where or {}).items():
+            if facet not in FACETS:
+                raise InvalidInput(f"there is no facet {facet!r}", remedy=f"use one of {', '.join(FACETS)}")
+            if isinstance(values, str):
+                raise InvalidInput(f"{facet!r} needs a collection of values", remedy=f"write {facet}=[…]")
+            allowed[FACETS.index(facet)] = frozenset(values)
+        return Scope(organization_id, space, allowed)
+
+    def wanted(self) -> codes.Wanted:
+        return {
+            facet: np.array(sorted({codes.digest(value) for value in values}), np.uint64)
+            for facet, values in self.allowed.items()
+        }
+
+    def admits(self, row: VectorRow, dimensions: int) -> bool:
+        return (
+            row.organization_id == self.organization_id
+            and row.space == self.space
+            and len(row.vector) == 2 * dimensions
+            and all(row.facets[facet] in values for facet, values in self.allowed.items())
+        )
+
+
+class Candidates(NamedTuple):
+    seq: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    slack: NDArray[np.float64]
+    section: NDArray[np.intp]
+
+    def best_first(self) -> Candidates:
+        order = np.argsort(-(self.similarity + self.slack), kind="stable")
+        return self.at(order)
+
+    def at(self, rows: NDArray[np.intp] | slice) -> Candidates:
+        return Candidates(self.seq[rows], self.similarity[rows], self.slack[rows], self.section[rows])
+
+
+@dataclass
+class Probe:
+    """The search for the `limit` nearest rows among `sections`, which were taken from one view."""
+
+    sections: Sequence[Section]
+    scope: Scope
+    query: Query
+    limit: int
+    exact_rows: int = EXACT_ROWS
+    depth: int = CANDIDATES
+    trusting: bool = False  # do not check the bounds
+    asked: int = 0
+    dead: int = 0
+    _best: list[tuple[float, str]] = field(default_factory=list)  # (-similarity, memory_id), sorted
+
+    def run(self, snapshot: VectorSnapshot) -> list[VectorHit]:
+        if self.limit > 0:
+            for candidates in self._batches():
+                self._rescore(snapshot, candidates.best_first())
+                if len(self._best) >= self.limit:
+                    break
+        return [VectorHit(memory_id, -worse) for worse, memory_id in self._best]
+
+    def _batches(self) -> Iterator[Candidates]:
+        """The candidates; then, as long as there is any, more of them."""
+        wanted = self.scope.wanted()
+        if any(not len(hashes) for hashes in wanted.values()):
+            return
+        tenant = codes.digest(self.scope.organization_id)
+        picks = [section.pick(tenant, wanted) for section in self.sections]
+        whole: list[tuple[int, Picked]] = []
+        coded: list[tuple[int, Picked]] = []
+        sealed = sum(pick.count for section, pick in self._sealed(picks))
+        for number, pick in enumerate(picks):
+            by_code = isinstance(self.sections[number], SealedSection) and pick.count > _ALWAYS
+            (coded if by_code and sealed > self.exact_rows else whole).append((number, pick))
+        if not coded:
+            yield self._candidates(whole)
+            return
+        scanned = _Scanned([(number, pick, *self._distances(number, pick)) for number, pick in coded])
+        depth = max(self.depth, 20 * self.limit)
+        while True:
+            yield self._candidates([*whole, *scanned.next(depth)])
+            if scanned.exhausted:
+                return
+            whole, depth = [], 4 * depth
+
+    def _sealed(self, picks: Sequence[Picked]) -> Iterator[tuple[SealedSection, Picked]]:
+        for section, pick in zip(self.sections, picks, strict=True):
+            if isinstance(section, SealedSection):
+                yield section, pick
+
+    def _distances(self, number: int, pick: Picked) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
+        section = self.sections[number]
+        assert isinstance(section, SealedSection)
+        return section.distances(pick, self.query)
+
+    def _candidates(self, picks: Sequence[tuple[int, Picked]]) -> Candidates:
+        found = [(number, self.sections[number].estimate(pick, self.query)) for number, pick in picks if pick.count]
+        if not found:
+            return Candidates(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.intp))
+        return Candidates(
+            np.concatenate([estimate.seq for _, estimate in found]),
+            np.concatenate([estimate.similarity for _, estimate in found]),
+            np.concatenate([estimate.slack for _, estimate in found]),
+            np.repeat([number for number, _ in found], [len(estimate.seq) for _, estimate in found]),
+        )
+
+    def _rescore(self, snapshot: VectorSnapshot, candidates: Candidates) -> None:
+        """Ask the truth, best first, until no candidate left can be among the nearest."""
+        upper = candidates.similarity + candidates.slack
+        start, size = 0, self._first_slice(candidates, upper)
+        while start < len(upper):
+            if len(self._best) >= self.limit and upper[start] + _ROUNDING < -self._best[-1][0]:
+                return
+            self._ask(snapshot, candidates.at(slice(start, start + size)))
+            start, size = start + size, min(2 * size, 2048)
+
+    def _first_slice(self, candidates: Candidates, upper: NDArray[np.float64]) -> int:
+        """How many can be among the nearest if all are alive: usually one question to the truth is enough."""
+        if len(upper) <= self.limit:
+            return max(1, len(upper))
+        lower = candidates.similarity - candidates.slack
+        bar = np.partition(lower, len(lower) - self.limit)[len(lower) - self.limit]
+        return min(int(np.count_nonzero(upper >= bar)) + 4, 1024)
+
+    def _ask(self, snapshot: VectorSnapshot, part: Candidates) -> None:
+        rows = snapshot.rows_at(part.seq.tolist())
+        self.asked += len(part.seq)
+        self.dead += len(part.seq) - len(rows)
+        dimensions = len(self.query.exact)
+        kept = [row for row in rows if self.scope.admits(row, dimensions)]
+        if not kept:
+            return
+        similarity = codes.decode(kept, dimensions).astype(np.float64) @ self.query.exact
+        if not self.trusting:
+            self._check_bounds(part, kept, similarity)
+        found = zip(np.round(similarity, _DIGITS).tolist(), kept, strict=True)
+        self._best += [(-value, row.memory_id) for value, row in found if math.isfinite(value)]
+        self._best = sorted(self._best)[: self.limit]
+
+    def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:
+        order = np.argsort(part.seq)
+        place = order[np.searchsorted(part.seq, [row.seq for row in rows], sorter=order)]
+        wrong = np.abs(similarity - part.similarity[place]) > part.slack[place] + _ROUNDING
+        wrong &= np.isfinite(similarity)
+        if wrong.any():
+            raise Disagreement(self.sections[int(part.section[place][wrong][0])])
+
+
+@dataclass
+class _Scanned:
+    """Rows with their code distances, given out nearest first."""
+
+    parts: list[tuple[int, Picked, NDArray[np.uint16], NDArray[np.uint32]]]
+    _given: int = -1
+    exhausted: bool = False
+
+    def next(self, wanted: int) -> list[tuple[int, Picked]]:
+        """All rows not given out yet, up to the distance within which there are `wanted` rows."""
+        reach = scan.nearest_within([histogram for *_, histogram in self.parts], wanted)
+        self.exhausted = sum(int(histogram[reach + 1 :].sum()) for *_, histogram in self.parts) == 0
+        given, self._given = self._given, reach
+        chosen = []
+        for number, pick, distances, _ in self.parts:
+            near = distances <= reach
+            if given >= 0:
+                near &= distances > given
+            places = np.flatnonzero(near)
+            rows = places + pick.low if pick.rows is None else pick.rows[places]
+            chosen.append((number, Picked(pick.low, pick.high, len(rows), rows=rows)))
+        return chosen

@@ -1,0 +1,26 @@
+"""The conformance kit: every rule of the record store socket, as tests that any store can be put to.
+
+    class TestMyStore(RecordStoreContract):
+        @pytest.fixture
+        def store(self, tmp_path):
+            store = MyStore(tmp_path)
+            yield store
+            store.close()
+
+A durable store also overrides the `reopen` fixture. Needs pytest; nothing else of Recollect imports this package.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{part}"
+        for part in ("contract", "transactions", "references", "queries", "paging", "text", "values", "sharing")
+    )
+)
+
+from recollect.testing.conformance.contract import RecordStoreContract  # noqa: E402
+
+__all__ = ["RecordStoreContract"]

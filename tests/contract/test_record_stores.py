@@ -1,0 +1,48 @@
+"""Every record store in the tree keeps every rule of the socket."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.sqlite import SqliteStore
+from recollect.ports.records import RecordStore
+from recollect.testing.conformance import RecordStoreContract
+
+STORES = ("memory", "sqlite")
+
+
+@pytest.fixture(scope="module")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once and copied: making the tables takes longer than most of the tests."""
+    path = tmp_path_factory.mktemp("empty") / "records.db"
+    SqliteStore(path).close()
+    return path
+
+
+class TestRecordStores(RecordStoreContract):
+    @pytest.fixture(params=STORES)
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path) -> Iterator[RecordStore]:
+        store: RecordStore = MemoryStore()
+        if request.param == "sqlite":
+            store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, store: RecordStore) -> Iterator[Callable[[RecordStore], RecordStore] | None]:
+        opened: list[SqliteStore] = []
+
+        def again(before: RecordStore) -> RecordStore:
+            assert isinstance(before, SqliteStore)
+            before.close()
+            opened.append(SqliteStore(before.path))
+            return opened[-1]
+
+        yield again if store.capabilities.durable else None
+        for one in opened:
+            one.close()

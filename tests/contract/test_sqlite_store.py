@@ -1,0 +1,414 @@
+"""What only the SQLite store promises: many processes, foreign and damaged files, backups, full disks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+
+from recollect.adapters.records import schema
+from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite_file import connect
+from recollect.domain.agents import Agent
+from recollect.domain.conversations import Session
+from recollect.domain.memory import Memory
+from recollect.errors import InvalidInput, NewerStore, NotARecollectStore, StoreError, StoreFull
+from recollect.ports.records import DeleteWhere, Insert, IsNull, Put, Query, Scope, Update
+from recollect.testing.conformance.makers import agent, found, ids, memory, search, session, stored
+
+ACME = Scope("acme")
+BEGINNING = """
+    import os, sys
+    from pathlib import Path
+    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.domain.agents import Agent
+    from recollect.domain.conversations import Session
+    from recollect.domain.tenancy import Organization
+    from recollect.errors import *
+    from recollect.ports.records import *
+    path, acme = Path(sys.argv[1]), Scope("acme")
+"""
+
+
+def process(path: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
+    """Another Python that runs these lines with a store's path."""
+    script = textwrap.dedent(BEGINNING) + textwrap.dedent(body)
+    command = [sys.executable, "-W", "ignore", "-c", script, str(path), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def outcome(child: subprocess.Popen[str]) -> str:
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err[-2000:]
+    return out.strip()
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    """Meddle with a closed store's file, with correct checksums."""
+    connection = connect(path, writable=True)
+    connection.execute(statement, values)
+    connection.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def connections() -> Iterator[list[apsw.Connection]]:
+    """Every connection opened during the test; a store's first is its writer."""
+    opened: list[apsw.Connection] = []
+    apsw.connection_hooks.append(opened.append)
+    yield opened
+    apsw.connection_hooks.remove(opened.append)
+
+
+def test_several_processes_on_one_new_file_lose_no_update(path: Path) -> None:
+    body = """
+        store = SqliteStore(path)
+        start = [Put(Organization(organization_id="acme", id="acme", name="A"))]
+        counter = Session(organization_id="acme", id="counter", metadata={"count": 0})
+        try:
+            store.transact(acme, [*start, Insert(counter)])
+        except DuplicateKey:
+            pass
+        for turn in range(20):
+            store.transact(acme, [Insert(Agent(organization_id="acme", name=sys.argv[2]))])
+            while True:
+                read = store.get(acme, Session, "counter")
+                try:
+                    store.transact(acme, [Update(read.changed(metadata={"count": read.metadata["count"] + 1}))])
+                    break
+                except VersionConflict:
+                    pass
+        store.close()
+    """
+    for child in [process(path, body, f"p{number}") for number in range(4)]:
+        outcome(child)
+    with_all = SqliteStore(path)
+    counter = with_all.get(ACME, Session, "counter")
+    assert counter is not None
+    assert (counter.metadata["count"], counter.version) == (80, 81)
+    assert with_all.count(ACME, Query(Agent)) == 80
+    seqs = [change.seq for change in with_all.changes(ACME, 0)]
+    assert seqs == sorted(set(seqs))
+    assert with_all.verify() == []
+    with_all.close()
+
+
+def test_another_process_sees_what_was_committed_at_once(store: SqliteStore, path: Path) -> None:
+    found(store, "acme")
+    stored(store, ACME, agent(ACME))
+    body = 'store = SqliteStore(path); print(store.get(acme, Agent, "bot").name); store.close()'
+    assert outcome(process(path, body)) == "Bot"
+
+
+def test_a_child_that_was_forked_off_is_told_to_open_the_store_itself(path: Path) -> None:
+    body = """
+        store = SqliteStore(path)
+        store.transact(acme, [Insert(Organization(organization_id="acme", id="acme", name="A"))])
+        child = os.fork()
+        if child == 0:
+            closed = 0
+            for verb in (lambda: store.tenants(), lambda: store.transact(acme, []), lambda: store.verify()):
+                try:
+                    verb()
+                except Closed:
+                    closed += 1
+            os._exit(closed)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.tenants())
+        store.close()
+    """
+    assert outcome(process(path, body)) == "3 ['acme']"
+
+
+def another_program(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE songs(title); INSERT INTO songs VALUES ('Yesterday')")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        another_program,
+        lambda path: path.write_text("Dear diary, today I read about SQLite.\n" * 50),
+        lambda path: path.write_text("x"),
+        lambda path: path.write_text("Dear diary, " * 40),
+        lambda path: path.write_bytes(bytes(range(256)) * 64),
+        lambda path: path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000),
+    ],
+    ids=["another program", "text", "one byte", "a note", "bytes", "only the magic"],
+)
+def test_a_foreign_file_is_refused_and_left_as_it_is(path: Path, make: Callable[[Path], object]) -> None:
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(NotARecollectStore):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_directory_or_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing" / "records.db"):
+        with pytest.raises(StoreError):
+            SqliteStore(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a?mode=memory&cache=shared", "a#b.db", "100%41.db", "ключ 🗝.db", "a'b\"c.db"])
+def test_a_path_is_a_path_and_never_an_option(tmp_path: Path, name: str) -> None:
+    store = SqliteStore(tmp_path / name)
+    found(store, "acme")
+    store.backup(tmp_path / f"copy of {name}")
+    store.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"copy of {name}"])
+
+
+def test_a_file_that_may_not_be_written_is_a_typed_error(tmp_path: Path) -> None:
+    body = """
+        import shutil, tempfile
+        store = SqliteStore(path)
+        store.close()
+        folder = Path(tempfile.mkdtemp())
+        copy = Path(shutil.copy(path, folder))
+        copy.chmod(0o444)
+        folder.chmod(0o555)
+        if os.getuid() == 0:
+            os.chown(folder, 65534, 65534)
+            os.setuid(65534)
+        before = copy.read_bytes()
+        for mode in (0o555, 0o755):
+            folder.chmod(mode)
+            try:
+                SqliteStore(copy)
+            except RecollectError as error:
+                print(error.code, copy.read_bytes() == before)
+        copy.unlink()
+    """
+    child = process(tmp_path / "records.db", body)
+    assert outcome(child) in ("store_error True\nstore_read_only True", "store_read_only True\nstore_read_only True")
+
+
+def test_a_newer_file_is_refused_and_left_as_it_is(path: Path) -> None:
+    SqliteStore(path).close()
+    change(path, "INSERT INTO recollect_migrations VALUES (99, 'future', 'x', '2030-01-01')")
+    before = path.read_bytes()
+    with pytest.raises(NewerStore):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_made_by_an_altered_migration_is_refused(path: Path) -> None:
+    SqliteStore(path).close()
+    change(path, "UPDATE recollect_migrations SET checksum = 'other' WHERE number = 1")
+    with pytest.raises(StoreError, match="migration 1"):
+        SqliteStore(path)
+
+
+def test_a_killed_migration_finishes_on_reopening(tmp_path: Path) -> None:
+    """Killed at every tenth statement of making a new file."""
+    body = """
+        import apsw
+        def opened_until(file, last):
+            child = os.fork()
+            if child:
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            count = 0
+            def trace(cursor, statement, values):
+                nonlocal count
+                count += 1
+                if count == last:
+                    os._exit(9)
+                return True
+            apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
+            SqliteStore(file)
+            os._exit(0)
+        point = 1
+        while opened_until(path / f"{point}.db", point) == 9:
+            store = SqliteStore(path / f"{point}.db")
+            store.transact(acme, [Insert(Organization(organization_id="acme", id="acme", name="A"))])
+            assert store.tenants() == ["acme"] and store.verify() == []
+            store.close()
+            point += 10
+        print(point)
+    """
+    assert int(outcome(process(tmp_path, body))) > 100
+
+
+def test_opening_an_old_file_applies_only_what_is_missing(path: Path) -> None:
+    SqliteStore(path).close()
+    connection = connect(path, writable=True)
+    rows = connection.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
+    assert rows == [(migration.number, migration.checksum) for migration in schema.migrations()]
+    connection.close()
+    again = SqliteStore(path)
+    assert again.migrate() == []
+    again.close()
+
+
+def test_a_backup_under_load_is_one_consistent_moment(store: SqliteStore, tmp_path: Path) -> None:
+    found(store, "acme")
+    stored(store, ACME, session(ACME, "counter", metadata={"count": 0}))
+    done = threading.Event()
+
+    def write(worker: int) -> None:
+        turn = 0
+        while not done.is_set():
+            turn += 1
+            id = f"{worker}-{turn:04}"
+            counter = session(ACME, f"counter{worker}", metadata={"count": turn})
+            store.transact(ACME, [Insert(agent(ACME, id)), Insert(memory(ACME, id, "an anchor")), Put(counter)])
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write, worker) for worker in range(3)]
+        for number in range(3):
+            threading.Event().wait(0.1)
+            store.backup(tmp_path / f"{number}.db")
+        done.set()
+        [writer.result() for writer in writers]
+    with store.vector_snapshot() as snapshot:
+        incarnations = {snapshot.incarnation}
+    whole = {(one.table, one.id): one.seq for one in store.changes(ACME, 0, limit=10**6)}
+    for number in range(3):
+        copy = SqliteStore(tmp_path / f"{number}.db")
+        agents = ids(copy, ACME, Query(Agent))
+        counters = copy.find(ACME, Query(Session)).records
+        assert sum(one.metadata["count"] for one in counters) == len(agents) > 0
+        assert agents == ids(copy, ACME, Query(Memory)) == sorted(search(copy, ACME, "anchor", limit=10**6))
+        last = copy.changes(ACME, 0, limit=10**6)[-1].seq
+        assert set(agents) == {id for (table, id), seq in whole.items() if table == "agent" and seq <= last}
+        assert all(store.get(ACME, Memory, one.id) == one for one in copy.find(ACME, Query(Memory)).records)
+        with copy.vector_snapshot() as snapshot:
+            incarnations.add(snapshot.incarnation)
+        assert copy.verify() == []
+        copy.close()
+    assert len(incarnations) == 4
+
+
+def test_a_backup_never_overwrites(store: SqliteStore, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InvalidInput):
+        store.backup(tmp_path / "taken")
+    with pytest.raises(StoreError):
+        store.backup(tmp_path / "missing" / "copy.db")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_full_disk_is_a_typed_error_and_passes(connections: list[apsw.Connection], store: SqliteStore) -> None:
+    found(store, "acme")
+    writer = connections[0]
+    pages = writer.execute("PRAGMA page_count").get
+    writer.execute(f"PRAGMA max_page_count = {pages + 30}")
+    kept: list[str] = []
+
+    def fill() -> None:
+        for number in range(100):
+            stored(store, ACME, memory(ACME, f"{number:03}", "an anchor " + "x" * 5000))
+            kept.append(f"{number:03}")
+
+    with pytest.raises(StoreFull):
+        fill()
+    assert kept
+    assert ids(store, ACME, Query(Memory)) == sorted(search(store, ACME, "anchor")) == kept
+    writer.execute("PRAGMA max_page_count = 1000000")
+    stored(store, ACME, memory(ACME, "later", "an anchor"))
+    assert store.verify() == []
+
+
+def test_when_the_disk_fills_under_many_writers_each_is_told_the_truth(
+    connections: list[apsw.Connection], store: SqliteStore
+) -> None:
+    found(store, "acme")
+    writer = connections[0]
+    pages = writer.execute("PRAGMA page_count").get
+    writer.execute(f"PRAGMA max_page_count = {pages + 120}")
+    ready = threading.Barrier(16)
+
+    def write(worker: int) -> list[str]:
+        ready.wait()
+        kept = []
+        for turn in range(12):
+            id = f"{worker:02}-{turn:02}"
+            try:
+                stored(store, ACME, memory(ACME, id, "x" * 700 * (1 + worker % 5)), agent(ACME, id))
+            except (StoreFull, StoreError):
+                continue
+            kept.append(id)
+        return kept
+
+    with ThreadPoolExecutor(16) as pool:
+        kept = sorted(id for ids in pool.map(write, range(16)) for id in ids)
+    assert 0 < len(kept) < 16 * 12
+    assert ids(store, ACME, Query(Memory)) == ids(store, ACME, Query(Agent)) == kept
+    writer.execute("PRAGMA max_page_count = 1000000")
+    stored(store, ACME, memory(ACME, "later"))
+    seqs = [change.seq for change in store.changes(ACME, 0)]
+    assert seqs == sorted(set(seqs))
+    assert store.verify() == []
+
+
+def test_verify_finds_what_the_text_index_lacks_and_mend_makes_it_again(path: Path, store: SqliteStore) -> None:
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, f"m{number}", "an anchor") for number in range(5)))
+    change(path, "DELETE FROM memory_text WHERE rowid = (SELECT _row FROM memory WHERE id = 'm3')")
+    problems = store.verify()
+    assert [(one.table, one.id, one.organization_id) for one in problems] == [("memory", "m3", "acme")]
+    assert "m3" not in search(store, ACME, "anchor")
+    assert any("memory: 5" in line for line in store.mend())
+    assert store.verify() == []
+    assert sorted(search(store, ACME, "anchor")) == ["m0", "m1", "m2", "m3", "m4"]
+
+
+def test_verify_finds_what_the_text_index_should_not_have(path: Path, store: SqliteStore) -> None:
+    found(store, "acme")
+    first = stored(store, ACME, memory(ACME, text="an anchor"))
+    store.transact(ACME, [Update(first.changed(is_deleted=True))])
+    change(path, "INSERT INTO memory_text(rowid, facets, text) SELECT _row, '', 'anchor' FROM memory")
+    assert [one.table for one in store.verify()] == ["memory"]
+    store.mend()
+    assert store.verify() == []
+
+
+def test_verify_finds_nothing_wrong_while_others_write(store: SqliteStore) -> None:
+    found(store, "acme")
+    done = threading.Event()
+
+    def churn() -> None:
+        while not done.is_set():
+            stored(store, ACME, *(memory(ACME, f"m{number}", "an anchor") for number in range(20)))
+            store.transact(ACME, [DeleteWhere(Memory, (IsNull("author"),))])
+
+    with ThreadPoolExecutor(1) as pool:
+        churning = pool.submit(churn)
+        problems = [problem for _ in range(8) for problem in [*store.verify(), *search_errors(store)]]
+        done.set()
+        churning.result()
+    assert problems == []
+
+
+def search_errors(store: SqliteStore) -> list[str]:
+    hits = search(store, ACME, "anchor")
+    return [] if len(hits) in (0, 20) else hits
+
+
+def test_verify_names_a_record_that_points_at_nothing(path: Path, store: SqliteStore) -> None:
+    found(store, "acme")
+    stored(store, ACME, session(ACME), memory(ACME, session_id="talk"))
+    change(path, "DELETE FROM session")
+    assert [(one.table, one.id) for one in store.verify()] == [("memory", "fact")]

@@ -1,0 +1,151 @@
+"""The store's health, moving house, and several models."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.domain.memory import Embedding
+from recollect.errors import DamagedData, InvalidInput
+from recollect.ports.records import DeleteWhere, Query, equal
+from recollect.services.leases import claim, holding, release
+from recollect.testing.fakes import HashEmbedder
+
+
+def filled(mem: Any) -> Any:
+    mem.add_user("Ann", id="ann")
+    mem.add_session("chat", id="s", user="ann")
+    first = mem.remember(
+        "the sky is blue", user="ann", session="s", tags=["sky"], cites=[recollect.cite.user("ann", "look")]
+    )
+    mem.promote(first.id)
+    mem.revise(first.id, "the sky is often blue")
+    mem.remember("grass is green", derived_from=[first.id], metadata={"a": [1, {"b": None}]}, ttl_seconds=9999)
+    mem.forget(mem.remember("roses are red").id)
+    return mem
+
+
+def test_a_healthy_store_is_sound_and_well(mem: Any) -> None:
+    filled(mem)
+    assert mem.verify().sound
+    assert mem.doctor().well
+
+
+def test_missing_vectors_are_found_and_mended(mem: Any) -> None:
+    filled(mem)
+    mem._core.store.transact(mem._scope, [DeleteWhere(Embedding, (equal("namespace", "long_term"),))])
+    assert not mem.verify().sound
+    assert not mem.doctor().well
+    assert mem.doctor(fix=True).well
+    assert mem.recall("sky")
+
+
+def test_export_import_export_gives_the_same_bytes(mem: Any, tmp_path: Path) -> None:
+    filled(mem)
+    mem.export(str(tmp_path / "one.jsonl"))
+    with recollect.open(tmp_path / "other.db", embedder="hash") as other:
+        done = other.import_(str(tmp_path / "one.jsonl"))
+        assert done.skipped == 0
+        assert other.verify().sound
+        other.export(str(tmp_path / "two.jsonl"))
+        assert other.recall("sky")[0].text == "the sky is often blue"
+        assert other.import_(str(tmp_path / "one.jsonl")).records == 0
+    with recollect.open("memory://", embedder="hash") as third:
+        third.import_(str(tmp_path / "two.jsonl"))
+        third.export(str(tmp_path / "three.jsonl"))
+    one = (tmp_path / "one.jsonl").read_bytes()
+    assert one == (tmp_path / "two.jsonl").read_bytes() == (tmp_path / "three.jsonl").read_bytes()
+
+
+def test_a_cut_or_foreign_file_is_not_imported(mem: Any, tmp_path: Path) -> None:
+    filled(mem)
+    mem.export(str(tmp_path / "e.jsonl"))
+    lines = (tmp_path / "e.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_bytes(b"".join(lines[:-2]))
+    (tmp_path / "foreign.jsonl").write_text('{"hello": 1}\n')
+    with recollect.open(tmp_path / "n.db", embedder="hash") as fresh:
+        with pytest.raises(DamagedData):
+            fresh.import_(str(tmp_path / "cut.jsonl"))
+        with pytest.raises(InvalidInput):
+            fresh.import_(str(tmp_path / "foreign.jsonl"))
+        with pytest.raises(InvalidInput):
+            fresh.import_(str(tmp_path / "absent.jsonl"))
+        assert fresh.stats().memories == 0
+
+
+def test_a_backup_opens_and_answers(mem: Any, tmp_path: Path) -> None:
+    filled(mem)
+    mem.backup(str(tmp_path / "copy.db"))
+    mem.remember("after the backup")
+    with recollect.open(tmp_path / "copy.db", embedder="hash") as copy:
+        assert copy.verify().sound
+        assert copy.stats().memories == 2
+        assert copy.recall("sky")[0].text == "the sky is often blue"
+    with pytest.raises(InvalidInput):
+        mem.backup(str(tmp_path / "copy.db"))
+
+
+def test_moving_to_a_new_model_while_the_old_one_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.db"
+    with recollect.open(path, embedder=HashEmbedder(32)) as mem:
+        mem.remember_many([f"note {n}" for n in range(50)])
+    both = {"embedder": HashEmbedder(32), "incoming_embedder": {"provider": "hash", "dimensions": 64}}
+    with recollect.open(path, **both) as mem:
+        mem.remember("written by both")
+        assert mem.recall("note 7")[0].text == "note 7"
+        assert mem.reindex().made == 50
+        assert mem.recall("note 7")[0].text == "note 7"
+    with recollect.open(path, embedder=HashEmbedder(64)) as mem:
+        assert mem.recall("note 7")[0].text == "note 7"
+        assert mem.verify().sound
+        assert mem.reindex(retire=True).dropped == 51
+        assert mem._core.store.count(mem._scope, Query(Embedding)) == 51
+        assert mem.verify().sound
+
+
+def test_many_threads_share_one_memory(mem: Any) -> None:
+    def work(number: int) -> None:
+        for step in range(10):
+            receipt = mem.remember(f"thread {number} step {step}")
+            assert receipt.id in {hit.id for hit in mem.recall(f"thread {number} step {step}", limit=5)}
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert mem.stats().memories == 80
+
+
+def test_a_lease_has_one_holder_and_a_growing_fence(mem: Any) -> None:
+    store, scope = mem._core.store, mem._scope
+    first = claim(store, scope, "job", "one", 60)
+    assert first is not None
+    assert claim(store, scope, "job", "two", 60) is None
+    release(store, scope, first)
+    second = claim(store, scope, "job", "two", 60)
+    assert second is not None
+    assert second.fence > first.fence
+    with pytest.raises(recollect.errors.Conflict):
+        store.transact(scope, [holding(first)])
+    with pytest.raises(recollect.errors.LeaseLost):
+        release(store, scope, first)
+
+
+def test_racing_workers_get_one_lease(mem: Any) -> None:
+    won: list[str] = []
+
+    def race(name: str) -> None:
+        if claim(mem._core.store, mem._scope, "job", name, 60):
+            won.append(name)
+
+    threads = [threading.Thread(target=race, args=(f"w{n}",)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1

@@ -1,0 +1,314 @@
+"""Every type of citation: what it points at, what sealing records, what a check finds, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.domain.provenance import (
+    AnyCitation,
+    Citation,
+    CommitCitation,
+    FileCitation,
+    Finding,
+    LogCitation,
+    UrlCitation,
+    UserCitation,
+    cite,
+    line_hash,
+    read_citation,
+)
+from recollect.errors import InvalidInput
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+HASH = "0123456789abcdef0123456789abcdef01234567"
+
+
+class SmallWorld:
+    """A world of one file, one commit, one log entry and one page."""
+
+    def __init__(self, lines: list[str] | None = None, page: str | None = None, is_cut_off: bool = False) -> None:
+        self.lines = lines
+        self.page = page
+        self.is_cut_off = is_cut_off
+
+    def read_lines(self, path: str) -> list[str] | None:
+        return self.lines if path == "a.py" else None
+
+    def commit_message(self, repo: str, commit: str) -> str | None:
+        if self.is_cut_off:
+            raise LookupError("nobody can look")
+        return "Fix the parser\n\nAt last.\n" if commit == HASH else None
+
+    def log_exists(self, log_id: str) -> bool:
+        return log_id == "run-7"
+
+    def page_hash(self, url: str) -> str | None:
+        if self.is_cut_off:
+            raise LookupError("nobody can look")
+        return self.page
+
+
+WORLD = SmallWorld(lines=["one", "two", "three"])
+CUT_OFF = SmallWorld(is_cut_off=True)
+
+EVERY_TYPE: list[AnyCitation] = [
+    cite.commit(HASH, repo="app", message="Fix the parser", diff_summary="+1 -1"),
+    cite.log("run-7", timestamp=NOON, context="make test"),
+    cite.user("alice", "said so in review"),
+    cite.file("a.py", lines=(1, 2)),
+    cite.url("https://example.org/a", title="A", crawled_at=NOON, content_hash="p1:00"),
+]
+
+
+@pytest.mark.parametrize("cited", EVERY_TYPE, ids=lambda cited: cited.type)
+class TestEveryType:
+    def test_it_survives_being_stored(self, cited: AnyCitation) -> None:
+        stored = Citation(
+            organization_id="o",
+            memory_id="m",
+            type=cited.type,
+            source=cited.source(),
+            evidence=cited.model_dump(mode="json"),
+        )
+        assert stored.cited() == cited
+        assert stored.state == "unchecked"
+
+    def test_its_source_begins_with_its_type(self, cited: AnyCitation) -> None:
+        assert cited.source().startswith(f"{cited.type}:")
+
+    def test_it_holds_once_sealed(self, cited: AnyCitation) -> None:
+        found = cited.sealed(WORLD).check(WORLD)
+        assert found.state == "holds"
+        assert found.note
+
+    def test_sealing_twice_changes_nothing(self, cited: AnyCitation) -> None:
+        once = cited.sealed(WORLD)
+        assert once.sealed(SmallWorld(lines=["other"])) == once
+
+    def test_it_cannot_be_changed(self, cited: AnyCitation) -> None:
+        with pytest.raises(ValueError, match="frozen"):
+            cited.type = "other"  # type: ignore[assignment, unused-ignore]
+
+    def test_an_unknown_field_is_refused(self, cited: AnyCitation) -> None:
+        with pytest.raises(InvalidInput, match="colour"):
+            read_citation({**cited.model_dump(), "colour": "red"})
+
+
+class TestSources:
+    @pytest.mark.parametrize(
+        ("cited", "source"),
+        [
+            (cite.commit(HASH, repo="app"), f"commit:app@{HASH}"),
+            (cite.log("run-7"), "log:run-7"),
+            (cite.user("alice", "yes"), "user:alice"),
+            (cite.file("a.py", lines=3), "file:a.py"),
+            (cite.file("a.py"), "file:a.py"),
+            (cite.url("https://example.org/a"), "url:https://example.org/a"),
+        ],
+    )
+    def test_citations_of_one_source_share_it(self, cited: AnyCitation, source: str) -> None:
+        assert cited.source() == source
+
+
+class TestCommits:
+    def test_part_of_the_message_is_enough(self) -> None:
+        assert cite.commit(HASH, message=" Fix the parser ").check(WORLD).state == "holds"
+        assert cite.commit(HASH).check(WORLD).state == "holds"
+
+    def test_a_missing_commit_breaks_it(self) -> None:
+        found = cite.commit("f" * 40, repo="app").check(WORLD)
+        assert found == Finding(state="broken", note="commit ffffffffffff is not in app")
+
+    def test_another_message_breaks_it(self) -> None:
+        assert cite.commit(HASH, message="Add a parser").check(WORLD).state == "broken"
+
+    def test_a_repository_out_of_reach_proves_nothing(self) -> None:
+        assert cite.commit(HASH).check(CUT_OFF) == Finding(state="unreachable", note="nobody can look")
+
+    @pytest.mark.parametrize("hash", ["", "abc", "g" * 40, "HEAD", "a" * 65, HASH + "\n", "-" + HASH])
+    def test_only_hashes_are_taken(self, hash: str) -> None:
+        with pytest.raises(InvalidInput, match="hash") as refused:
+            cite.commit(hash)
+        assert refused.value.remedy == "a commit citation has hash, repo, message, diff_summary"
+
+
+class TestLogs:
+    def test_an_unknown_entry_breaks_it(self) -> None:
+        assert cite.log("run-8").check(WORLD) == Finding(state="broken", note="log entry run-8 is not recorded")
+
+    def test_times_are_kept_in_utc(self) -> None:
+        cited = cite.log("run-7", timestamp=NOON.astimezone(timezone(timedelta(hours=7))))
+        assert isinstance(cited, LogCitation)
+        assert cited.timestamp == NOON
+        assert cited.timestamp.tzinfo is UTC
+
+
+class TestUsers:
+    @pytest.mark.parametrize("comment", ["", "  \n"])
+    def test_without_a_comment_it_is_broken(self, comment: str) -> None:
+        assert cite.user("alice", comment).check(WORLD).state == "broken"
+
+    @pytest.mark.parametrize("user_id", ["", "a" * 256, "a\x00b", "a\nb"])
+    def test_odd_users_are_refused(self, user_id: str) -> None:
+        with pytest.raises(InvalidInput, match="user_id"):
+            cite.user(user_id, "yes")
+
+
+class TestFiles:
+    @pytest.mark.parametrize("lines", [None, 2, (1, 3), (3, 3), [1, 2]])
+    def test_lines_can_be_none_one_or_a_range(self, lines: Any) -> None:
+        assert cite.file("a.py", lines=lines).sealed(WORLD).check(WORLD).state == "holds"
+
+    def test_a_path_can_be_a_path(self) -> None:
+        assert cite.file(Path("src") / "a.py").source() == "file:src/a.py"
+
+    def test_sealing_records_the_hash_and_both_ends(self) -> None:
+        assert FileCitation(path="a.py", first_line=2).sealed(WORLD) == FileCitation(
+            path="a.py", first_line=2, last_line=3, line_hash=line_hash(["two", "three"])
+        )
+
+    def test_a_hash_recorded_elsewhere_is_kept(self) -> None:
+        cited = cite.file("b.py", lines=2, line_hash=line_hash(["two"]))
+        assert cited.sealed(WORLD) == cited
+        assert cited.check(WORLD).state == "broken"
+
+    @pytest.mark.parametrize("lines", [(1, 4), (4, 4), (9, 12)])
+    def test_lines_it_does_not_have_cannot_be_cited(self, lines: tuple[int, int]) -> None:
+        with pytest.raises(InvalidInput, match="has 3 lines") as refused:
+            cite.file("a.py", lines=lines).sealed(WORLD)
+        assert refused.value.remedy == "cite lines it has"
+
+    def test_lines_of_an_empty_file_cannot_be_cited(self) -> None:
+        with pytest.raises(InvalidInput, match="has 0 lines"):
+            cite.file("a.py", lines=1).sealed(SmallWorld(lines=[]))
+
+    def test_a_missing_file_cannot_be_cited(self) -> None:
+        with pytest.raises(InvalidInput, match="cannot read the cited file") as refused:
+            cite.file("b.py").sealed(WORLD)
+        assert "line_hash" in refused.value.remedy
+
+    @pytest.mark.parametrize("lines", [0, -1, (0, 3), (3, 2), (1, 2, 3), (1,), "12", "x", 1.5, {1, 2}])
+    def test_odd_lines_are_refused(self, lines: Any) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            cite.file("a.py", lines=lines)
+        assert refused.value.remedy
+
+    @pytest.mark.parametrize(("first", "last"), [(4, 9), (9, None), (4, 4)])
+    def test_lines_that_do_not_exist_prove_nothing(self, first: int, last: int | None) -> None:
+        """The hash of no lines at all is easy to give: it must not hold for lines after the end."""
+        cited = FileCitation(path="a.py", first_line=first, last_line=last, line_hash=line_hash([]))
+        assert cited.check(WORLD).state == "broken"
+
+    def test_a_citation_that_was_never_sealed_proves_nothing(self) -> None:
+        assert cite.file("a.py").check(WORLD).state == "unreachable"
+
+    def test_the_hash_takes_any_text(self) -> None:
+        assert line_hash(["a\udc80", "\x00"]).startswith("l1:")
+        assert line_hash(["a \t", "b"]) == line_hash(["a", "b"])
+        assert line_hash([" a"]) != line_hash(["a"])
+        assert line_hash(["a", "b"]) != line_hash(["b", "a"])
+
+
+class TestPages:
+    @pytest.mark.parametrize(("at", "hash"), [(None, None), (NOON, None), (None, "p1:00")])
+    def test_without_a_crawl_nothing_is_proved(self, at: datetime | None, hash: str | None) -> None:
+        cited = cite.url("https://example.org/", crawled_at=at, content_hash=hash)
+        assert cited.check(WORLD).state == "unreachable"
+
+    @pytest.mark.parametrize(("page", "state"), [(None, "holds"), ("p1:00", "holds"), ("p1:11", "broken")])
+    def test_what_is_served_now_is_compared(self, page: str | None, state: str) -> None:
+        cited = cite.url("https://example.org/", crawled_at=NOON, content_hash="p1:00")
+        assert cited.check(SmallWorld(page=page)).state == state
+
+    def test_a_page_out_of_reach_proves_nothing(self) -> None:
+        cited = cite.url("https://example.org/", crawled_at=NOON, content_hash="p1:00")
+        assert cited.check(CUT_OFF).state == "unreachable"
+
+    @pytest.mark.parametrize("url", ["", "example.org", "ftp://example.org/", "javascript:alert(1)", "https://a b"])
+    def test_only_web_addresses_are_taken(self, url: str) -> None:
+        with pytest.raises(InvalidInput, match="url"):
+            cite.url(url)
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {},
+            {"type": "rumour"},
+            {"type": None},
+            {"type": ["file"]},
+            {"path": "a.py"},
+            {"type": "commit"},
+            {"type": "log", "log_id": 7},
+            {"type": "log", "log_id": "a\x00b"},
+            {"type": "user", "comment": "yes"},
+            {"type": "file", "path": "a.py", "first_line": "x"},
+            {"type": "file", "path": "a.py", "first_line": 3, "last_line": 2},
+            {"type": "url", "url": "https://example.org/", "crawled_at": "yesterday"},
+            "a.py",
+            None,
+            7,
+            [],
+        ],
+    )
+    def test_what_is_no_citation_is_refused_with_a_remedy(self, given: Any) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            read_citation(given)
+        assert refused.value.remedy
+
+    def test_a_citation_without_a_type_is_told_the_types(self) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            read_citation({"path": "a.py"})
+        assert refused.value.remedy == 'give "type": commit, log, user, file or url'
+
+    def test_the_error_does_not_repeat_what_was_given(self) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            read_citation({"type": "commit", "hash": "hunter2", "repo": "app"})
+        assert "hunter2" not in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ({"type": "commit", "hash": HASH, "repo": "app"}, CommitCitation(hash=HASH, repo="app")),
+            ({"type": "log", "log_id": "run-7"}, LogCitation(log_id="run-7")),
+            ({"type": "user", "user_id": "alice"}, UserCitation(user_id="alice")),
+            ({"type": "file", "path": "a.py"}, FileCitation(path="a.py")),
+            ({"type": "url", "url": "https://example.org/"}, UrlCitation(url="https://example.org/")),
+        ],
+    )
+    def test_json_and_makers_give_the_same(self, given: dict[str, Any], expected: AnyCitation) -> None:
+        assert read_citation(given) == expected
+        assert read_citation(expected) is expected
+        arguments = {name: value for name, value in given.items() if name != "type"}
+        assert getattr(cite, given["type"])(**arguments) == expected
+
+
+class TestOneLine:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("user:alice:said so: twice", cite.user("alice", "said so: twice")),
+            ("user:alice", cite.user("alice")),
+            ("file:notes.md:3-9", cite.file("notes.md", lines=(3, 9))),
+            ("file:notes.md:3", cite.file("notes.md", lines=3)),
+            ("file:C:notes.md", cite.file("C:notes.md")),
+            ("file:notes.md:²", cite.file("notes.md:²")),
+            ("commit:1a2b3c4@path/to@repo", cite.commit("1a2b3c4", repo="path/to@repo")),
+            ("commit:1a2b3c4", cite.commit("1a2b3c4")),
+            ("log:42", cite.log("42")),
+            ("url:https://example.org/a", cite.url("https://example.org/a")),
+        ],
+    )
+    def test_a_citation_can_be_written_on_one_line(self, text: str, expected: AnyCitation) -> None:
+        assert cite.parse(text) == expected
+
+    @pytest.mark.parametrize("text", ["", "alice", "user:", "rumour:x", ":x", "file:a:9-3", "file:a:0", "commit:x@y"])
+    def test_what_is_no_citation_is_refused_with_a_remedy(self, text: str) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            cite.parse(text)
+        assert refused.value.remedy
