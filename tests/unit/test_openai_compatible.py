@@ -72,6 +72,10 @@ def serving(*answers: Answer | Callable[[dict[str, Any]], Answer]) -> Iterator[E
             answer = answers[min(len(asked), len(answers)) - 1]
             self.give(answer(question) if callable(answer) else answer)
 
+        def do_GET(self) -> None:
+            asked.append(Asked(self.path, self.headers["Authorization"], {}))
+            self.give(Answer(404))
+
         def give(self, answer: Answer) -> None:
             time.sleep(answer.delay_seconds)
             self.send_response(answer.status)
@@ -228,8 +232,8 @@ def test_a_refusal_is_not_tried_again(status: int) -> None:
 
 
 def test_a_slow_server_times_out_and_is_tried_again() -> None:
-    with serving(Answer(delay_seconds=0.5), good) as endpoint:
-        assert endpoint.embedder(timeout_seconds=0.2).embed(["a"]).shape == (1, 3)
+    with serving(Answer(delay_seconds=1.5), good) as endpoint:
+        assert endpoint.embedder(timeout_seconds=0.5).embed(["a"]).shape == (1, 3)
     assert len(endpoint.asked) == 2
 
 
@@ -268,7 +272,6 @@ def test_an_absent_server_is_a_typed_error() -> None:
         pytest.param(data([1, 2], [3, 4]), id="other dimensions"),
         pytest.param(Answer(body=b"<html>"), id="not JSON"),
         pytest.param(Answer(body=b"[]"), id="no object"),
-        pytest.param(Answer(body=b" " * 1_000_000), id="too large"),
     ],
 )
 def test_a_wrong_answer_is_refused_at_once(answer: Answer) -> None:
@@ -277,10 +280,17 @@ def test_a_wrong_answer_is_refused_at_once(answer: Answer) -> None:
     assert len(endpoint.asked) == 1
 
 
-def test_a_redirect_is_refused_and_the_key_stays_at_home() -> None:
+def test_an_endless_answer_is_cut_off() -> None:
+    endless = Answer(body=b" " * 1_000_000)
+    with serving(endless) as endpoint, pytest.raises(EmbedderFailed, match="too large"):
+        endpoint.embedder().embed(["a"])
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_and_the_key_stays_at_home(status: int) -> None:
     with serving(good) as elsewhere:
-        moved = Answer(307, headers={"Location": f"{elsewhere.url}/embeddings"})
-        with serving(moved) as endpoint, pytest.raises(EmbedderFailed, match="HTTP 307"):
+        moved = Answer(status, headers={"Location": f"{elsewhere.url}/embeddings"})
+        with serving(moved) as endpoint, pytest.raises(EmbedderFailed, match=f"HTTP {status}"):
             endpoint.embedder(api_key=KEY).embed(["a"])
     assert elsewhere.asked == []
 

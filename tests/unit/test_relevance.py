@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.domain.relevance import (
+    STOP_WORDS,
     Candidate,
     NamedTime,
     Question,
@@ -56,10 +57,10 @@ def test_a_question_of_stop_words_alone_keeps_them() -> None:
 def test_an_identifier_is_searched_for_as_a_whole_and_by_its_words(identifier: str) -> None:
     terms = read_question(f"Why does {identifier}() fail?").terms
     assert identifier.casefold() in terms
-    assert set(stem_parts(identifier)) <= set(terms)
+    assert set(words_of(identifier)) - STOP_WORDS <= set(terms)
 
 
-def stem_parts(identifier: str) -> list[str]:
+def words_of(identifier: str) -> list[str]:
     return "".join(ch if ch.isalnum() else " " for ch in identifier.casefold()).split()
 
 
@@ -156,8 +157,8 @@ def test_the_author_is_not_embedded() -> None:
 
 def test_a_rare_identifier_beats_a_memory_that_is_nearer_in_meaning() -> None:
     pool = [
-        Candidate("a", "ERR-4012 means that the token has expired.", similarity=0.3),
-        Candidate("b", "ERR-4013 means that the upload is too large.", similarity=0.4),
+        Candidate("a", "ERR-4012 means that the token has expired.", similarity=0.44),
+        Candidate("b", "ERR-4013 means that the upload is too large.", similarity=0.46),
         Candidate("c", "An error code has a meaning.", similarity=0.5),
     ]
     assert best("What does ERR-4012 mean?", pool) == "a"
@@ -189,7 +190,7 @@ def test_my_means_the_user_and_your_the_assistant() -> None:
 
 def test_what_was_said_between_us_prefers_no_role() -> None:
     pool = turns(("assistant", "Dog food is rice."), ("user", "Dog food is beef."))
-    hits = rank(read_question("Which dog food did you tell me about?"), pool)
+    hits = rank(read_question("Which dog food did you recommend to me?"), pool)
     assert {hit.parts["author"] for hit in hits} == {0.0}
 
 
@@ -243,6 +244,11 @@ def test_the_score_is_the_sum_of_its_parts() -> None:
 
 def test_an_empty_pool_has_no_hits() -> None:
     assert rank(read_question("anything"), []) == []
+
+
+def test_a_chance_difference_between_two_memories_weighs_little() -> None:
+    pool = [Candidate("a", "x", similarity=0.50), Candidate("b", "y", similarity=0.51)]
+    assert rank(read_question("z"), pool)[0].score < 0.1
 
 
 def test_candidates_that_nothing_tells_apart_stand_in_order_of_id_with_score_zero() -> None:

@@ -141,6 +141,8 @@ class MoveRequest(Request):
 
 
 class PromoteRequest(MoveRequest):
+    """Raise a memory's status."""
+
     to: Literal["verified", "published"] = Field("verified", description="How far up")
 
 

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from pydantic import Field
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
 from recollect.domain.relevance import embedded_text
@@ -130,10 +131,10 @@ def _tasks(memory: Memory, model: str, failure: EmbedderFailed) -> Iterator[Step
 
 
 class ReindexRequest(Request):
-    """Make the vectors that are missing; with `retire`, drop those of models that are no longer configured."""
+    """Make the vectors that are missing."""
 
-    retire: bool = False
-    everything: bool = False
+    retire: bool = Field(False, description="Also drop the vectors of models that are no longer configured")
+    everything: bool = Field(False, description="Make all of them anew, not only the missing ones")
 
 
 class ReindexReply(Reply):

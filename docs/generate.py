@@ -1,0 +1,637 @@
+"""Write the pages that follow from the code: `python docs/generate.py`, or `--check` to fail if one is stale.
+
+The reference pages, the type stubs of the client and the measured figures in README.md. What is written depends on
+the code and on bench/results alone: no time, no path of this machine, no order of a set.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import recollect.domain  # noqa: F401 - registers the records
+from recollect import errors
+from recollect.catalogue import OPERATIONS, Operation
+from recollect.domain.kinds import KINDS, Content
+from recollect.domain.memory import TRANSITIONS
+from recollect.domain.provenance import AnyCitation, CitationState, cite
+from recollect.domain.record import RECORDS, Record
+from recollect.interfaces import cli
+from recollect.interfaces.client import signature
+from recollect.services.core import Reply, Request
+from recollect.settings import PREFIX, Settings
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+SOURCE = ROOT / "src" / "recollect"
+README = ROOT / "README.md"
+RESULTS = ROOT / "bench" / "results"
+BEGIN, END = "<!-- measured: written by docs/generate.py from bench/results -->", "<!-- /measured -->"
+WRITTEN = "<!-- Written by docs/generate.py from the code: change the code, then run `make docs`. -->"
+SETTINGS_EXAMPLE = """\
+store: team.db
+organization: acme
+timezone: Asia/Bangkok
+embedder:
+  provider: minilm
+  threads: 4
+"""
+COMMON_FIELDS = tuple(Record.model_fields)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file and what it should say."""
+    reference = HERE / "reference"
+    made = {
+        reference / "operations.md": operations_page(),
+        reference / "cli.md": cli_page(),
+        reference / "settings.md": settings_page(),
+        reference / "errors.md": errors_page(),
+        reference / "records.md": records_page(),
+        reference / "kinds.md": kinds_page(),
+        reference / "citations.md": citations_page(),
+        SOURCE / "interfaces" / "client.pyi": client_stubs(),
+    }
+    if README.exists():
+        made[README] = with_figures(README.read_text(encoding="utf-8"))
+    return made
+
+
+# Types, as a reader would write them
+
+
+def type_text(annotation: Any, name_of: Callable[[type], str] = lambda cls: cls.__name__) -> str:
+    """An annotation in words of the language, without the constraints that hang on it."""
+    if annotation is None or annotation is type(None):
+        return "None"
+    if annotation is Any:
+        return "Any"
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return type_text(inner[0], name_of)
+    if origin in (Union, types.UnionType):
+        options = dict.fromkeys(type_text(one, name_of) for one in inner)
+        return " | ".join(sorted(options, key=lambda option: option == "None"))
+    if origin is Literal:
+        return f"Literal[{', '.join(json.dumps(one) for one in inner)}]"
+    if origin is not None:
+        return f"{name_of(origin)}[{', '.join(type_text(one, name_of) for one in inner)}]"
+    return name_of(annotation)
+
+
+def default_text(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "see below"
+    return "" if value is None or value in ([], {}, "") else f"`{json.dumps(value, ensure_ascii=False, default=str)}`"
+
+
+def bounds_text(field: FieldInfo) -> str:
+    """The limits of a number, in words."""
+    found = {type(one).__name__: one for one in field.metadata}
+    words = {"Ge": "at least", "Gt": "more than", "Le": "at most", "Lt": "less than"}
+    limits = [f"{said} {next(iter(vars_of(found[name])))}" for name, said in words.items() if name in found]
+    return ", ".join(limits)
+
+
+def about_text(field: FieldInfo) -> str:
+    limits = bounds_text(field)
+    return " ".join(part for part in (field.description or "", f"({limits})" if limits else "") if part)
+
+
+def vars_of(limit: Any) -> list[Any]:
+    return [getattr(limit, name) for name in ("ge", "gt", "le", "lt") if hasattr(limit, name)]
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(heads), ["---"] * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def sentence(documented: Any) -> str:
+    """The docstring of a class itself (not an inherited one), on one line."""
+    return " ".join((documented.__dict__.get("__doc__") or "").split())
+
+
+def field_rows(model: type[BaseModel], names: Iterable[str] | None = None) -> Iterator[tuple[str, str, str, str]]:
+    for name in names or model.model_fields:
+        field = model.model_fields[name]
+        about = about_text(field)
+        yield f"`{name}`", f"`{type_text(field.annotation)}`", default_text(field), about
+
+
+# Operations
+
+
+def operations_page() -> str:
+    parts = [
+        f"# Operations\n\n{WRITTEN}\n",
+        "Everything Recollect does, from one catalogue. Each operation is a method of the object that"
+        " `recollect.open(...)` gives, and a [command](cli.md) with the same fields. Fields before `*` may be given"
+        " without their name. Unknown fields are refused, so a misspelt filter is never silently ignored.\n",
+        "The permission says what an operation needs where access is checked. The Python client and the command line"
+        " open the file itself: they check none.\n",
+        "What it answers stands under [replies](#replies). A problem is raised as one of the [errors](errors.md).\n",
+    ]
+    parts += [_operation(operation) for operation in OPERATIONS.values()]
+    parts.append("## Replies\n")
+    parts += [_reply(model) for model in _reply_models()]
+    return "\n".join(parts)
+
+
+def _operation(operation: Operation) -> str:
+    doc = inspect.getdoc(operation.function) or operation.summary
+    lines = [
+        f"## {operation.name}\n",
+        f"{' '.join(doc.split())}\n",
+        f"`{_call(operation)}` → [`{operation.reply.__name__}`](#{operation.reply.__name__.lower()})"
+        f" · permission `{operation.permission}`\n",
+    ]
+    if operation.request.model_fields:
+        lines.append(
+            table(("field", "type", "default", "what it is"), field_rows(operation.request, _ordered(operation)))
+        )
+    return "\n".join(lines)
+
+
+def _ordered(operation: Operation) -> list[str]:
+    rest = [name for name in operation.request.model_fields if name not in operation.positional]
+    return [*operation.positional, *rest]
+
+
+def _call(operation: Operation) -> str:
+    required = [name for name, field in operation.request.model_fields.items() if field.is_required()]
+    named = [name for name in required if name not in operation.positional]
+    others = ["…"] if len(operation.request.model_fields) > len({*operation.positional, *required}) else []
+    star = ["*"] if named or others else []
+    return f"{operation.name}({', '.join([*operation.positional, *star, *named, *others])})"
+
+
+def _reply_models() -> list[type[BaseModel]]:
+    """The replies and every model inside them, by name."""
+    found: dict[str, type[BaseModel]] = {}
+    waiting = [operation.reply for operation in OPERATIONS.values()]
+    while waiting:
+        model = waiting.pop()
+        if model.__name__ not in found:
+            found[model.__name__] = model
+            waiting += [one for field in model.model_fields.values() for one in _models_in(field.annotation)]
+    return [found[name] for name in sorted(found)]
+
+
+def _models_in(annotation: Any) -> Iterator[type[Reply]]:
+    if isinstance(annotation, type) and issubclass(annotation, Reply):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _reply(model: type[BaseModel]) -> str:
+    rows = [(f"`{name}`", f"`{type_text(field.annotation)}`") for name, field in model.model_fields.items()]
+    about = f"{text}\n" if (text := sentence(model)) else ""
+    return "\n".join(part for part in (f"### {model.__name__}\n", about, table(("field", "type"), rows)) if part)
+
+
+# Command line
+
+
+def cli_page() -> str:
+    parts = [
+        f"# Command line\n\n{WRITTEN}\n",
+        "`recollect COMMAND [ARGUMENTS] [OPTIONS]`; `recollect COMMAND --help` says the same in the terminal. An option"
+        " that takes a list is given once for each member. `--json` answers in JSON, problems included.\n",
+        "Exit codes: 0 when all is well, 1 for a failure (also when `verify` or `doctor` finds something), 2 for a"
+        " request that is wrong, 130 when interrupted.\n",
+        "Every command also takes:\n",
+        table(("option", "what it is"), _options(next(iter(cli.COMMANDS.values())), common=True)),
+    ]
+    for title, names in cli.GROUPS.items():
+        parts.append(f"## {title}\n")
+        parts += [_command(cli.COMMANDS[name]) for name in names.split()]
+    return "\n".join(parts)
+
+
+def _command(operation: Operation) -> str:
+    arguments = [
+        name if operation.request.model_fields[name].is_required() else f"[{name}]" for name in operation.positional
+    ]
+    usage = " ".join(["recollect", operation.command, *(name.upper() for name in arguments)])
+    rows = [*_arguments(operation), *_options(operation)]
+    lines = [f"### {operation.command}\n", f"{operation.summary} `{usage}`\n"]
+    return "\n".join([*lines, table(("option", "what it is"), rows)] if rows else lines)
+
+
+def _arguments(operation: Operation) -> Iterator[tuple[str, str]]:
+    for name in operation.positional:
+        yield f"`{name.upper()}`", operation.request.model_fields[name].description or ""
+
+
+def _options(operation: Operation, *, common: bool = False) -> Iterator[tuple[str, str]]:
+    for name, parameter in inspect.signature(cli._command(operation)).parameters.items():
+        of_request = name in operation.request.model_fields
+        if name in operation.positional or of_request == common:
+            continue
+        kind, info = get_args(parameter.annotation)
+        flag = info.param_decls[0] if info.param_decls else f"--{name}"
+        yield f"`{flag}{_value(kind)}`", info.help or ""
+
+
+def _value(kind: Any) -> str:
+    kinds = [one for one in get_args(kind) if one is not type(None)] if get_origin(kind) is types.UnionType else [kind]
+    names = {bool: "", int: " NUMBER", float: " NUMBER", str: " TEXT"}
+    return names.get(kinds[0], " TEXT …")
+
+
+# Settings
+
+
+def settings_page() -> str:
+    parts = [
+        f"# Settings\n\n{WRITTEN}\n",
+        "From keyword arguments of `recollect.open`, then the environment, then a YAML file, then the defaults: the"
+        ' first that says something wins. `recollect.open("settings.yaml")`, `--store settings.yaml` or'
+        f" `{PREFIX}CONFIG=settings.yaml` reads a file; a relative `store` in it lies beside the file. In the"
+        " environment a list is written with commas.\n",
+        f"```yaml\n{SETTINGS_EXAMPLE}```\n",
+        table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
+    ]
+    inner = {"embedder": Settings.model_fields["embedder"].annotation}
+    for name, model in inner.items():
+        assert isinstance(model, type)
+        parts.append(f"## {name}\n\n{sentence(model)} `incoming_embedder` takes the same.\n")
+        parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
+    return "\n".join(parts)
+
+
+def _setting_rows(model: type[BaseModel], inside: str = "") -> Iterator[Sequence[str]]:
+    for name, field in model.model_fields.items():
+        variable = PREFIX + (f"{inside}__{name}" if inside else name).upper()
+        nested = any(isinstance(one, type) and issubclass(one, BaseModel) for one in _flat(field.annotation))
+        is_table = name == "repositories"
+        shown = f"`{variable}__…`" if nested else ("" if is_table else f"`{variable}`")
+        path = f"{inside}.{name}" if inside else name
+        about = about_text(field)
+        yield f"`{path}`", f"`{type_text(field.annotation)}`", default_text(field), shown, about
+
+
+def _flat(annotation: Any) -> list[Any]:
+    return [annotation, *(one for inner in get_args(annotation) for one in _flat(inner))]
+
+
+# Errors
+
+
+def errors_page() -> str:
+    said = _said()
+    tree = _error_tree(errors.RecollectError)
+    parts = [
+        f"# Errors\n\n{WRITTEN}\n",
+        "Every error is a `recollect.RecollectError` with a stable `code`, a `message` that says what is wrong, a"
+        " `remedy` that says what to do next and `details` that hold ids and names, never stored text. `as_dict()` is"
+        " the shape in which the command line shows it with `--json`. The classes live in `recollect.errors`; catch a"
+        " branch of the tree to catch all below it.\n",
+        "```text\n" + "\n".join(f"{'  ' * depth}{error.__name__}" for depth, error in tree) + "\n```\n",
+        table(
+            ("error", "code", "HTTP status"),
+            [(f"[`{e.__name__}`](#{e.__name__.lower()})", f"`{e.code}`", str(e.http_status)) for _, e in tree],
+        ),
+    ]
+    for _, error in tree:
+        rows = said.get(error.__name__, [])
+        about = table(("what it says", "what to do"), rows) if rows else "Nothing raises it as such in this version.\n"
+        parts.append(f"## {error.__name__}\n\n`{error.code}`, HTTP {error.http_status}\n\n{about}")
+    return "\n".join(parts)
+
+
+def _error_tree(error: type[errors.RecollectError], depth: int = 0) -> list[tuple[int, type[errors.RecollectError]]]:
+    own = sorted(
+        (one for one in error.__subclasses__() if one.__module__ == "recollect.errors"),
+        key=lambda one: inspect.getsourcelines(one)[1],
+    )
+    return [(depth, error), *(found for one in own for found in _error_tree(one, depth + 1))]
+
+
+def _said() -> dict[str, list[tuple[str, str]]]:
+    """What each error says and advises, wherever the code makes one."""
+    names = {error.__name__ for _, error in _error_tree(errors.RecollectError)}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args:
+                remedy = next((word.value for word in node.keywords if word.arg == "remedy"), None)
+                message = _words(node.args[0])
+                if message.strip("… "):
+                    found.setdefault(node.func.id, set()).add((message, _words(remedy) if remedy else ""))
+    return {name: sorted(pairs) for name, pairs in found.items()}
+
+
+def _words(node: ast.expr) -> str:
+    """A message with its values left open; `a if b else c` gives both."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return " ".join(node.value.split())
+    if isinstance(node, ast.JoinedStr):
+        parts = [one.value if isinstance(one, ast.Constant) else "…" for one in node.values]
+        return " ".join("".join(str(part) for part in parts).split())
+    if isinstance(node, ast.IfExp):
+        return " / ".join(part for part in (_words(node.body), _words(node.orelse)) if part)
+    return "…"
+
+
+# Records
+
+
+def records_page() -> str:
+    common = table(
+        ("field", "type", "what it is"),
+        [
+            ("`organization_id`", "`text`", "the tenant; part of every key"),
+            ("`id`", "`text`", "made by the client (UUIDv7, so ids sort by time) or your own; never reused"),
+            ("`version`", "`integer`", "counts the writes; guards against lost updates"),
+            ("`created_at`, `updated_at`", "`moment`", "in UTC"),
+            ("`created_by`, `updated_by`", "`text?`", "the actor"),
+            ("`is_deleted`", "`boolean`", "forgotten, but restorable"),
+        ],
+    )
+    parts = [
+        f"# Records\n\n{WRITTEN}\n",
+        "What is stored. A record type declares its shape once; tables, indexes, cascades, migrations and this page"
+        " follow from it. The key of every record is `(organization_id, id)`; every unique key, index and reference"
+        " holds within one organization. A `?` marks a field that may be empty.\n",
+        "Fields marked *sensitive* are declared for encryption at rest. It is not built yet: today they are stored as"
+        " they are.\n",
+        f"Every record has:\n\n{common}",
+    ]
+    return "\n".join([*parts, *(_record(record) for _, record in sorted(RECORDS.items()))])
+
+
+def _record(record: type[Record]) -> str:
+    shape = record.shape
+    rows = [
+        (f"`{column.name}`", f"`{column.type}{'?' if column.nullable else ''}`", ", ".join(_marks(record, column.name)))
+        for column in record.columns()
+        if column.name not in COMMON_FIELDS
+    ]
+    lines = [f"## {shape.table}\n"]
+    if text := sentence(record):
+        lines.append(f"{text}\n")
+    if rows:
+        lines.append(table(("field", "type", ""), rows))
+    listed = [
+        f"- unique: {_fields(key.fields)}{' (empty counts as a value)' if key.nulls_equal else ''}"
+        for key in shape.unique
+    ]
+    listed += [f"- index: {_fields(fields)}" for fields in shape.indexes]
+    if shape.text:
+        narrowed = f", narrowed by {_fields(shape.text.facets)}" if shape.text.facets else ""
+        listed.append(f"- searched as text: {_fields(shape.text.fields)}{narrowed}")
+    return "\n".join([*lines, *listed, ""] if listed else lines)
+
+
+def _fields(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _marks(record: type[Record], name: str) -> Iterator[str]:
+    reference = record.shape.references.get(name)
+    if reference is not None:
+        gone = "goes with it" if reference.on_delete == "cascade" else "emptied when it goes"
+        yield f"refers to [{reference.to}](#{reference.to}), {gone}"
+    field = record.model_fields[name]
+    choices = next((one for one in _flat(field.annotation) if get_origin(one) is Literal), None)
+    if choices is not None:
+        yield "one of " + ", ".join(get_args(choices))
+    if limits := bounds_text(field):
+        yield limits
+    if name in record.shape.encrypted:
+        yield "*sensitive*"
+
+
+# Kinds and citations
+
+
+def kinds_page() -> str:
+    parts = [
+        f"# Kinds of memory\n\n{WRITTEN}\n",
+        "The kind says what a memory is, and what content it must have. Plain text is content for any kind without"
+        " required fields; a dictionary gives the fields. Further JSON beside the fields is kept. What is searched is"
+        " the content read as text.\n",
+        '```python\nimport recollect\n\nrecollect.define_kind("incident")\nmem = recollect.open("kinds.db")\n'
+        'mem.remember("The disk of db-2 was full", kind="incident")\n'
+        'mem.remember({"task_description": "deploy", "success": False}, kind="episode")\nmem.close()\n```\n',
+        "On the command line a kind of your own stands in the settings: `kinds: [incident]`, or"
+        f" `{PREFIX}KINDS=incident`.\n",
+    ]
+    for name, content in KINDS.items():
+        own = [field for field in content.model_fields if field not in Content.model_fields]
+        listed = table(("field", "type", "default", ""), field_rows(content, ["text", *own]))
+        parts.append(f"## {name}\n\n{sentence(content)}\n\n{listed}")
+    return "\n".join(parts)
+
+
+SHORTHANDS = {
+    "commit": "`commit:HASH` or `commit:HASH@REPOSITORY`",
+    "log": "`log:ID`",
+    "user": "`user:NAME:COMMENT`",
+    "file": "`file:PATH`, `file:PATH:LINE` or `file:PATH:FIRST-LAST`",
+    "url": "`url:ADDRESS`",
+}
+
+
+def citations_page() -> str:
+    states = ", ".join(f"`{state}`" for state in get_args(CitationState))
+    moves = "; ".join(f"{status} → {', '.join(sorted(to))}" for status, to in TRANSITIONS.items())
+    parts = [
+        f"# Citations\n\n{WRITTEN}\n",
+        "Where a memory comes from. Made with `recollect.cite`, or written on one line as on the command line"
+        " (`--cite`, or `recollect.cite.parse`). What each type is checked against, and what a check finds:"
+        " [concepts](../concepts.md#citations-and-statuses).\n",
+        f"A citation is {states}. A memory moves: {moves}.\n",
+    ]
+    for model in get_args(AnyCitation):
+        name = model.model_fields["type"].default
+        maker = inspect.signature(getattr(cite, name))
+        shown = ", ".join(str(parameter).split(":")[0] for parameter in maker.parameters.values())
+        about = f"{text}\n\n" if (text := sentence(model)) else ""
+        rows = field_rows(model, [field for field in model.model_fields if field != "type"])
+        parts.append(
+            f"## {name}\n\n{about}`cite.{name}({shown})`, or {SHORTHANDS[name]}\n\n"
+            + table(("field", "type", "default", ""), rows)
+        )
+    return "\n".join(parts)
+
+
+# The client's type stubs
+
+
+STUB_HEAD = '''\
+"""The Python door, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
+
+import builtins
+from collections.abc import Callable
+from datetime import datetime
+from inspect import Signature
+from typing import Any, Literal
+
+from recollect.catalogue import Operation
+from recollect.ports.records import RecordStore, Scope
+from recollect.services.core import Core
+{imports}
+
+Prepare = Callable[[RecordStore, Scope], None]
+
+class Recollect:
+    """An open memory, seen from one organization."""
+
+    def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
+    @classmethod
+    def embedded(cls, core: Core, scope: Scope, prepare: Prepare) -> Recollect: ...
+    @property
+    def organization(self) -> str: ...
+    @property
+    def timezone(self) -> str: ...
+    def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
+        """The same store seen from another organization or by another actor. Close only the one you opened."""
+
+    def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
+        """Any operation by name: what every method here does."""
+
+    def close(self) -> None:
+        """Write what is noted and let go of the files."""
+
+    def __enter__(self) -> Recollect: ...
+    def __exit__(self, *problem: object) -> None: ...
+'''
+STUB_TAIL = '''
+def signature(operation: Operation) -> Signature:
+    """What a method takes: the positional fields, then the others by name."""
+'''
+
+
+def client_stubs() -> str:
+    used: dict[str, set[str]] = {}
+
+    def name_of(cls: type) -> str:
+        if cls is datetime:
+            return "datetime | str"
+        if cls is list:
+            return "builtins.list"  # `list` is an operation, so within the class it means that
+        if cls.__module__ not in ("builtins", "typing"):
+            used.setdefault(cls.__module__, set()).add(cls.__name__)
+        if issubclass(cls, Request):
+            return f"{cls.__name__} | dict[str, Any] | str"
+        return cls.__name__
+
+    methods = "".join(_stub(operation, name_of) for operation in OPERATIONS.values())
+    imports = "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(used.items()))
+    return STUB_HEAD.replace("{imports}", imports) + methods + STUB_TAIL
+
+
+def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
+    made = signature(operation)
+    lines: list[str] = []
+    starred = False
+    for parameter in made.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            lines.append("*")
+            starred = True
+        if parameter.name == "self":
+            lines.append("self")
+        else:
+            default = "" if parameter.default is parameter.empty else f" = {_stub_default(parameter.default)}"
+            lines.append(f"{parameter.name}: {type_text(parameter.annotation, name_of)}{default}")
+    answer = type_text(made.return_annotation, name_of)
+    short = f"    def {operation.name}({', '.join(lines)}) -> {answer}:\n"
+    if len(short) > 120:
+        inner = "".join(f"        {line},\n" for line in lines)
+        short = f"    def {operation.name}(\n{inner}    ) -> {answer}:\n"
+    return f'\n{short}        """{operation.summary}"""\n'
+
+
+def _stub_default(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value) if value is None or isinstance(value, bool | int | float) else "..."
+
+
+# Measured figures
+
+
+def with_figures(readme: str) -> str:
+    """The README with its measured section made anew: nothing at all where nothing was measured."""
+    if BEGIN not in readme or END not in readme:
+        return readme
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    rows = [row for path in sorted(RESULTS.glob("*.json")) for row in _figures(json.loads(path.read_text()))]
+    section = ""
+    if rows:
+        section = "\n## Measured\n\n" + table(("what", "figure", "measured by"), rows)
+    return f"{before}{BEGIN}\n{section}{END}{after}"
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Rows of one report: its own `readme` rows, or those of the recall benchmark."""
+    for row in report.get("readme", []):
+        what, figure, measured_by = map(str, row)
+        yield what, figure, measured_by
+    if "by_category" in report and "recall" in report:
+        asked = f"LoCoMo, {report['questions']:,} questions over {report['turns']:,} turns"
+        shares = ", ".join(f"{cut} {value}" for cut, value in report["recall"].items())
+        yield f"evidence among the first hits ({asked})", shares, "`make bench-recall`"
+        times = report["latency_ms"]
+        yield (
+            "time of one recall on that set",
+            f"median {times['median']} ms, p95 {times['p95']} ms",
+            "`make bench-recall`",
+        )
+
+
+# The whole
+
+
+def source_map() -> Any:
+    """The sibling that writes source-map.md, if it is there."""
+    path = HERE / "source_map.py"
+    if not path.exists():
+        return None
+    spec = importlib.util.spec_from_file_location("source_map", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["source_map"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def stale() -> list[Path]:
+    return [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+
+
+def main(arguments: Sequence[str]) -> int:
+    sibling = source_map()
+    if "--check" in arguments:
+        found = stale()
+        for path in found:
+            print(f"{path.relative_to(ROOT)} is stale: run make docs", file=sys.stderr)
+        return 1 if found or (sibling and sibling.main(["--check"])) else 0
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return sibling.main([]) if sibling else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,312 @@
+"""What the crash tests share: counts, seeds, other processes, and the comparison of a store with its acknowledgements.
+
+`RECOLLECT_SOAK=1` runs the whole bar of each promise, ten times the default. Every test prints its seed when it fails;
+`RECOLLECT_SEED=<seed>` makes the same choices again (the instants of a kill are the machine's own).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import recollect
+from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, Revision, Tag
+from recollect.domain.provenance import Citation
+from recollect.domain.record import Record
+from recollect.ports.records import Query, TextQuery
+from recollect.services.indexing import facets_of, text_of
+from recollect.testing.fakes import HashEmbedder
+
+SEED = os.environ.get("RECOLLECT_SEED") or str(secrets.randbits(32))
+State = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def times() -> Callable[[int], int]:
+    """How often to do something: a tenth of the bar, or in a soak run the whole."""
+    factor = 10 if os.environ.get("RECOLLECT_SOAK") else 1
+    return lambda count: count * factor
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    print(f"RECOLLECT_SEED={SEED}")
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+# -- other processes ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Child:
+    """A process that does one job of worker.py."""
+
+    server: ChildServer
+    id: int
+    errors: Path
+
+    def kill(self) -> None:
+        """At this very instant, whatever it is doing; returns when it is gone."""
+        os.kill(self.id, signal.SIGKILL)
+        self.server.ended(self)
+
+    def wait(self) -> int:
+        """Its exit code; minus nine when it was killed."""
+        return self.server.ended(self)
+
+    def done(self) -> None:
+        assert self.wait() == 0, self.errors.read_text()
+
+
+class ChildServer:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[Child] = []
+        self._started = 0
+        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("worker.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **one_thread},
+        )
+
+    def start(self, do: str, **given: Any) -> Child:
+        self._started += 1
+        errors = self._folder / f"{do}-{self._started}.txt"
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        child = Child(self, self._ask({"do": do, "with": plain, "errors": str(errors)}), errors)
+        self._running.append(child)
+        return child
+
+    def ended(self, child: Child) -> int:
+        self._running.remove(child)
+        return self._ask({"wait": child.id})
+
+    def end_all(self) -> None:
+        for child in list(self._running):
+            child.kill()
+
+    def close(self) -> None:
+        self.end_all()
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
+
+    def _ask(self, order: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+class Ticks:
+    """A pipe on which a child gives a sign of life for each acknowledgement."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait(self, count: int) -> None:
+        """Until there were so many, or the child has ended."""
+        poll = select.poll()
+        poll.register(self._end, select.POLLIN)
+        while count > 0:
+            assert poll.poll(60_000), "the child gives no sign of life"
+            ticks = os.read(self._end, count)
+            if not ticks:
+                return
+            count -= len(ticks)
+
+    def close(self) -> None:
+        os.close(self._end)
+        self.path.unlink()
+
+
+@pytest.fixture
+def ticks(tmp_path: Path) -> Iterator[Ticks]:
+    made = Ticks(tmp_path / "ticks")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def child_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChildServer]:
+    server = ChildServer(tmp_path_factory.mktemp("children"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def children(child_server: ChildServer) -> Iterator[ChildServer]:
+    """Starts processes: `children.start(job, **arguments)`; whatever still runs at the end of the test is killed."""
+    yield child_server
+    child_server.end_all()
+
+
+# -- what was acknowledged, and what is there --------------------------------------------------------------------------
+
+
+@dataclass
+class Ledger:
+    """How every memory must read (None: erased), and the writes that were announced but not acknowledged."""
+
+    states: dict[str, State | None] = field(default_factory=dict)
+    pending: dict[str, dict[str, State | None]] = field(default_factory=dict)
+    acknowledged: int = 0
+
+    @staticmethod
+    def read(lines: list[str], before: Ledger | None = None) -> Ledger:
+        ledger = Ledger(dict(before.states) if before else {})
+        for line in lines:
+            ledger.enter(json.loads(line))
+        return ledger
+
+    def enter(self, entry: dict[str, Any]) -> None:
+        assert "problem" not in entry, entry["problem"]
+        if "after" in entry:
+            self.pending[entry["by"]] = entry["after"]
+        elif "done" in entry:
+            self.states |= self.pending.pop(entry["by"])
+            self.acknowledged += 1
+
+    def living(self) -> dict[str, State]:
+        return {id: state for id, state in self.states.items() if state is not None}
+
+    def settle(self, seen: dict[str, State], erased: set[str]) -> None:
+        """Each pending write happened whole or not at all; from now on it is known which."""
+        for after in self.pending.values():
+            before = {id: self.states.get(id) for id in after}
+            found = {id: seen.get(id) for id in after}
+            assert found in (before, after), f"half written: {found}, before {before}, after {after}"
+            if found == after:
+                self.states |= after
+        self.pending = {}
+        assert erased == {id for id, state in self.states.items() if state is None}
+
+
+def _all(mem: Any, record: type[Record]) -> list[Any]:
+    return mem._core.store.find(mem._scope, Query(record, deleted="yes")).records
+
+
+def _grouped(records: list[Any], field: str) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for one in records:
+        groups.setdefault(getattr(one, field), []).append(one)
+    return groups
+
+
+def witnessed(mem: Any) -> tuple[dict[str, State], set[str]]:
+    """Every memory with all that hangs on it, each found whole; and what was erased."""
+    tags, citations, links, revisions, vectors = (
+        _grouped(_all(mem, record), field)
+        for record, field in (
+            (Tag, "memory_id"),
+            (Citation, "memory_id"),
+            (Relationship, "source_id"),
+            (Revision, "memory_id"),
+            (Embedding, "memory_id"),
+        )
+    )
+    log = [entry for entry in _all(mem, AccessLog) if entry.operation in ("create", "update", "delete")]
+    audit = Counter(entry.memory_id for entry in log)
+    assert _all(mem, IndexTask) == []
+    seen = {}
+    for memory in _all(mem, Memory):
+        numbers = sorted(revision.number for revision in revisions.pop(memory.id, []))
+        assert numbers == list(range(1, memory.version)), f"{memory.id} lacks a former state"
+        _assert_vectors(memory, vectors.pop(memory.id, []))
+        seen[memory.id] = {
+            "text": memory.text,
+            "version": memory.version,
+            "status": memory.status,
+            "deleted": memory.is_deleted,
+            "tags": sorted(tag.tag for tag in tags.pop(memory.id, [])),
+            "citations": len(citations.pop(memory.id, [])),
+            "links": sorted([link.target_id, link.type] for link in links.pop(memory.id, [])),
+            "audit": audit[memory.id],
+        }
+    assert [tags, citations, links, revisions, vectors] == [{}] * 5, "something hangs on a memory that is not there"
+    return seen, {entry.request_data["id"] for entry in log if entry.action == "erase"}
+
+
+def _assert_vectors(memory: Memory, vectors: list[Embedding]) -> None:
+    wanted = [] if memory.is_deleted else [("long_term", "hash-64")]
+    assert [(one.namespace, one.model) for one in vectors] == wanted, f"{memory.id} lacks its vector"
+    for one in vectors:
+        text = text_of(memory)
+        assert one.text_hash == hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        assert one.vector == HashEmbedder().embed_query(text).astype("<f2").tobytes()
+        assert one.facets == facets_of(memory)
+
+
+def assert_whole(mem: Any, ledger: Ledger, chance: random.Random, *, recalls: int = 5) -> None:
+    """The store holds exactly what was acknowledged, every memory whole, every index equal to the records."""
+    seen, erased = witnessed(mem)
+    ledger.settle(seen, erased)
+    assert seen == ledger.living()
+    assert_indexes_equal_records(mem, {id for id, state in seen.items() if not state["deleted"]})
+    recallable = [id for id, state in seen.items() if not state["deleted"]]
+    for id in chance.sample(recallable, min(recalls, len(recallable))):
+        hits = mem.recall(f"what about {id.replace('-', '')}?", limit=5).hits
+        assert (id, seen[id]["text"]) in [(hit.id, hit.text) for hit in hits]
+
+
+def assert_indexes_equal_records(mem: Any, living: set[str]) -> None:
+    report = mem.verify()
+    assert report.sound, report.problems
+    core, scope = mem._core, mem._scope
+    by_words = core.store.search_text(scope, TextQuery(Memory, ("anchor",), 1_000_000))
+    assert sorted(hit.id for hit in by_words) == sorted(living)
+    direction = np.ones(64, np.float32) / 8
+    near = core.vectors.search(scope.organization_id, "long_term/hash-64", direction, 1_000_000)
+    assert sorted(hit.memory_id for hit in near) == sorted(living)
+
+
+@dataclass
+class Comparison:
+    """The comparison of a store with its log, for tests that need its parts too."""
+
+    Ledger: type[Ledger] = Ledger
+    witnessed: Callable[[Any], tuple[dict[str, State], set[str]]] = staticmethod(witnessed)
+    assert_whole: Callable[..., None] = staticmethod(assert_whole)
+    assert_indexes_equal_records: Callable[[Any, set[str]], None] = staticmethod(assert_indexes_equal_records)
+
+
+@pytest.fixture(scope="session")
+def compare() -> Comparison:
+    return Comparison()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Any]]:
+    """Opens stores with the instant embedder; closes them after the test."""
+    mems: list[Any] = []
+
+    def open(path: Path, **settings: Any) -> Any:
+        mems.append(recollect.open(path, **{"embedder": "hash", **settings}))
+        return mems[-1]
+
+    yield open
+    for mem in mems:
+        mem.close()

@@ -1,0 +1,236 @@
+"""The other processes of the crash tests.
+
+Python with Recollect loaded takes a second or two to start, so one process is started, loads everything, opens nothing,
+and forks for every order it reads: `{"do": job, "with": {…}, "errors": file}` answers with the process id of the new
+child, `{"wait": id}` with its exit code. When its input ends, it ends its children and itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np  # noqa: F401 - loaded once, before the forks
+import workload
+
+import recollect
+import recollect.adapters.records.sqlite
+import recollect.adapters.vectors.embedded
+import recollect.adapters.world
+import recollect.interfaces.client
+import recollect.testing.fakes
+from recollect.adapters.records import schema
+from recollect.catalogue import OPERATIONS
+from recollect.errors import VersionConflict
+
+Job = Callable[..., None]
+JOBS: dict[str, Job] = {}
+
+
+def job(function: Job) -> Job:
+    JOBS[function.__name__] = function
+    return function
+
+
+def noted(path: str, ticks: str | None = None) -> workload.Note:
+    """Appends lines to a file; what was written stays when the process is killed. Ticks for each acknowledgement."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    pipe = os.open(ticks, os.O_WRONLY) if ticks else None
+
+    def note(entry: dict[str, Any]) -> None:
+        os.write(descriptor, json.dumps(entry).encode() + b"\n")
+        if pipe is not None and "done" in entry:
+            os.write(pipe, b".")
+
+    return note
+
+
+@job
+def write(path: str, log: str, ticks: str, life: int, seed: str, states: dict[str, Any], count: int = 4) -> None:
+    """Mixed writes by several threads, until killed."""
+    note = noted(log, ticks)
+    with recollect.open(path, embedder="hash") as mem:
+        workload.at_work(workload.hands(mem, life, count, seed, note, states), itertools.count())
+
+
+def killer(statement: int) -> Callable[..., bool]:
+    """Traces SQL statements and kills this process just before the n-th; `.ran` says how many there were."""
+
+    def trace(*_: Any) -> bool:
+        trace.ran += 1  # type: ignore[attr-defined]
+        if trace.ran == statement:  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    trace.ran = 0  # type: ignore[attr-defined]
+    return trace
+
+
+def watch_connections(trace: Callable[..., bool]) -> None:
+    """Traces every connection that is opened from now on."""
+    apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
+
+
+@job
+def write_until_statement(path: str, log: str, seed: str, statement: int) -> None:
+    """A fixed series of writes by one thread; killed just before its n-th SQL statement, or done."""
+    note, ran = noted(log), itertools.count(1)
+
+    def trace(*_: Any) -> bool:
+        if next(ran) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    with recollect.open(path, embedder="hash") as mem:
+        (hand,) = workload.hands(mem, 0, 1, seed, note, {})
+        mem._core.store._tables._connection.exec_trace = trace
+        for verb in ("remember", "remember_many", "revise", "retag", "cite", "promote", "relate", "forget", "restore"):
+            workload.VERBS.clear()
+            workload.VERBS[verb] = 1
+            hand.write()
+    note({"finished": next(ran)})
+
+
+@job
+def open_until_statement(path: str, log: str, statement: int, migration: dict[str, Any] | None = None) -> None:
+    """Opens a store, which migrates it; killed just before the n-th SQL statement, or done."""
+    ran = itertools.count(1)
+
+    def trace(*_: Any) -> bool:
+        if next(ran) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.exec_trace = trace
+
+    if migration is not None:
+        known = (*schema.migrations(), schema.Migration(**{**migration, "steps": tuple(migration["steps"])}))
+        schema.migrations = lambda: known  # type: ignore[assignment]
+    apsw.connection_hooks.append(hook)
+    recollect.open(path, embedder="hash").close()
+    noted(log)({"finished": next(ran)})
+
+
+@job
+def back_up_until_statement(path: str, log: str, target: str, statement: int) -> None:
+    """Copies a store; killed just before the n-th SQL statement, or done."""
+    ran = itertools.count(1)
+
+    def trace(*_: Any) -> bool:
+        if next(ran) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    with recollect.open(path, embedder="hash") as mem:
+        apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
+        mem._core.store._readers.close()
+        mem._core.store._readers = type(mem._core.store._readers)(Path(path))
+        mem.backup(target)
+        noted(log)({"finished": next(ran)})
+
+
+@job
+def cut_power(path: str, log: str, images: str, life: int, seed: str, states: dict[str, Any], **options: Any) -> None:
+    """Mixed writes on a disk that forgets what was not synced; leaves what survives each cut."""
+    import power_cut_vfs
+
+    power_cut_vfs.run(path, log, images, life, seed, states, **options)
+
+
+@job
+def count_up(path: str, log: str, id: str, times: int) -> None:
+    """Adds one to a number in a memory, again and again, each time on the version it read."""
+    done = 0
+    with recollect.open(path, embedder="hash") as mem:
+        note = noted(log)
+        while done < times:
+            seen = mem.show(id)
+            number = int(seen.text.split()[-1])
+            try:
+                receipt = mem.revise(id, f"the count is {number + 1}", version=seen.version)
+            except VersionConflict:
+                continue
+            note({"version": receipt.version, "number": number + 1})
+            done += 1
+
+
+@job
+def remember_some(path: str, log: str, name: str, times: int, key: str | None = None) -> None:
+    """Remembers texts of its own; with a key, one text that others remember at the same time."""
+    note = noted(log)
+    with recollect.open(path, embedder="hash") as mem:
+        for number in range(times):
+            if key is not None:
+                receipt = mem.remember(f"raced {key} {number}", idempotency_key=f"{key}-{number}", tags=[name])
+            else:
+                receipt = mem.remember(f"anchor {name}n{number}", tags=[name])
+            note({"id": receipt.id, "number": number, "text": f"{name}n{number}", "duplicate": receipt.duplicate})
+
+
+@job
+def answer(path: str, orders: str, answers: str) -> None:
+    """Recalls what it is asked, line by line."""
+    with recollect.open(path, embedder="hash") as mem, open(answers, "w") as out, open(orders) as asked:
+        print("ready", file=out, flush=True)
+        for line in asked:
+            print(json.dumps([hit.text for hit in mem.recall(line.strip(), limit=3)]), file=out, flush=True)
+
+
+@job
+def open_at_once(path: str, gate: str, name: str) -> None:
+    """Opens a brand-new file when the gate opens, and remembers something in it."""
+    with open(gate) as waiting:
+        waiting.read()
+    with recollect.open(path, embedder="hash") as mem:
+        mem.remember(f"anchor {name} was here")
+
+
+def spawn(order: dict[str, Any]) -> int:
+    id = os.fork()
+    if id:
+        return id
+    code = 1
+    try:
+        errors = os.open(order["errors"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(errors, 1)
+        os.dup2(errors, 2)
+        JOBS[order["do"]](**order["with"])
+        code = 0
+    except BaseException:  # noqa: BLE001 - the edge of a process: its parent sees the exit code and the file
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    for operation in OPERATIONS.values():
+        _ = operation.request, operation.reply
+    children: set[int] = set()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            children.discard(order["wait"])
+            reply = os.waitstatus_to_exitcode(status)
+        else:
+            reply = spawn(order)
+            children.add(reply)
+        print(reply, flush=True)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    serve()

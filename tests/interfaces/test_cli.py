@@ -1,0 +1,165 @@
+"""The command line, as a person or a program uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.interfaces.cli import COMMANDS, GROUPS, run
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command in its own folder; gives exit code, output, complaints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_EMBEDDER__PROVIDER", "hash")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return call
+
+
+def told(cli: Any, *arguments: str) -> Any:
+    code, out, err = cli(*arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_help_lists_every_command_once(cli: Any) -> None:
+    code, out, _ = cli("--help")
+    assert code == 0
+    assert sorted(" ".join(GROUPS.values()).split()) == sorted(COMMANDS)
+    for command in COMMANDS:
+        assert f"  {command} " in out
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help_and_json(cli: Any, command: str) -> None:
+    code, out, _ = cli(command, "--help")
+    assert code == 0
+    assert COMMANDS[command].summary in out
+    assert "--json" in out
+    assert "--store" in out
+
+
+def test_a_memory_goes_in_and_comes_out(cli: Any) -> None:
+    made = told(cli, "remember", "Alice prefers pytest", "--cite", "user:alice:said so", "--tag", "testing",
+                "--metadata", "team=core", "--metadata", "size=3", "--priority", "7")  # fmt: skip
+    found = told(cli, "recall", "pytest", "--tag", "testing", "--metadata", "size=3")
+    assert [hit["id"] for hit in found["hits"]] == [made["id"]]
+    assert found["hits"][0]["citations"][0]["source"] == "user:alice"
+    assert found["hits"][0]["metadata"] == {"team": "core", "size": 3}
+    code, out, _ = cli("recall", "pytest")
+    assert code == 0
+    assert "Alice prefers pytest" in out
+    assert "user:alice" in out
+
+
+def test_the_whole_life_of_a_memory(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("alpha\nbeta\n")
+    id = told(cli, "remember", "beta follows alpha", "--cite", "file:notes.md:1-2")["id"]
+    assert told(cli, "promote", id, "--why", "read it")["status"] == "verified"
+    assert told(cli, "cite", id, "user:ann:agrees")["citations"]
+    (tmp_path / "notes.md").write_text("alpha\ngamma\n")
+    assert told(cli, "check")["demoted"] == [id]
+    assert told(cli, "revise", id, "gamma follows alpha", "--why", "changed")["status"] == "hypothesis"
+    assert len(told(cli, "history", id)["entries"]) == 4
+    assert told(cli, "show", id)["text"] == "gamma follows alpha"
+    assert "gamma" in told(cli, "context", "what follows alpha?", "--tokens", "300")["text"]
+    assert told(cli, "forget", id)["restorable"]
+    assert told(cli, "restore", id)
+    told(cli, "export", "out.jsonl")
+    assert told(cli, "import", "out.jsonl", "--store", "other.db")["records"] > 3
+    assert told(cli, "verify")["sound"]
+    assert told(cli, "doctor")["well"]
+    assert told(cli, "erase", id)
+    assert told(cli, "stats")["memories"] == 0
+
+
+@pytest.mark.parametrize("command", ["list", "stats", "verify", "doctor", "sweep", "parties session", "backup b.db"])
+def test_every_answer_also_reads_well(cli: Any, command: str) -> None:
+    cli("remember", "something [bold]odd[/] to show")
+    code, out, err = cli(*command.split())
+    assert code == 0, err
+    assert out.strip()
+
+
+def test_content_from_standard_input_and_files(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("piped in"))
+    assert told(cli, "show", told(cli, "remember", "-")["id"])["text"] == "piped in"
+    (tmp_path / "note.txt").write_text("from a file")
+    assert told(cli, "show", told(cli, "remember", "@note.txt")["id"])["text"] == "from a file"
+    typed = '{"task_description": "try", "success": true}'
+    assert told(cli, "show", told(cli, "remember", typed, "--kind", "episode")["id"])["kind"] == "episode"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["recal"], 2, "did you mean recall"),
+        (["recall"], 2, "query"),
+        (["remember", ""], 2, "nothing to remember"),
+        (["remember", "x", "--kind", "nonsense"], 2, "define_kind"),
+        (["remember", "x", "--priority", "99"], 2, "priority"),
+        (["remember", "x", "--priority", "many"], 2, "--priority"),
+        (["remember", "x", "--cite", "hearsay"], 2, "user:NAME:COMMENT"),
+        (["remember", "x", "--metadata", "novalue"], 2, "KEY=VALUE"),
+        (["remember", "@absent.txt"], 2, "absent.txt"),
+        (["remember", "x", "--user", "nobody"], 1, "create the user first"),
+        (["recall", "x", "--since", "yesterday-ish"], 2, "since"),
+        (["recall", "x", "--no-such-option"], 2, "no-such-option"),
+        (["show", "absent"], 1, "no memory"),
+        (["promote", "absent"], 1, "no memory"),
+        (["import", "absent.jsonl"], 2, "absent.jsonl"),
+        (["list", "--after", "garbage"], 2, "cursor"),
+        (["stats", "--store", "mysql://x"], 2, "no store is known"),
+        (["stats", "--store", "absent-folder/x.db"], 1, "folder"),
+        (["stats", "--store", "absent.yaml"], 2, "absent.yaml"),
+    ],
+)
+def test_wrong_requests_end_in_one_line_with_a_remedy(cli: Any, arguments: list[str], code: int, words: str) -> None:
+    got, out, err = cli(*arguments)
+    assert (got, out) == (code, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_errors_are_json_for_programs(cli: Any) -> None:
+    code, _, err = cli("show", "absent", "--json")
+    assert code == 1
+    assert json.loads(err)["error"]["code"] == "not_found"
+
+
+def test_a_foreign_file_is_left_alone(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear Ann, this is not a database. " * 100)
+    code, _, err = cli("stats", "--store", "letter.txt")
+    assert code == 1
+    assert "not a Recollect store" in err
+    assert (tmp_path / "letter.txt").read_text().startswith("Dear Ann")
+
+
+def test_settings_come_from_a_file(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("store: kept.db\norganization: acme\ntimezone: Asia/Bangkok\n")
+    told(cli, "remember", "in acme", "--store", "settings.yaml")
+    assert (tmp_path / "kept.db").exists()
+    assert told(cli, "stats", "--store", "kept.db")["memories"] == 0
+    assert told(cli, "stats", "--store", "kept.db", "--organization", "acme")["memories"] == 1
+
+
+def test_as_a_program_it_prints_no_traceback_when_the_pipe_closes(tmp_path: Path) -> None:
+    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
+    line = f"{sys.executable} -m recollect.interfaces.cli --help | head -1"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith("Usage")
+    assert done.stderr == ""

@@ -1,0 +1,113 @@
+"""The Python door, the settings and the catalogue behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.catalogue import OPERATIONS
+from recollect.errors import Closed, InvalidInput, InvalidSettings, RecollectError
+from recollect.interfaces.client import Recollect, signature
+from recollect.settings import load
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_every_operation_resolves_and_is_a_method(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert callable(operation.function)
+    assert set(operation.positional) <= set(operation.request.model_fields)
+    assert operation.request.__doc__
+    assert operation.summary.endswith(".")
+    assert hasattr(Recollect, name)
+    assert signature(operation).parameters
+    assert all(field.description for field in operation.request.model_fields.values())
+
+
+def test_routes_are_unique_and_name_fields_of_the_request() -> None:
+    routes = [operation.route for operation in OPERATIONS.values()]
+    assert len(set(routes)) == len(routes)
+    for operation in OPERATIONS.values():
+        for part in operation.route.split("/"):
+            if part.startswith("{"):
+                assert part.strip("{}") in operation.request.model_fields, operation.name
+
+
+def test_too_many_or_doubled_values_are_refused(mem: Any) -> None:
+    with pytest.raises(InvalidInput, match="without a name"):
+        mem.remember("a", "b")
+    with pytest.raises(InvalidInput, match="twice"):
+        mem.remember("a", content="b")
+    with pytest.raises(InvalidInput, match="no operation"):
+        mem.call("fly")
+
+
+def test_a_closed_memory_says_so(tmp_path: Path) -> None:
+    mem = recollect.open(tmp_path / "x.db", embedder="hash")
+    mem.close()
+    mem.close()
+    with pytest.raises(Closed):
+        mem.remember("too late")
+    with pytest.raises(Closed):
+        mem.recall("too late")
+
+
+def test_within_shares_the_store_but_not_the_data(mem: Any) -> None:
+    other = mem.within("acme", actor="bob")
+    receipt = other.remember("acme's own")
+    assert mem.stats().memories == 0
+    assert other.organization == "acme"
+    other.close()
+    assert mem.within("acme").show(receipt.id).fields["created_by"] == "bob"
+
+
+def test_settings_arguments_beat_the_environment_beats_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("organization: file\ntimezone: Asia/Bangkok\nembedder:\n  provider: none\n  threads: 1\n")
+    monkeypatch.setenv("RECOLLECT_ORGANIZATION", "environment")
+    monkeypatch.setenv("RECOLLECT_EMBEDDER__PROVIDER", "hash")
+    assert load(path).organization == "environment"
+    assert load(path, organization="argument").organization == "argument"
+    assert (load(path).embedder.provider, load(path).embedder.threads) == ("hash", 1)
+    assert load(path).timezone == "Asia/Bangkok"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["colour: red", "timezone: Mars/Olympus", "- a list", "embedder: {provider: psychic}", "a: [", "organization: ''"],
+)
+def test_wrong_settings_are_refused_with_a_pointer(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSettings):
+        load(path)
+
+
+@pytest.mark.parametrize("address", ["mysql://x", "postgres:/y.db/z.db", "/proc/nope/x.db"])
+def test_an_address_that_cannot_be_opened_is_a_typed_error(address: str) -> None:
+    with pytest.raises(RecollectError):
+        recollect.open(address, embedder="hash")
+
+
+def test_sqlite_addresses_and_paths_mean_the_same(tmp_path: Path) -> None:
+    with recollect.open(f"sqlite:///{tmp_path}/a%20b.db", embedder="hash") as mem:
+        mem.remember("here")
+    with recollect.open(tmp_path / "a b.db", embedder="hash") as mem:
+        assert mem.stats().memories == 1
+
+
+def test_an_endpoint_needs_its_address(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="base_url"):
+        recollect.open(tmp_path / "x.db", embedder={"provider": "openai"})
+
+
+def test_words_alone_work_without_any_model(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "x.db", embedder="none") as mem:
+        receipt = mem.remember("only words here")
+        assert receipt.indexed == ["text"]
+        assert mem.recall("words")[0].id == receipt.id
+        assert mem.verify().sound
