@@ -14,6 +14,7 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import multiprocessing
 import sqlite3
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,6 +56,7 @@ ADDS, RECALLS = 300, 400
 LIMIT = 10
 RESULTS = Path(__file__).parent / "results"
 Item = tuple[str, str, str]  # key, user, text
+Asked = tuple[list[float], float, dict[int, list[str]]]  # milliseconds each, processor seconds, answers by question
 
 
 class Product(Protocol):
@@ -116,9 +119,7 @@ class LangGraph:
         driver = _loading_driver()
         assert driver is not None
         # As SqliteStore.from_conn_string does it, with a driver that can load sqlite-vec.
-        self._connection = driver.connect(
-            str(folder / "store.db"), check_same_thread=False, isolation_level=None
-        )
+        self._connection = driver.connect(str(folder / "store.db"), check_same_thread=False, isolation_level=None)
         self._store = SqliteStore(
             self._connection, index={"dims": DIMENSIONS, "embed": self._embed, "fields": ["text"]}
         )
@@ -175,9 +176,7 @@ class Chroma:
         )
 
     def recall(self, user: str, text: str) -> list[str]:
-        found = self._memories.query(
-            query_embeddings=self._lookup.embed([text]), n_results=LIMIT, where={"user": user}
-        )
+        found = self._memories.query(query_embeddings=self._lookup.embed([text]), n_results=LIMIT, where={"user": user})
         ids: list[str] = found["ids"][0]
         return ids
 
@@ -195,7 +194,12 @@ class Chroma:
 PRODUCTS: dict[str, Callable[..., Any]] = {"recollect": Recollect, "langgraph": LangGraph, "chroma": Chroma}
 PACKAGES = {"recollect": "recollect", "langgraph": "langgraph-checkpoint-sqlite", "chroma": "chromadb"}
 VECTORS_ONLY = "recollect-vectors"
-NAMES = {"recollect": "Recollect", VECTORS_ONLY: "Recollect, vectors only", "langgraph": "SqliteStore", "chroma": "Chroma"}
+NAMES = {
+    "recollect": "Recollect",
+    VECTORS_ONLY: "Recollect, vectors only",
+    "langgraph": "SqliteStore",
+    "chroma": "Chroma",
+}
 
 
 def _loading_driver() -> Any:
@@ -222,8 +226,78 @@ def missing() -> dict[str, str]:
 # -- one size --------------------------------------------------------------------------------------------------------
 
 
+class Station:
+    """One product in a process of its own: neither its threads, nor its garbage, nor its SQLite meets another's.
+
+    The process is forked, so it has the corpus at once; this one never imports a product.
+    """
+
+    def __init__(self, name: str, folder: Path, data: Corpus, users: Sequence[str]) -> None:
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, name, folder, data, users), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def do(self, verb: str, *given: Any) -> Any:
+        self._pipe.send((verb, *given))
+        return self._pipe.recv()  # EOFError if the product took its process down; its words are on stderr
+
+    def close(self) -> None:
+        self.do("close")
+        self._process.join()
+
+
+def _serve(pipe: Any, name: str, folder: Path, data: Corpus, users: Sequence[str]) -> None:
+    bench = _Hands(PRODUCTS[name](folder, data.vector, users), data)
+    verb = ""
+    while verb != "close":
+        verb, *given = pipe.recv()
+        pipe.send(getattr(bench, verb)(*given))
+
+
+class _Hands:
+    """What a station does when told."""
+
+    def __init__(self, product: Any, data: Corpus) -> None:
+        self._product = product
+        self._data = data
+
+    def fill(self, start: int, stop: int) -> float:
+        items = self._items(start, stop)
+        begun = time.perf_counter()
+        self._product.add_many(items)
+        return time.perf_counter() - begun
+
+    def add(self, start: int, stop: int) -> tuple[list[float], float]:
+        cpu = time.process_time()
+        took = timed([partial(self._product.add, item) for item in self._items(start, stop)], float("inf"))
+        return took, time.process_time() - cpu
+
+    def ask(self, way: str, places: Sequence[int], seconds: float) -> Asked:
+        answers: dict[int, list[str]] = {}
+        search = getattr(self._product, way)
+
+        def one(place: int) -> None:
+            answers[place] = search(*self._data.questions[place])
+
+        work = [partial(one, place % len(self._data.questions)) for place in places]
+        cpu = time.process_time()
+        took = timed(work, seconds)
+        return took, time.process_time() - cpu, answers
+
+    def sync_setting(self) -> str:
+        return str(self._product.sync_setting())
+
+    def close(self) -> None:
+        self._product.close()
+
+    def _items(self, start: int, stop: int) -> list[Item]:
+        return [(key(place), self._data.users[place], self._data.texts[place]) for place in range(start, stop)]
+
+
 class Bench:
-    """The products, open side by side, and how far each has been filled."""
+    """The products side by side, taking turns, and how far they have been filled."""
 
     def __init__(self, folder: Path, data: Corpus, chosen: Sequence[str], cell_seconds: float) -> None:
         self.folder = folder
@@ -231,33 +305,25 @@ class Bench:
         self.chosen = chosen
         self.slice_seconds = cell_seconds / ROUNDS
         self.stored = 0
-        self.products: dict[str, Any] = {}
+        self.stations: dict[str, Station] = {}
+        for name in chosen:
+            (folder / name).mkdir()
         self.open(sorted(set(data.users)))
 
     def open(self, users: Sequence[str] = ()) -> None:
-        for name in self.chosen:
-            home = self.folder / name
-            home.mkdir(exist_ok=True)
-            self.products[name] = PRODUCTS[name](home, self.data.vector, users)
+        self.stations = {name: Station(name, self.folder / name, self.data, users) for name in self.chosen}
 
     def close(self) -> None:
-        for product in self.products.values():
-            product.close()
-        self.products = {}
-
-    def items(self, start: int, stop: int) -> list[Item]:
-        return [(key(place), self.data.users[place], self.data.texts[place]) for place in range(start, stop)]
+        for station in self.stations.values():
+            station.close()
 
     def fill(self, size: int) -> dict[str, Any]:
         """Bulk adds in turn, batch by batch, until each holds `size` memories."""
         spent: dict[str, list[float]] = {name: [] for name in self.chosen}
         rows = size - self.stored
         for start in range(self.stored, size, BATCH):
-            batch = self.items(start, min(start + BATCH, size))
             for name in _rotated(self.chosen, start // BATCH):
-                begun = time.perf_counter()
-                self.products[name].add_many(batch)
-                spent[name].append(time.perf_counter() - begun)
+                spent[name].append(self.stations[name].do("fill", start, min(start + BATCH, size)))
         self.stored = size
         return {
             name: {"rows": rows, "seconds": round(sum(each), 3), "rows_per_second": round(rows / sum(each))}
@@ -266,36 +332,49 @@ class Bench:
 
     def add_singly(self, adds: int) -> dict[str, Any]:
         spent: dict[str, list[float]] = {name: [] for name in self.chosen}
+        cpu = dict.fromkeys(self.chosen, 0.0)
         per_round = max(1, adds // ROUNDS)
         for number in range(ROUNDS):
-            batch = self.items(self.stored, self.stored + per_round)
             for name in _rotated(self.chosen, number):
-                product = self.products[name]
-                spent[name] += timed([_adding(product, item) for item in batch], float("inf"))
+                took, processor = self.stations[name].do("add", self.stored, self.stored + per_round)
+                spent[name] += took
+                cpu[name] += processor
             self.stored += per_round
-        return {name: summary(each) for name, each in spent.items()}
+        return {name: summary(each, cpu[name]) for name, each in spent.items()}
 
     def recall(self, recalls: int) -> dict[str, Any]:
         ways = self._ways()
         spent: dict[str, list[float]] = {name: [] for name in ways}
+        cpu = dict.fromkeys(ways, 0.0)
         answers: dict[str, dict[int, list[str]]] = {name: {} for name in ways}
-        first = {name: timed([_asking(way, self.data, 0, {})], 0)[0] for name, way in ways.items()}
-        for way in ways.values():
-            timed([_asking(way, self.data, place, {}) for place in range(20)], 1.0)
+        first = {name: self._ask(ways[name], [0])[0][0] for name in ways}
+        for way in ways.values():  # warm up
+            self._ask(way, range(20))
         per_round = max(1, recalls // ROUNDS)
         for number in range(ROUNDS):
-            asked = range(number * per_round, (number + 1) * per_round)
             for name in _rotated(list(ways), number):
-                work = [_asking(ways[name], self.data, place % len(self.data.questions), answers[name]) for place in asked]
-                spent[name] += timed(work, self.slice_seconds)
+                took, processor, found = self._ask(ways[name], range(number * per_round, (number + 1) * per_round))
+                spent[name] += took
+                cpu[name] += processor
+                answers[name] |= found
         return {
-            name: {**summary(spent[name]), "recall_at_10": self._share(answers[name]), "first_ms": round(first[name], 1)}
+            name: {
+                **summary(spent[name], cpu[name]),
+                "recall_at_10": self._share(answers[name]),
+                "first_ms": round(first[name], 1),
+            }
             for name in ways
         }
 
-    def _ways(self) -> dict[str, Callable[[str, str], list[str]]]:
-        ways = {name: product.recall for name, product in self.products.items()}
-        return {**ways, VECTORS_ONLY: self.products["recollect"].nearest} if "recollect" in ways else ways
+    def _ask(self, way: tuple[str, str], places: Sequence[int]) -> Asked:
+        name, method = way
+        asked: Asked = self.stations[name].do("ask", method, places, self.slice_seconds)
+        return asked
+
+    def _ways(self) -> dict[str, tuple[str, str]]:
+        return {"recollect": ("recollect", "recall"), VECTORS_ONLY: ("recollect", "nearest")} | {
+            name: (name, "recall") for name in self.chosen
+        }
 
     def _share(self, answers: dict[int, list[str]]) -> float:
         shares = []
@@ -305,25 +384,21 @@ class Bench:
         return round(statistics.mean(shares), 4)
 
     def cold_starts(self, times: int) -> dict[str, Any]:
-        """A new process each: import the product, then open the folder and recall once. The page cache stays warm."""
+        """A new process each: import the product, open the folder, recall once. The page cache stays warm."""
         self.close()
         question = self.folder / "question.npy"
         np.save(question, self.data.question_vectors[1])
         user, text = self.data.questions[1]
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in self.chosen}
+        found: dict[str, list[float]] = {name: [] for name in self.chosen}
         for number in range(times):
             for name in _rotated(self.chosen, number):
                 command = [sys.executable, __file__, "--cold", name, str(self.folder / name), str(question), user, text]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                found[name].append(json.loads(done.stdout.splitlines()[-1]))
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+                found[name].append(float(done.stdout.split()[-1]))
         sizes = {name: disk_bytes(self.folder / name) for name in self.chosen}
         self.open()
         return {
-            name: {
-                **{part: round(statistics.median(one[part] for one in each), 1) for part in each[0]},
-                "disk_bytes": sizes[name],
-            }
-            for name, each in found.items()
+            name: {"ms": round(statistics.median(each), 1), "disk_bytes": sizes[name]} for name, each in found.items()
         }
 
 
@@ -332,44 +407,15 @@ def _rotated(names: Sequence[str], number: int) -> list[str]:
     return [*names[turn:], *names[:turn]]
 
 
-def _adding(product: Product, item: Item) -> Callable[[], None]:
-    return lambda: product.add(item)
-
-
-def _asking(
-    way: Callable[[str, str], list[str]], data: Corpus, place: int, answers: dict[int, list[str]]
-) -> Callable[[], None]:
-    user, text = data.questions[place]
-
-    def ask() -> None:
-        answers[place] = way(user, text)
-
-    return ask
-
-
 def cold(name: str, folder: Path, question: Path, user: str, text: str) -> None:
-    """The body of a cold start."""
+    """The body of a cold start: imports, open, first recall."""
     vector = np.load(question)
     begun = time.perf_counter()
-    {"recollect": _import_recollect, "langgraph": _import_langgraph, "chroma": _import_chroma}[name]()
-    imported = time.perf_counter()
     product = PRODUCTS[name](folder, lambda _: vector)
-    assert product.recall(user, text)
+    found = product.recall(user, text)
     ended = time.perf_counter()
     product.close()
-    print(json.dumps({"import_ms": (imported - begun) * 1000, "open_and_recall_ms": (ended - imported) * 1000}))
-
-
-def _import_recollect() -> None:
-    import recollect  # noqa: F401
-
-
-def _import_langgraph() -> None:
-    import langgraph.store.sqlite  # noqa: F401
-
-
-def _import_chroma() -> None:
-    import chromadb  # noqa: F401
+    print((ended - begun) * 1000 if found else "nothing was recalled")
 
 
 # -- the run ---------------------------------------------------------------------------------------------------------
@@ -385,13 +431,15 @@ def run(sizes: Sequence[int], chosen: Sequence[str], *, adds: int, recalls: int,
             "machine": machine(),
             "sync": sync_ms(folder),
             "versions": {name: importlib.metadata.version(PACKAGES[name]) for name in chosen},
-            "durability": {name: bench.products[name].sync_setting() for name in chosen},
+            "durability": {name: bench.stations[name].do("sync_setting") for name in chosen},
             "dimensions": DIMENSIONS,
             "users": len(set(data.users)),
             "sizes": {},
         }
         for size in sizes:
             report["sizes"][str(size)] = _one_size(bench, size, adds, recalls)
+            report["ratios"] = ratios(report)
+            show_size(report, str(size))
         bench.close()
     report["seconds"] = round(time.perf_counter() - begun)
     report["machine"]["load_average_after"] = machine()["load_average"]
@@ -422,10 +470,10 @@ def ratios(report: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
             peer: {
                 "recall": cells["recall"][peer]["p50_ms"] / ours["p50_ms"],
                 "recall, vectors only": cells["recall"][peer]["p50_ms"] / vectors["p50_ms"],
+                "recall, cpu": cells["recall"][peer]["cpu_ms"] / ours["cpu_ms"],
                 "add": cells["add"][peer]["p50_ms"] / cells["add"]["recollect"]["p50_ms"],
                 "bulk": cells["bulk"]["recollect"]["rows_per_second"] / cells["bulk"][peer]["rows_per_second"],
-                "cold start": cells["cold"][peer]["open_and_recall_ms"]
-                / cells["cold"]["recollect"]["open_and_recall_ms"],
+                "cold start": cells["cold"][peer]["ms"] / cells["cold"]["recollect"]["ms"],
                 "disk": cells["cold"][peer]["disk_bytes"] / cells["cold"]["recollect"]["disk_bytes"],
             }
             for peer in peers
@@ -452,16 +500,20 @@ def targets(report: dict[str, Any]) -> list[tuple[str, float, float, bool]]:
 # -- showing ---------------------------------------------------------------------------------------------------------
 
 
-def show(report: dict[str, Any]) -> None:
-    for size, cells in report["sizes"].items():
-        console.print(table(f"{int(size):,} memories of {report['users']} users", _HEADS, _rows(cells)))
-        rows = [[NAMES[peer], *(f"{value:.3g}x" for value in row.values())] for peer, row in report["ratios"][size].items()]
-        if rows:
-            heads = ["ratio to Recollect", *next(iter(report["ratios"][size].values()))]
-            console.print(table("", heads, rows))
+def show_size(report: dict[str, Any], size: str) -> None:
+    console.print(table(f"{int(size):,} memories of {report['users']} users", _HEADS, _rows(report["sizes"][size])))
+    found = report["ratios"][size]
+    if found:
+        rows = [[NAMES[peer], *(f"{value:.3g}x" for value in row.values())] for peer, row in found.items()]
+        console.print(table("", ["ratio to Recollect", *next(iter(found.values()))], rows))
+
+
+def show_rest(report: dict[str, Any]) -> None:
     for name, text in report["durability"].items():
         console.print(f"{NAMES[name]} {report['versions'][name]}: {text}")
-    console.print(f"one synced 4 kB write here: p50 {report['sync']['p50_ms']} ms; load {report['machine']['load_average']}")
+    console.print(
+        f"one synced 4 kB write here: p50 {report['sync']['p50_ms']} ms; load {report['machine']['load_average']}"
+    )
     largest = max(report["sizes"], key=int)
     heads = (f"target at {int(largest):,}", "bar", "measured", "")
     marks = [(n, in_words(bar), in_words(value), "met" if met else "missed") for n, bar, value, met in targets(report)]
@@ -469,20 +521,18 @@ def show(report: dict[str, Any]) -> None:
 
 
 _HEADS = (
-    "", "recall p50 ms", "p99", "per s", "recall@10", "add p50 ms", "p99", "bulk rows/s", "open + recall ms", "import ms",
-    "MB",
+    "", "recall p50 ms", "p99", "cpu", "per s", "recall@10", "add p50 ms", "p99", "cpu", "bulk rows/s", "cold ms", "MB",
 )  # fmt: skip
 
 
 def _rows(cells: dict[str, Any]) -> Iterator[list[str]]:
     for name, recall in cells["recall"].items():
-        found = [NAMES[name], *(in_words(recall[part]) for part in ("p50_ms", "p99_ms", "per_second", "recall_at_10"))]
+        values = [recall[part] for part in ("p50_ms", "p99_ms", "cpu_ms", "per_second", "recall_at_10")]
         if name in cells["add"]:
-            add, cold_start = cells["add"][name], cells["cold"][name]
-            found += [in_words(add["p50_ms"]), in_words(add["p99_ms"]), in_words(cells["bulk"][name]["rows_per_second"])]
-            found += [in_words(cold_start[part]) for part in ("open_and_recall_ms", "import_ms")]
-            found.append(in_words(cold_start["disk_bytes"] / 1e6))
-        yield found + [""] * (len(_HEADS) - len(found))
+            values += [cells["add"][name][part] for part in ("p50_ms", "p99_ms", "cpu_ms")]
+            values += [cells["bulk"][name]["rows_per_second"], cells["cold"][name]["ms"]]
+            values.append(cells["cold"][name]["disk_bytes"] / 1e6)
+        yield [NAMES[name], *map(in_words, values), *[""] * (len(_HEADS) - 1 - len(values))]
 
 
 def charts(report: dict[str, Any]) -> str:
@@ -520,9 +570,8 @@ def main() -> None:
     chosen = ["recollect", *(name for name in options.products if name not in absent and name != "recollect")]
     sizes = options.sizes or (SIZES[:2] if options.quick else SIZES)
     report = run(sizes, chosen, adds=options.adds, recalls=options.recalls, cell_seconds=options.cell_seconds)
-    report["ratios"] = ratios(report)
     report["targets"] = [dict(zip(("name", "bar", "measured", "met"), one, strict=True)) for one in targets(report)]
-    show(report)
+    show_rest(report)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "peers.json").write_text(json.dumps(report, indent=1) + "\n")
     (options.out / "peers.svg").write_text(charts(report))

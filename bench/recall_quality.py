@@ -37,9 +37,10 @@ def main() -> None:
     if not options.data.exists():
         sys.exit(f"no data at {options.data}: set LOCOMO to the path of locomo10.json")
     samples = json.loads(options.data.read_text())[: options.conversations]
-    with tempfile.TemporaryDirectory() as folder, recollect.open(
-        Path(folder) / "locomo.db", embedder=options.embedder
-    ) as mem:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        recollect.open(Path(folder) / "locomo.db", embedder=options.embedder) as mem,
+    ):
         report = measure(mem, samples)
     show(report)
     if options.out:

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -213,6 +214,9 @@ def cli_page() -> str:
         f"# Command line\n\n{WRITTEN}\n",
         "`recollect COMMAND [ARGUMENTS] [OPTIONS]`; `recollect COMMAND --help` says the same in the terminal. An option"
         " that takes a list is given once for each member. `--json` answers in JSON, problems included.\n",
+        "Text to remember may be `-` for standard input or `@FILE` for a file; a JSON object is the typed content of a"
+        " kind. `--metadata`, `--boost` and `--relate` take `KEY=VALUE`, the value as JSON if it is that. A citation is"
+        " written as [one line](citations.md), or as a JSON object. Times are written as in ISO 8601.\n",
         "Exit codes: 0 when all is well, 1 for a failure (also when `verify` or `doctor` finds something), 2 for a"
         " request that is wrong, 130 when interrupted.\n",
         "Every command also takes:\n",
@@ -240,19 +244,24 @@ def _arguments(operation: Operation) -> Iterator[tuple[str, str]]:
 
 
 def _options(operation: Operation, *, common: bool = False) -> Iterator[tuple[str, str]]:
-    for name, parameter in inspect.signature(cli._command(operation)).parameters.items():
-        of_request = name in operation.request.model_fields
-        if name in operation.positional or of_request == common:
-            continue
-        kind, info = get_args(parameter.annotation)
-        flag = info.param_decls[0] if info.param_decls else f"--{name}"
-        yield f"`{flag}{_value(kind)}`", info.help or ""
+    """The options as the argument parser knows them: those of the request, or those that every command has."""
+    app = typer.Typer(add_completion=False)
+    app.command(operation.command)(cli._command(operation))
+    for parameter in typer.main.get_command(app).params:
+        is_common = parameter.name not in operation.request.model_fields
+        if parameter.param_type_name == "option" and is_common == common:
+            names = [*parameter.opts, *parameter.secondary_opts]
+            flags = " ".join(f"`{name}{_value(operation, parameter)}`" for name in names)
+            yield flags, getattr(parameter, "help", None) or ""
 
 
-def _value(kind: Any) -> str:
-    kinds = [one for one in get_args(kind) if one is not type(None)] if get_origin(kind) is types.UnionType else [kind]
-    names = {bool: "", int: " NUMBER", float: " NUMBER", str: " TEXT"}
-    return names.get(kinds[0], " TEXT …")
+def _value(operation: Operation, parameter: Any) -> str:
+    """What follows a flag: nothing, a number or a text, once or several times."""
+    if parameter.is_flag:
+        return ""
+    field = operation.request.model_fields.get(parameter.name)
+    is_number = field is not None and cli.shape_of(field.annotation)[0] in (int, float)
+    return f" {'NUMBER' if is_number else 'TEXT'}{' …' if parameter.multiple else ''}"
 
 
 # Settings
@@ -534,7 +543,7 @@ def client_stubs() -> str:
             return f"{cls.__name__} | dict[str, Any] | str"
         return cls.__name__
 
-    methods = "".join(_stub(operation, name_of) for operation in OPERATIONS.values())
+    methods = "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values())
     imports = "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(used.items()))
     return STUB_HEAD.replace("{imports}", imports) + methods + STUB_TAIL
 
@@ -557,7 +566,7 @@ def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
     if len(short) > 120:
         inner = "".join(f"        {line},\n" for line in lines)
         short = f"    def {operation.name}(\n{inner}    ) -> {answer}:\n"
-    return f'\n{short}        """{operation.summary}"""\n'
+    return f'{short}        """{operation.summary}"""\n'
 
 
 def _stub_default(value: Any) -> str:

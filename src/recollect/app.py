@@ -70,7 +70,8 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             fetch=settings.fetch,
         )
 
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone)
+    late = settings.embedder.late_interaction
+    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late)
 
 
 def close(core: Core) -> None:

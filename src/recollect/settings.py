@@ -37,6 +37,9 @@ class EmbedderSettings(BaseModel):
     base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
     dimensions: int | None = Field(None, ge=1, description="Learned from the first answer if left out")
     api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
+    late_interaction: bool = Field(
+        True, description="Keep 48 bytes a token beside each vector of the built-in model: better ranking, more disk"
+    )
     threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
 
 

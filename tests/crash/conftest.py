@@ -12,13 +12,16 @@ import os
 import random
 import secrets
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -144,10 +147,17 @@ class Ticks:
 
 
 @pytest.fixture
-def ticks(tmp_path: Path) -> Iterator[Ticks]:
-    made = Ticks(tmp_path / "ticks")
-    yield made
-    made.close()
+def new_ticks(tmp_path: Path) -> Iterator[Callable[[], Ticks]]:
+    """Makes pipes, one for each child."""
+    made: list[Ticks] = []
+
+    def make() -> Ticks:
+        made.append(Ticks(tmp_path / f"ticks-{len(made)}"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 @pytest.fixture(scope="session")
@@ -283,19 +293,27 @@ def assert_indexes_equal_records(mem: Any, living: set[str]) -> None:
     assert sorted(hit.memory_id for hit in near) == sorted(living)
 
 
-@dataclass
-class Comparison:
-    """The comparison of a store with its log, for tests that need its parts too."""
-
-    Ledger: type[Ledger] = Ledger
-    witnessed: Callable[[Any], tuple[dict[str, State], set[str]]] = staticmethod(witnessed)
-    assert_whole: Callable[..., None] = staticmethod(assert_whole)
-    assert_indexes_equal_records: Callable[[Any, set[str]], None] = staticmethod(assert_indexes_equal_records)
-
-
 @pytest.fixture(scope="session")
-def compare() -> Comparison:
-    return Comparison()
+def compare() -> SimpleNamespace:
+    """The comparison of a store with its log, and its parts."""
+    return SimpleNamespace(
+        Ledger=Ledger,
+        witnessed=witnessed,
+        assert_whole=assert_whole,
+        assert_indexes_equal_records=assert_indexes_equal_records,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For tests that need no real disk: in memory where the machine has such a place."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    made = Path(tempfile.mkdtemp(prefix="recollect-crash-", dir=memory))
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -61,81 +60,60 @@ def write(path: str, log: str, ticks: str, life: int, seed: str, states: dict[st
         workload.at_work(workload.hands(mem, life, count, seed, note, states), itertools.count())
 
 
-def killer(statement: int) -> Callable[..., bool]:
-    """Traces SQL statements and kills this process just before the n-th; `.ran` says how many there were."""
+class Killer:
+    """Counts the SQL statements of the connections it watches and kills this process just before the n-th."""
 
-    def trace(*_: Any) -> bool:
-        trace.ran += 1  # type: ignore[attr-defined]
-        if trace.ran == statement:  # type: ignore[attr-defined]
+    def __init__(self, statement: int) -> None:
+        self.statement = statement
+        self.ran = 0
+        self.armed = False
+
+    def watch(self, connection: apsw.Connection) -> None:
+        connection.exec_trace = self
+
+    def __call__(self, *_: Any) -> bool:
+        self.ran += self.armed
+        if self.armed and self.ran == self.statement:
             os.kill(os.getpid(), signal.SIGKILL)
         return True
-
-    trace.ran = 0  # type: ignore[attr-defined]
-    return trace
-
-
-def watch_connections(trace: Callable[..., bool]) -> None:
-    """Traces every connection that is opened from now on."""
-    apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
 
 
 @job
-def write_until_statement(path: str, log: str, seed: str, statement: int) -> None:
-    """A fixed series of writes by one thread; killed just before its n-th SQL statement, or done."""
-    note, ran = noted(log), itertools.count(1)
-
-    def trace(*_: Any) -> bool:
-        if next(ran) == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    with recollect.open(path, embedder="hash") as mem:
-        (hand,) = workload.hands(mem, 0, 1, seed, note, {})
-        mem._core.store._tables._connection.exec_trace = trace
-        for verb in ("remember", "remember_many", "revise", "retag", "cite", "promote", "relate", "forget", "restore"):
-            workload.VERBS.clear()
-            workload.VERBS[verb] = 1
-            hand.write()
-    note({"finished": next(ran)})
+def until_statement(path: str, log: str, statement: int, act: str, **given: Any) -> None:
+    """One act, killed just before its n-th SQL statement; or done."""
+    killer = Killer(statement)
+    apsw.connection_hooks.append(killer.watch)
+    ACTS[act](path, killer, noted(log), **given)
+    noted(log)({"finished": killer.ran})
 
 
-@job
-def open_until_statement(path: str, log: str, statement: int, migration: dict[str, Any] | None = None) -> None:
-    """Opens a store, which migrates it; killed just before the n-th SQL statement, or done."""
-    ran = itertools.count(1)
-
-    def trace(*_: Any) -> bool:
-        if next(ran) == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    def hook(connection: apsw.Connection) -> None:
-        connection.exec_trace = trace
-
+def _opening(path: str, killer: Killer, note: workload.Note, migration: dict[str, Any] | None = None) -> None:
+    """Opening makes the tables, and upgrades an older file."""
     if migration is not None:
         known = (*schema.migrations(), schema.Migration(**{**migration, "steps": tuple(migration["steps"])}))
         schema.migrations = lambda: known  # type: ignore[assignment]
-    apsw.connection_hooks.append(hook)
+    killer.armed = True
     recollect.open(path, embedder="hash").close()
-    noted(log)({"finished": next(ran)})
+
+
+def _writing(path: str, killer: Killer, note: workload.Note, seed: str) -> None:
+    """Each verb once, by one thread."""
+    with recollect.open(path, embedder="hash") as mem:
+        (hand,) = workload.hands(mem, 0, 1, seed, note, {})
+        killer.armed = True
+        for verb in workload.VERBS:
+            hand.write(verb)
+
+
+ACTS = {"open": _opening, "write": _writing}
 
 
 @job
-def back_up_until_statement(path: str, log: str, target: str, statement: int) -> None:
-    """Copies a store; killed just before the n-th SQL statement, or done."""
-    ran = itertools.count(1)
-
-    def trace(*_: Any) -> bool:
-        if next(ran) == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
+def back_up(path: str, log: str, ticks: str, target: str) -> None:
+    """Copies a store, after a sign that it begins."""
     with recollect.open(path, embedder="hash") as mem:
-        apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
-        mem._core.store._readers.close()
-        mem._core.store._readers = type(mem._core.store._readers)(Path(path))
+        noted(log, ticks)({"done": True})
         mem.backup(target)
-        noted(log)({"finished": next(ran)})
 
 
 @job

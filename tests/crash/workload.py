@@ -42,9 +42,9 @@ class Hand:
         self.states = states
         self.made = 0
 
-    def write(self) -> None:
-        """One write: announced, made, acknowledged."""
-        verb = self.chance.choices(list(VERBS), list(VERBS.values()))[0]
+    def write(self, verb: str | None = None) -> None:
+        """One write, of a random kind if none is given: announced, made, acknowledged."""
+        verb = verb or self.chance.choices(list(VERBS), list(VERBS.values()))[0]
         prepared = getattr(self, verb)()
         if prepared is None:
             prepared = self.remember()

@@ -42,7 +42,6 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
-
     def remember(
         self,
         content: str | dict[str, Any],

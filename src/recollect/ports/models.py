@@ -7,7 +7,7 @@ whose vectors may not be compared must have different `model` strings: put the w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,3 +34,13 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str) -> Vectors:
         """One vector, shape (dimensions,), for a question; models that mark questions do it here."""
+
+
+@runtime_checkable
+class TokenEmbedder(Protocol):
+    """An embedder that can also tell the tokens of a text apart: what late interaction ranks by."""
+
+    def embed_with_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors]]:
+        """The vectors of `embed`, and per text one row per token of its own, from the same run of the model."""
+
+    def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]: ...

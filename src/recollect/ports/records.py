@@ -303,6 +303,9 @@ class RecordStore(Protocol):
     def mend(self) -> list[str]:
         """Make the derived parts (text index) again from the records; says what was done."""
 
+    def erase_traces(self) -> None:
+        """Leave no byte of what was deleted for good in the store's own files."""
+
     def close(self) -> None: ...
 
 

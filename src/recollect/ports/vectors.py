@@ -88,6 +88,12 @@ class VectorStore(Protocol):
         row committed before the call is considered, whichever process wrote it.
         """
 
+    def hint(self, seq: int) -> None:
+        """Rows up to `seq` were committed: a process that only writes can do its upkeep too. Must be instant."""
+
+    def purge(self) -> None:
+        """Leave nothing of deleted rows in any file of the index."""
+
     def refresh(self) -> None:
         """Do the pending upkeep now (seal the tail, merge segments); also done in the background."""
 

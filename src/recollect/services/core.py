@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -43,7 +43,7 @@ class Core:
     world: Callable[[Scope], World]
     journal: Journal
     timezone: str = "UTC"
-    extras: dict[str, Any] = field(default_factory=dict)
+    late_interaction: bool = True
 
     @property
     def embedder(self) -> Embedder | None:
@@ -81,4 +81,6 @@ def logged(
 
 
 def commit(core: Core, scope: Scope, steps: Sequence[Step]) -> int:
-    return core.store.transact(scope, steps).seq
+    seq = core.store.transact(scope, steps).seq
+    core.vectors.hint(seq)
+    return seq

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from recollect.domain.memory import Memory, space_name
 from recollect.domain.relevance import (
     DENSE_POOL,
+    LATE_POOL,
     LEXICAL_POOL,
     NEIGHBOUR_REACH,
     NEIGHBOURS_OF,
     Candidate,
+    Codes,
     Question,
+    late_similarities,
+    rank,
+    token_codes,
 )
 from recollect.errors import EmbedderFailed, InvalidInput
-from recollect.ports.models import Vectors
+from recollect.ports.models import TokenEmbedder, Vectors
 from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery
+from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
 from recollect.services.narrowing import Narrowed
@@ -36,13 +42,16 @@ class Pool:
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     past: dict[str, Memory] | None = None
+    asked: Asked | None = None
 
-    def similarity(self, id: str) -> float | None:
-        found = next((one for one in self.candidates if one.id == id), None)
-        if found is None:
-            return None
-        known = [value for value in (found.similarity, found.similarity_rephrased) if value is not None]
-        return max(known, default=None)
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question as the vectors see it: as it was put, or in the first person of the author it names."""
+
+    vector: Vectors
+    rephrased: bool
+    codes: Codes | None = None
 
 
 def gather(
@@ -58,18 +67,17 @@ def gather(
     pool = Pool()
     depth = max(1, limit // 50)
     lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
-    vector = _question_vector(core, question.text, given, pool)
-    near = _by_meaning(core, scope, narrowed, vector, DENSE_POOL * depth) if vector is not None else []
-    rows = _read(core, scope, narrowed, _interleaved(list(lexical), near))
-    rephrased = _rephrased_vector(core, question, rows, given, pool)
-    if rephrased is not None:
-        further = _by_meaning(core, scope, narrowed, rephrased, DENSE_POOL * depth)
-        rows |= _read(core, scope, narrowed, [id for id in further if id not in rows])
-    positions, beside = _neighbourhood(core, scope, narrowed, rows)
+    rows = _read(core, scope, narrowed, list(lexical))
+    pool.asked = _asked(core, question, rows, given, pool)
+    near = _by_meaning(core, scope, narrowed, pool.asked.vector, DENSE_POOL * depth) if pool.asked else []
+    rows |= _read(core, scope, narrowed, [id for id in near if id not in rows])
+    best = [*list(lexical)[:NEIGHBOURS_OF], *near[:NEIGHBOURS_OF]]
+    positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
     rows |= beside
     pool.facts = rows
     pool.candidates = [_candidate(row, lexical, positions) for row in rows.values()]
-    _score_meaning(core, scope, narrowed, pool.candidates, vector, rephrased)
+    if pool.asked:
+        _score_meaning(core, scope, narrowed, question, pool.candidates, pool.asked)
     return pool
 
 
@@ -78,15 +86,23 @@ def _by_words(core: Core, scope: Scope, question: Question, narrowed: Narrowed, 
     return {hit.id: hit.score for hit in core.store.search_text(scope, query)}
 
 
-def _question_vector(core: Core, text: str, given: Sequence[float] | None, pool: Pool) -> Vectors | None:
+def _asked(
+    core: Core, question: Question, rows: dict[str, dict[str, Any]], given: Sequence[float] | None, pool: Pool
+) -> Asked | None:
+    """One vector for the question. Whom it may name is read off the memories that share its words."""
     if core.embedder is None:
         return None
     if given is not None:
         if len(given) != core.embedder.dimensions:
             raise InvalidInput(f"the vector has {len(given)} dimensions, not {core.embedder.dimensions}")
-        return unit(given)
+        return Asked(unit(given), rephrased=False)
+    rephrased = question.rephrased({row["author"] for row in rows.values() if row["author"]})
+    text = rephrased or question.text
     try:
-        return core.embedder.embed_query(text)
+        if core.late_interaction and isinstance(core.embedder, TokenEmbedder):
+            vector, tokens = core.embedder.embed_query_with_tokens(text)
+            return Asked(vector, rephrased is not None, token_codes(tokens))
+        return Asked(core.embedder.embed_query(text), rephrased is not None)
     except EmbedderFailed as failure:
         pool.notes.append(f"searched by words only: {failure.message}")
         return None
@@ -112,13 +128,6 @@ def _spaces(core: Core, narrowed: Narrowed) -> list[str]:
     return [space_name(namespace, core.embedder.model) for namespace in narrowed.namespaces]
 
 
-def _interleaved(lexical: list[str], near: list[str]) -> list[str]:
-    """The best of both lists first, so that "the best 50" means the same for words and meaning."""
-    mixed = [id for pair in zip(lexical, near, strict=False) for id in pair]
-    shorter = min(len(lexical), len(near))
-    return list(dict.fromkeys([*mixed, *lexical[shorter:], *near[shorter:]]))
-
-
 def _read(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What the records say of these ids, in the order given; only those that pass every filter."""
     if not ids:
@@ -128,17 +137,8 @@ def _read(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> d
     return {id: rows[id] for id in ids if id in rows}
 
 
-def _rephrased_vector(
-    core: Core, question: Question, rows: dict[str, dict[str, Any]], given: Sequence[float] | None, pool: Pool
-) -> Vectors | None:
-    if core.embedder is None or given is not None:
-        return None
-    text = question.rephrased({row["author"] for row in rows.values() if row["author"]})
-    return None if text is None else _question_vector(core, text, None, pool)
-
-
 def _neighbourhood(
-    core: Core, scope: Scope, narrowed: Narrowed, rows: dict[str, dict[str, Any]]
+    core: Core, scope: Scope, narrowed: Narrowed, rows: dict[str, dict[str, Any]], best: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
     """Where the candidates stand in their sessions, and what stands beside the best of them."""
     sessions = list(dict.fromkeys(row["session_id"] for row in rows.values() if row["session_id"]))
@@ -147,8 +147,8 @@ def _neighbourhood(
     order = _session_order(core, scope, sessions)
     positions = {id: place for ids in order.values() for place, id in enumerate(ids)}
     wanted: dict[str, None] = {}
-    for id in list(rows)[:NEIGHBOURS_OF]:
-        if id in positions:
+    for id in best:
+        if id in positions and id in rows:
             ids, place = order[rows[id]["session_id"]], positions[id]
             wanted |= dict.fromkeys(ids[max(0, place - NEIGHBOUR_REACH) : place + NEIGHBOUR_REACH + 1])
     return positions, _read(core, scope, narrowed, [id for id in wanted if id not in rows])
@@ -181,43 +181,37 @@ def _candidate(row: dict[str, Any], lexical: dict[str, float], positions: dict[s
 
 
 def _score_meaning(
-    core: Core,
-    scope: Scope,
-    narrowed: Narrowed,
-    candidates: Sequence[Candidate],
-    vector: Vectors | None,
-    rephrased: Vectors | None,
+    core: Core, scope: Scope, narrowed: Narrowed, question: Question, candidates: Sequence[Candidate], asked: Asked
 ) -> None:
-    if vector is None or not candidates:
-        return
-    ids = [candidate.id for candidate in candidates]
-    matrix = vectors_of(core, scope, narrowed, ids)
+    """The cosine of every candidate, then late interaction for the best of a first ranking."""
+    scores = similarities(core, scope, narrowed, [candidate.id for candidate in candidates], asked.vector)
     for candidate in candidates:
-        stored = matrix.get(candidate.id)
-        if stored is not None:
-            candidate.similarity = float(stored @ vector)
-            if rephrased is not None:
-                candidate.similarity_rephrased = float(stored @ rephrased)
+        found = scores.get(candidate.id)
+        if asked.rephrased:
+            candidate.similarity_rephrased = found
+        else:
+            candidate.similarity = found
+    if asked.codes is None:
+        return
+    by_id = {candidate.id: candidate for candidate in candidates}
+    best = [hit.id for hit in rank(question, candidates)[:LATE_POOL]]
+    codes = [(id, tokens) for id, _, tokens in _stored(core, scope, narrowed, best) if tokens]
+    for (id, _), late in zip(codes, late_similarities(asked.codes, [tokens for _, tokens in codes]), strict=True):
+        by_id[id].late = late
 
 
-def vectors_of(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> dict[str, Vectors]:
-    found: dict[str, Vectors] = {}
-    truth: Any = core.store
+def _stored(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+    truth = cast(VectorTruth, core.store)
     with truth.vector_snapshot() as snapshot:
-        for space in _spaces(core, narrowed):
-            rows = snapshot.of_memories(scope.organization_id, space, ids)
-            if rows:
-                matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
-                found |= dict(zip((row[0] for row in rows), matrix.astype(np.float32), strict=True))
-    return found
+        return [
+            row for space in _spaces(core, narrowed) for row in snapshot.of_memories(scope.organization_id, space, ids)
+        ]
 
 
 def similarities(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str], vector: Vectors) -> dict[str, float]:
     """The similarity of each of these memories that has a vector."""
-    if not ids:
+    rows = [row for row in _stored(core, scope, narrowed, ids) if len(row[1]) == 2 * len(vector)] if ids else []
+    if not rows:
         return {}
-    stored = vectors_of(core, scope, narrowed, ids)
-    if not stored:
-        return {}
-    scores = np.stack(list(stored.values())) @ vector
-    return dict(zip(stored, scores.tolist(), strict=True))
+    matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
+    return dict(zip((row[0] for row in rows), (matrix.astype(np.float32) @ vector).tolist(), strict=True))

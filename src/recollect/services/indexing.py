@@ -14,9 +14,9 @@ import numpy as np
 from pydantic import Field
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.relevance import embedded_text
+from recollect.domain.relevance import embedded_text, token_codes
 from recollect.errors import EmbedderFailed
-from recollect.ports.models import Embedder, Vectors
+from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -35,6 +35,9 @@ from recollect.ports.vectors import FACETS
 from recollect.services.core import Core, Reply, Request
 
 BATCH = 256
+# The first tokens of a text say what it is about; more would cost 48 bytes each for little.
+CODED_TOKENS = 128
+Vectorized = tuple[Vectors, bytes | None]
 Progress = Callable[[int, int], None]
 
 
@@ -54,7 +57,7 @@ def index_steps(
     indexed, queued = ["text"], []
     for embedder in core.embedders:
         try:
-            vectors = _vectors(embedder, memories, given if embedder is core.embedder else None)
+            vectors = _vectors(core, embedder, memories, given if embedder is core.embedder else None)
         except EmbedderFailed as failure:
             steps += [task for memory in memories for task in _tasks(memory, embedder.model, failure)]
             queued.append(f"vector:{embedder.model}")
@@ -86,14 +89,25 @@ def _stored(core: Core, memory: Memory) -> list[Embedding]:
     return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
 
 
+def _embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[Vectorized]:
+    """A vector for each memory, with token codes where the model tells tokens apart and the settings want them."""
+    texts = [text_of(memory) for memory in memories]
+    if not texts:
+        return []
+    if core.late_interaction and isinstance(embedder, TokenEmbedder):
+        vectors, tokens = embedder.embed_with_tokens(texts)
+        codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
+        return list(zip(vectors, codes, strict=True))
+    return [(vector, None) for vector in embedder.embed(texts)]
+
+
 def _vectors(
-    embedder: Embedder, memories: Sequence[Memory], given: Sequence[Sequence[float] | None] | None
-) -> Vectors | list[Vectors]:
-    if given is None or all(vector is None for vector in given):
-        return embedder.embed([text_of(memory) for memory in memories])
-    missing = [i for i, vector in enumerate(given) if vector is None]
-    filled = dict(zip(missing, embedder.embed([text_of(memories[i]) for i in missing]), strict=True)) if missing else {}
-    return [filled[i] if vector is None else unit(vector) for i, vector in enumerate(given)]
+    core: Core, embedder: Embedder, memories: Sequence[Memory], given: Sequence[Sequence[float] | None] | None
+) -> list[Vectorized]:
+    known = given if given is not None else [None] * len(memories)
+    missing = [memory for memory, vector in zip(memories, known, strict=True) if vector is None]
+    made = iter(_embedded(core, embedder, missing))
+    return [next(made) if vector is None else (unit(vector), None) for vector in known]
 
 
 def unit(vector: Sequence[float]) -> Vectors:
@@ -102,7 +116,8 @@ def unit(vector: Sequence[float]) -> Vectors:
     return array / length if length else array
 
 
-def _embeddings(memory: Memory, model: str, vector: Vectors) -> Iterator[Embedding]:
+def _embeddings(memory: Memory, model: str, made: Vectorized) -> Iterator[Embedding]:
+    vector, codes = made
     digest = hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
     for namespace in memory.namespaces:
         yield Embedding(
@@ -112,6 +127,7 @@ def _embeddings(memory: Memory, model: str, vector: Vectors) -> Iterator[Embeddi
             model=model,
             dimensions=len(vector),
             vector=vector.astype("<f2").tobytes(),
+            tokens=codes,
             text_hash=digest,
             facets=facets_of(memory),
         )
@@ -154,7 +170,7 @@ def reindex(
     for embedder in core.embedders:
         total = core.store.count(scope, _without_vector(embedder.model))
         for batch in _batches(core, scope, embedder.model):
-            core.store.transact(scope, _fill(batch, embedder))
+            core.store.transact(scope, _fill(core, batch, embedder))
             made += len(batch)
             progress(made, total)
     if request.retire:
@@ -182,8 +198,8 @@ def _batches(core: Core, scope: Scope, model: str) -> Iterator[list[Memory]]:
         yield page
 
 
-def _fill(memories: Sequence[Memory], embedder: Embedder) -> list[Step]:
-    vectors = embedder.embed([text_of(memory) for memory in memories])
+def _fill(core: Core, memories: Sequence[Memory], embedder: Embedder) -> list[Step]:
+    vectors = _embedded(core, embedder, memories)
     steps: list[Step] = []
     for memory, vector in zip(memories, vectors, strict=True):
         steps.append(DeleteWhere(IndexTask, (equal("memory_id", memory.id), equal("model", embedder.model))))

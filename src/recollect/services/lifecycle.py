@@ -68,10 +68,9 @@ def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 
 
 def erase_traces(core: Core) -> None:
-    """Have the store overwrite what it deleted, where it keeps such traces at all."""
-    wipe = getattr(core.store, "erase_traces", None)
-    if wipe is not None:
-        wipe()
+    """Have the store and the index overwrite what was deleted."""
+    core.vectors.purge()
+    core.store.erase_traces()
 
 
 class SweepRequest(Request):

@@ -167,7 +167,7 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     citations = _citations(core, scope, ids)
     tags = _tags(core, scope, ids)
     return [
-        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question, pool)
+        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question)
         for hit in best
         if hit.id in memories
     ]
@@ -196,15 +196,13 @@ def _tags(core: Core, scope: Scope, ids: list[str]) -> dict[str, list[str]]:
     return {id: sorted(tags) for id, tags in found.items()}
 
 
-def _hit(
-    memory: Memory, hit: Ranked, citations: list[CitationView], tags: list[str], question: Question, pool: Pool
-) -> Hit:
+def _hit(memory: Memory, hit: Ranked, citations: list[CitationView], tags: list[str], question: Question) -> Hit:
     return Hit(
         id=memory.id,
         text=memory.text,
         score=round(hit.score, 4),
         match=round(hit.match, 4),
-        why=_why(memory, hit, citations, question, pool),
+        why=_why(memory, hit, citations, question),
         parts={name: round(value, 4) for name, value in hit.parts.items()},
         kind=memory.kind,
         status=memory.status,
@@ -223,13 +221,12 @@ def _hit(
     )
 
 
-def _why(memory: Memory, hit: Ranked, citations: list[CitationView], question: Question, pool: Pool) -> str:
+def _why(memory: Memory, hit: Ranked, citations: list[CitationView], question: Question) -> str:
     said = {stem(word) for word in re.findall(r"\w+", memory.text.casefold())}
     shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory.text)]
     reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
-    similarity = pool.similarity(memory.id)
-    if similarity is not None and similarity >= 0.25:
-        reasons.append(f"is near in meaning ({similarity:.2f})")
+    if hit.parts.get("similarity", 0) + hit.parts.get("late", 0) > 1:
+        reasons.append("is near in meaning")
     if hit.parts.get("author", 0) > 0 and memory.author:
         reasons.append(f"was said by {memory.author}")
     if hit.parts.get("date", 0) > 0:

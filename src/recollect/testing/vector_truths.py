@@ -45,14 +45,17 @@ def nearest(
     with truth.vector_snapshot() as snapshot:
         rows = snapshot.rows_after(0, _EVERYTHING)
     allowed = {FACETS.index(facet): values for facet, values in (where or {}).items()}
-    hits = [
-        VectorHit(row.memory_id, round(float(np.frombuffer(row.vector, "<f2").astype(np.float64) @ exact), 6))
+    mine = [
+        row
         for row in rows
         if row.organization_id == organization_id
         and row.space == space
         and len(row.vector) == 2 * len(exact)
         and all(row.facets[facet] in values for facet, values in allowed.items())
     ]
+    stored = np.frombuffer(b"".join([row.vector for row in mine]), "<f2").reshape(len(mine), len(exact))
+    similarity = np.round(stored.astype(np.float64) @ exact, 6).clip(-1.0, 1.0).tolist()
+    hits = [VectorHit(row.memory_id, value) for row, value in zip(mine, similarity, strict=True)]
     return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))[:limit]
 
 

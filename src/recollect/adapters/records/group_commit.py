@@ -7,6 +7,7 @@ shared commit is on disk; if that commit fails, every caller in it gets the erro
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -18,12 +19,14 @@ from recollect.errors import Closed
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
+log = logging.getLogger("recollect.records")
 
 
 class Batches(Protocol):
     """What the thread drives: one connection's transaction."""
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """Begins anew, whatever the transaction before has left."""
 
     def attempt(self, work: Callable[[], Any]) -> Any:
         """Runs one piece of work; if it raises, undoes that piece alone and lets the error through."""
@@ -88,20 +91,27 @@ class GroupCommit:
         return batch, False
 
     def _settle(self, batch: list[tuple[Callable[[], Any], Future[Any]]]) -> None:
-        results: list[tuple[Future[Any], Any]] = []
+        """Nobody is told before the commit: who was refused because of a neighbour must find that one there."""
+        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         try:
             self._batches.begin()
             for work, done in batch:
                 try:
-                    results.append((done, self._batches.attempt(work)))
+                    outcomes.append((done, self._batches.attempt(work), None))
                 except Exception as error:  # noqa: BLE001 - handed to the caller that waits for this piece of work
-                    done.set_exception(error)
+                    outcomes.append((done, None, error))
             self._batches.commit()
-        except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller still waiting is told
+        except BaseException as error:  # noqa: BLE001 - nothing was committed: every caller is told
+            outcomes = [(done, None, error) for _, done in batch]
+            self._undo()
+        for done, result, refusal in outcomes:
+            if refusal is None:
+                done.set_result(result)
+            else:
+                done.set_exception(refusal)
+
+    def _undo(self) -> None:
+        try:
             self._batches.rollback()
-            for _, done in batch:
-                if not done.done():
-                    done.set_exception(error)
-            return
-        for done, result in results:
-            done.set_result(result)
+        except Exception:  # the edge of the thread, which must live: the next `begin` undoes it first
+            log.exception("a failed transaction could not be undone at once")

@@ -27,8 +27,10 @@ from recollect.adapters.records.sqlite_file import (
     address,
     checksum_vfs,
     connect,
+    discard,
     our_errors,
     prepare,
+    publish,
 )
 from recollect.adapters.records.sqlite_upkeep import check_records, check_text, migrate, rebuild_text
 from recollect.adapters.records.steps import Steps
@@ -139,6 +141,17 @@ class SqliteStore:
         """One statement, one moment: the page-by-page backup never ends while others write."""
         if target.exists():
             raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+        # Under another name until it is whole: SQLite would take a half of it for an empty store.
+        aside = target.with_name(target.name + ".part")
+        with our_errors(target):
+            discard(aside)
+            try:
+                self._copy(aside)
+                publish(aside, target)
+            finally:
+                discard(aside)
+
+    def _copy(self, target: Path) -> None:
         vfs = checksum_vfs()
         options: dict[str, str | int] = {"vfs": vfs, "reserve": CHECKSUM_BYTES} if vfs else {}
         with self._readers.one() as connection:
@@ -149,9 +162,8 @@ class SqliteStore:
                 connection.execute("PRAGMA query_only = on")
         copy = connect(target, writable=True)
         try:
-            with our_errors(target):
-                prepare(copy, target)
-                copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
+            prepare(copy, target)
+            copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
         finally:
             copy.close()
 
@@ -213,6 +225,7 @@ class _Tables:
 
     def begin(self) -> None:
         with our_errors(self._path):
+            self.rollback()
             self._connection.execute("BEGIN IMMEDIATE")
             self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
 

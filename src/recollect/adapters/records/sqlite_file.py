@@ -96,6 +96,23 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+def discard(path: Path) -> None:
+    """Delete a SQLite file with what belongs to it, if it is there."""
+    for ending in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def publish(aside: Path, target: Path) -> None:
+    """Give a finished file its name, for good: the folder is synced too."""
+    aside.replace(target)
+    if os.name != "nt":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def checksummed(connection: apsw.Connection, path: Path) -> None:
     """A header that claims to have no room for checksums switches them off: it was damaged, or is not ours."""
     connection.execute("PRAGMA schema_version").get  # noqa: B018 - reads the header
@@ -114,6 +131,8 @@ def our_errors(path: Path) -> Iterator[None]:
         raise meaning(error, path) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
+    except OSError as error:
+        raise StoreError(f"cannot write '{path}': {error.strerror}", remedy="check the folder and the disk") from error
 
 
 def meaning(error: apsw.Error, path: Path) -> RecollectError:

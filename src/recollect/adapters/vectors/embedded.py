@@ -162,7 +162,7 @@ class EmbeddedIndex:
                 return
             if done is None:  # somebody else writes
                 if time.monotonic() > deadline:
-                    raise StoreBusy("another process holds the vector index", remedy="try again later")
+                    raise StoreBusy("another process keeps the vector index locked", remedy="try again later")
                 time.sleep(0.02)
 
     def _work(self, *, force: bool = False, dead_share: float = _DEAD_SHARE) -> bool | None:

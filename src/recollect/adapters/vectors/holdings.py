@@ -221,17 +221,18 @@ def merge_job(segments: Sequence[Segment]) -> Job:
 
 
 def merge_run(rows: Sequence[int]) -> slice | None:
-    """Neighbours to merge: four or more of about one size, the smallest first.
+    """Neighbours to merge: four or more, together at least twice their largest, the smallest sizes first.
 
     Sizes then grow by fours: a row is copied about log4(rows / seal_rows) times, three times on the way to a
-    million, and a query meets some ten segments.
+    million, and a query meets some ten segments. Without "twice" three small seals would rewrite a big neighbour.
     """
     tiers = [(count + 1).bit_length() // 2 for count in rows]
     for tier in sorted(set(tiers)):
         start = 0
         for stop in range(len(tiers) + 1):
             if stop == len(tiers) or tiers[stop] > tier:
-                if stop - start >= _FAN_IN:
+                run = rows[start:stop]
+                if len(run) >= _FAN_IN and sum(run) >= 2 * max(run):
                     return slice(start, stop)
                 start = stop + 1
     return None

@@ -27,6 +27,9 @@ from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot
 
 EXACT_ROWS = 8192
 CANDIDATES = 2000
+# Of real sentences (MiniLM), the 2000 nearest codes hold 0.9995 of the ten nearest of 300,000 (measured), and clusters
+# with twice as much noise as signal need 4000 of 100,000 for 0.987; taking one row in 200 costs 0.4 ms at a million.
+_SCOPE_PER_CANDIDATE = 200
 _ALWAYS = 256  # a section with fewer rows in scope gives them all: its own codes may be centred on very little
 _DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
 _ROUNDING = 2e-6
@@ -128,7 +131,7 @@ class Probe:
             yield self._candidates(whole)
             return
         scanned = _Scanned([(number, pick, *self._distances(number, pick)) for number, pick in coded])
-        depth = max(self.depth, 20 * self.limit)
+        depth = max(self.depth, 20 * self.limit, sealed // _SCOPE_PER_CANDIDATE)
         while True:
             yield self._candidates([*whole, *scanned.next(depth)])
             if scanned.exhausted:
@@ -185,8 +188,9 @@ class Probe:
         similarity = codes.decode(kept, dimensions).astype(np.float64) @ self.query.exact
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
+        # A stored vector is of unit length to float16 only, so a product may be 1.0001.
         found = zip(np.round(similarity, _DIGITS).tolist(), kept, strict=True)
-        self._best += [(-value, row.memory_id) for value, row in found if math.isfinite(value)]
+        self._best += [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
         self._best = sorted(self._best)[: self.limit]
 
     def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:

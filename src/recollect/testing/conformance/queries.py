@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from recollect.domain.memory import Embedding, Memory, Tag
+from recollect.domain.agents import Agent
+from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
 from recollect.ports.records import (
@@ -26,7 +27,7 @@ from recollect.ports.records import (
     TextQuery,
     equal,
 )
-from recollect.testing.conformance.makers import NOON, embedding, ids, memory, search, stored, tag, user
+from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, stored, tag, user
 
 HOSTILE_KEYS = (
     'a"b',
@@ -243,11 +244,10 @@ class QueryRules:
     def test_holds_takes_neither_numbers_nor_inner_lists_nor_objects_for_text(
         self, store: RecordStore, acme: Scope
     ) -> None:
-        stored(store, acme, memory(acme))
-        stored(store, acme, embedding(acme, "fact", b"\x00\x3c", facets=[None, "talk"]))
         stored(store, acme, memory(acme, "meta", metadata={"x": "y"}, content={"x": ["y"], "k": 1}))
-        assert ids(store, acme, Query(Embedding, (Holds("facets", "talk"),))) == ["vector"]
-        assert ids(store, acme, Query(Embedding, (Holds("facets", "null"),))) == []
+        stored(store, acme, agent(acme, tool_rules=[1, True, None, ["x"], {"x": "y"}, "talk"]))
+        for value, expected in (("talk", ["bot"]), ("1", []), ("true", []), ("null", []), ('["x"]', []), ("x", [])):
+            assert ids(store, acme, Query(Agent, (Holds("tool_rules", value),))) == expected
         for field in ("metadata", "content"):
             for value in ("x", "y", "1", '["y"]'):
                 assert ids(store, acme, Query(Memory, (Holds(field, value),))) == []

@@ -176,6 +176,13 @@ class ReferenceRules:
         assert store.count(acme, Query(Memory, deleted="yes")) == 2
         assert store.select(acme, Query(Memory, deleted="only"), ("id",)) == [("fact",)]
 
+    def test_soft_deleted_records_do_not_crowd_out_the_living(self, store: RecordStore, acme: Scope) -> None:
+        best = [memory(acme, f"m{number}", "anchor") for number in range(5)]
+        stored(store, acme, *best, memory(acme, "living", "anchor in a long row of other words"))
+        store.transact(acme, [Update(one.changed(is_deleted=True)) for one in best])
+        assert search(store, acme, "anchor", limit=1) == ["living"]
+        assert store.verify() == []
+
     def test_a_restored_record_is_found_again(self, store: RecordStore, acme: Scope) -> None:
         first = stored(store, acme, memory(acme, text="an anchor"))
         store.transact(acme, [Update(first.changed(is_deleted=True))])

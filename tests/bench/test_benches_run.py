@@ -1,0 +1,88 @@
+"""The benchmarks run through at a tiny size: they are promises' evidence, so they must not rot."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+def run(script: str, *options: str) -> str:
+    done = subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module(name)
+
+
+def peers_here(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) for module in modules)
+
+
+def run_peers(out: Path, *products: str) -> dict[str, Any]:
+    sizes = ("--sizes", "100", "200", "--adds", "5", "--recalls", "10", "--cell-seconds", "1")
+    run("peers.py", *sizes, "--out", str(out), "--products", *products)
+    report: dict[str, Any] = json.loads((out / "peers.json").read_text())
+    return report
+
+
+def test_recollect_alone_is_measured_and_drawn(tmp_path: Path) -> None:
+    report = run_peers(tmp_path, "recollect")
+    assert list(report["sizes"]) == ["100", "200"]
+    assert report["sizes"]["200"]["recall"]["recollect-vectors"]["recall_at_10"] == 1.0
+    assert ElementTree.parse(tmp_path / "peers.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.skipif(not peers_here("chromadb"), reason="chromadb is not installed")
+def test_chroma_runs_beside_it(tmp_path: Path) -> None:
+    assert "chroma" in run_peers(tmp_path, "recollect", "chroma")["ratios"]["200"]
+
+
+@pytest.mark.skipif(not peers_here("sqlite_vec", "pysqlite3"), reason="langgraph-checkpoint-sqlite is not installed")
+def test_sqlite_store_runs_beside_it(tmp_path: Path) -> None:
+    assert "langgraph" in run_peers(tmp_path, "recollect", "langgraph")["ratios"]["200"]
+
+
+def test_a_report_names_neither_the_host_nor_a_path(tmp_path: Path) -> None:
+    run_peers(tmp_path, "recollect")
+    written = (tmp_path / "peers.json").read_text()
+    assert str(Path.home()) not in written
+    assert str(tmp_path) not in written
+
+
+def test_scale_measures_every_scope(tmp_path: Path) -> None:
+    run("scale.py", "--rows", "12000", "--dimensions", "32", "--queries", "10", "--out", str(tmp_path))
+    (report,) = json.loads((tmp_path / "scale.json").read_text())
+    assert len(report["scopes"]) == 3
+    assert report["scopes"]["user with 1%"]["recall_at_10"] == 1.0
+    assert report["memory"]["anonymous_mb"] > 0
+
+
+def test_the_corpus_is_the_same_every_time_and_no_text_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = load("shared", monkeypatch)
+    one, two = shared.corpus(500, questions=20), shared.corpus(500, questions=20)
+    assert one.texts == two.texts
+    assert np.array_equal(one.vectors, two.vectors)
+    assert len(set(one.texts)) == 500
+    assert all(8 <= len(text.split()) <= 30 for text in one.texts)
+    assert np.allclose(np.linalg.norm(one.vectors, axis=1), 1.0, atol=1e-5)
+
+
+def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    plots = load("plots", monkeypatch)
+    drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
+    ElementTree.fromstring(drawn)
+    assert "2,000" in drawn

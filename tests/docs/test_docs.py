@@ -1,0 +1,285 @@
+"""The documentation is true: its examples run, its links lead somewhere, what is generated is up to date."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from recollect import errors
+from recollect.catalogue import OPERATIONS
+from recollect.domain.kinds import KINDS
+from recollect.domain.record import RECORDS
+from recollect.interfaces import cli
+from recollect.interfaces.client import Recollect
+from recollect.settings import Settings
+
+CHECKOUT = Path(__file__).parents[2]
+DOCS = CHECKOUT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [*sorted(CHECKOUT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+STEP = re.compile(r"`((?:\w+/)*\w+\.py):(\w+)`")
+
+
+def _loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+runner = _loaded(Path(__file__).with_name("run_page.py"))
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(CHECKOUT).as_posix()
+
+
+def _has_examples(page: Path) -> bool:
+    return any(language in ("python", "console") for _, language, _ in runner.blocks(page.read_text()))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _has_examples(page)], ids=_name)
+def test_the_examples_of_a_page_run_as_shown(page: Path, tmp_path: Path) -> None:
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+    if page.name != "README.md":  # the README with the real model, the rest with the instant one
+        surroundings["RECOLLECT_EMBEDDER__PROVIDER"] = "hash"
+    command = [sys.executable, "-W", "error", str(runner.__file__), str(page)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        (["sound: 1 memories"], ["sound:  1 memories "], True),
+        (["sound: 1 memories"], ["sound: 2 memories"], False),
+        ([" 1   0.52  pytest"], [" 1  -1.20  pytest"], True),
+        (["first", "…"], ["first", "second", "third"], True),
+        (["…", "third"], ["first", "second"], False),
+        (["bytes  …"], ["bytes  4096"], True),
+        (["one"], ["one", "two"], False),
+    ],
+)
+def test_shown_output_is_compared_in_substance(shown: list[str], printed: list[str], agree: bool) -> None:
+    assert runner.agrees(shown, printed) is agree
+
+
+def test_a_command_with_other_output_than_shown_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ recollect --version\nrecollect 99\n```\n")
+    with pytest.raises(AssertionError, match="but the page shows"):
+        runner.run(page)
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    assert [_name(path) for path in generator().stale()] == [], "run `make docs`"
+
+
+def test_a_stale_page_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "errors.md"
+    old.write_text("old")
+    made = generator()
+    monkeypatch.setattr(made, "pages", lambda: {old: "new"})
+    monkeypatch.setattr(made, "ROOT", tmp_path)
+    assert made.stale() == [old]
+    assert made.main(["--check"]) == 1
+
+
+def test_generating_twice_gives_the_same_bytes() -> None:
+    assert generator().pages() == generator().pages()
+
+
+def test_figures_come_from_the_results_and_only_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generator()
+    monkeypatch.setattr(made, "RESULTS", tmp_path)
+    readme = f"before\n{made.BEGIN}\n## Measured by hand: 12 ms\n{made.END}\nafter\n"
+    empty = made.with_figures(readme)
+    assert "12 ms" not in empty
+    assert "Measured" not in empty
+    (tmp_path / "one.json").write_text('{"readme": [["writes", "1,234 a second", "`make bench`"]]}')
+    assert "| writes | 1,234 a second | `make bench` |" in made.with_figures(empty)
+    assert made.with_figures(made.with_figures(empty)) == made.with_figures(empty)
+
+
+def test_the_readme_has_a_place_for_figures() -> None:
+    readme = (CHECKOUT / "README.md").read_text()
+    assert generator().BEGIN in readme
+    assert generator().END in readme
+
+
+@cache
+def generator() -> Any:
+    return _loaded(DOCS / "generate.py")
+
+
+def _without_code(page: str) -> str:
+    return re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def _anchors(page: Path) -> frozenset[str]:
+    """The headings of a page as GitHub turns them into anchors."""
+    headings = re.findall(r"^#+ (.+)$", _without_code(page.read_text()), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
+
+
+def _broken_links(page: Path) -> Iterator[str]:
+    for target in LINK.findall(_without_code(page.read_text())):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in _anchors(file)):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(_broken_links(page)) == []
+
+
+def test_every_page_is_linked_from_the_index() -> None:
+    index = DOCS / "index.md"
+    linked = {(DOCS / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text())}
+    assert [_name(page) for page in sorted(DOCS.rglob("*.md")) if page != index and page not in linked] == []
+
+
+def test_every_operation_is_documented_with_all_its_fields() -> None:
+    page = (REFERENCE / "operations.md").read_text()
+    for operation in OPERATIONS.values():
+        section = page.partition(f"\n## {operation.name}\n")[2].partition("\n## ")[0]
+        assert section, operation.name
+        assert [field for field in operation.request.model_fields if f"| `{field}` |" not in section] == []
+
+
+def test_every_command_is_in_the_help_and_in_the_reference() -> None:
+    grouped = {name for names in cli.GROUPS.values() for name in names.split()}
+    assert grouped == set(cli.COMMANDS)
+    page = (REFERENCE / "cli.md").read_text()
+    assert [name for name in grouped if f"\n### {name}\n" not in page] == []
+
+
+@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
+def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([command, "--help"]) == 0
+    helped = set(re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    head, _, rest = (REFERENCE / "cli.md").read_text().partition("\n## ")
+    section = rest.partition(f"\n### {command}\n")[2].partition("\n##")[0]
+    documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
+    assert documented | {"--help"} == helped
+
+
+def test_every_setting_is_documented() -> None:
+    page = (REFERENCE / "settings.md").read_text()
+    inner = Settings.model_fields["embedder"].annotation
+    assert inner is not None
+    names = [*Settings.model_fields, *(f"embedder.{name}" for name in inner.model_fields)]
+    assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_the_example_settings_are_valid() -> None:
+    found = [
+        text
+        for page in PAGES
+        for _, language, text in runner.blocks(page.read_text())
+        if language == "yaml" and "store:" in text
+    ]
+    assert found
+    for text in found:
+        Settings.model_validate(yaml.safe_load(text))
+
+
+def _all_errors(error: type[errors.RecollectError] = errors.RecollectError) -> Iterator[type[errors.RecollectError]]:
+    yield error
+    for inner in error.__subclasses__():
+        if inner.__module__ == "recollect.errors":
+            yield from _all_errors(inner)
+
+
+def test_every_error_is_documented_with_its_code_and_status() -> None:
+    page = (REFERENCE / "errors.md").read_text()
+    rows = [f"| [`{e.__name__}`](#{e.__name__.lower()}) | `{e.code}` | {e.http_status} |" for e in _all_errors()]
+    assert [row for row in rows if row not in page] == []
+
+
+def test_the_tree_at_the_top_of_errors_is_the_tree() -> None:
+    drawn = re.findall(r"(\w+) +([a-z_]+) +(\d{3})", errors.__doc__ or "")
+    assert drawn == [(e.__name__, e.code, str(e.http_status)) for e in _all_errors() if e is not errors.RecollectError]
+
+
+def test_error_codes_are_unique() -> None:
+    codes = [error.code for error in _all_errors()]
+    assert len(codes) == len(set(codes))
+
+
+def test_every_record_and_every_kind_is_documented() -> None:
+    records, kinds = (REFERENCE / "records.md").read_text(), (REFERENCE / "kinds.md").read_text()
+    assert [table for table in RECORDS if f"\n## {table}\n" not in records] == []
+    built_in = [name for name, content in KINDS.items() if content.__module__ == "recollect.domain.kinds"]
+    assert [name for name in built_in if f"\n## {name}\n" not in kinds and not _is_users_own(name)] == []
+
+
+def _is_users_own(kind: str) -> bool:
+    """Other tests of the same process may have defined kinds."""
+    return "defined by a user" in (KINDS[kind].__doc__ or "")
+
+
+def test_the_steps_of_the_architecture_page_exist() -> None:
+    steps = STEP.findall((DOCS / "architecture.md").read_text())
+    assert len(steps) > 20
+    assert [f"{path}:{name}" for path, name in steps if name not in _defined(path)] == []
+
+
+@cache
+def _defined(path: str) -> frozenset[str]:
+    file = CHECKOUT / "src" / "recollect" / path
+    if not file.exists():
+        return frozenset()
+    tree = ast.parse(file.read_text())
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    )
+
+
+def test_every_method_of_the_client_is_in_its_stubs() -> None:
+    tree = ast.parse((CHECKOUT / "src/recollect/interfaces/client.pyi").read_text())
+    stubbed = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Recollect")
+    names = {node.name for node in stubbed.body if isinstance(node, ast.FunctionDef)}
+    assert {name for name in vars(Recollect) if not name.startswith("_")} == {n for n in names if not n.startswith("_")}
+
+
+def test_the_stubs_hold_for_a_strict_type_checker(tmp_path: Path) -> None:
+    script = tmp_path / "use.py"
+    script.write_text(
+        "import recollect\n"
+        'with recollect.open("x.db") as mem:\n'
+        '    id: str = mem.remember("a", cites=[recollect.cite.user("a", "b")], at="2024-05-01").id\n'
+        '    mem.remember_many(["a", {"content": "b"}])\n'
+        '    score: float = mem.recall("q", statuses=["verified"], boost={"recency": 1})[0].score\n'
+        "    tags: list[str] = mem.show(id).tags\n"
+        '    mem.recall("q", limitt=3)\n'
+        "    mem.remember(5)\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    wrong = [line for line in done.stdout.splitlines() if " error: " in line]
+    assert [line.rpartition("[")[2] for line in wrong] == ["call-arg]", "arg-type]"], done.stdout

@@ -1,0 +1,222 @@
+"""The code keeps to its architecture: imports go one way, the surface is what was promised, functions stay small."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import recollect
+
+PACKAGE = Path(__file__).parents[2] / "src" / "recollect"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each layer may import besides itself and `errors`, which everybody raises.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "domain": set(),
+    "ports": {"domain"},
+    "services": {"ports", "domain"},
+    "catalogue": {"services", "ports", "domain"},
+    "settings": {"domain"},
+    "adapters": {"ports", "domain"},
+    "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", ""},
+    "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "testing"},
+    "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
+    "": {"interfaces", "app", "domain", "settings"},
+}
+# A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
+EDGES = {
+    ("interfaces/cli.py", "_run_command"),
+    ("adapters/vectors/embedded.py", "_keep_up"),
+    ("adapters/records/group_commit.py", "_settle"),
+    ("adapters/records/group_commit.py", "_undo"),
+}
+BROAD = {"Exception", "BaseException"}
+FAMILIES = BROAD | {"OSError", "RecollectError", "StoreError", "apsw.Error", "ValueError"}
+
+
+def _name(module: Path) -> str:
+    return module.relative_to(PACKAGE).as_posix()
+
+
+def _layer(module: Path) -> str:
+    """The folder under the package, or the name of a module in it; "" is the package itself."""
+    first = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every module of ours that is imported, inside functions too, but not for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for branch in node.orelse:
+                yield from imports(ast.Module([branch], []))
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are written in full"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        yield from imports(node)
+
+
+def forbidden(module: Path, tree: ast.AST) -> list[str]:
+    layer = _layer(module)
+    allowed = MAY_IMPORT.get(layer, set()) | {layer, "errors"}
+    found = []
+    for line, name in imports(tree):
+        if name.split(".")[0] != "recollect":
+            continue
+        to = _imported_layer(name)
+        if to not in allowed:
+            found.append(f"{_name(module)}:{line} imports {name}")
+    return found
+
+
+def _imported_layer(name: str) -> str:
+    part = name.removeprefix("recollect").removeprefix(".").split(".")[0]
+    return part if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").exists() else ""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_imports_go_one_way(module: Path) -> None:
+    assert _layer(module) in MAY_IMPORT, "a new layer: say what it may import"
+    assert forbidden(module, ast.parse(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "is_forbidden"),
+    [
+        ("domain/memory.py", "from recollect.ports.records import Scope", True),
+        ("domain/memory.py", "def late():\n    import recollect.services.core", True),
+        ("domain/memory.py", "if TYPE_CHECKING:\n    from recollect.ports.records import Scope", False),
+        ("services/recall.py", "from recollect.adapters.fetch import fetch", True),
+        ("services/recall.py", "from recollect.catalogue import OPERATIONS", True),
+        ("adapters/fetch.py", "from recollect.services.core import Core", True),
+        ("interfaces/cli.py", "from recollect import adapters", True),
+        ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
+        ("app.py", "from recollect.adapters.world import LocalWorld", False),
+        ("services/recall.py", "from recollect.errors import NotFound", False),
+    ],
+)
+def test_a_wrong_import_is_noticed(module: str, source: str, is_forbidden: bool) -> None:
+    assert bool(forbidden(PACKAGE / module, ast.parse(source))) is is_forbidden
+
+
+def test_the_public_surface_is_frozen() -> None:
+    expected = ["Recollect", "RecollectError", "Settings", "cite", "define_kind", "errors", "open"]
+    assert sorted(recollect.__all__) == expected
+    assert all(getattr(recollect, name) is not None for name in expected)
+
+
+HEAVY = ("numpy", "pydantic", "onnxruntime", "apsw", "typer", "rich", "yaml")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import recollect",
+        "from recollect.interfaces import cli; cli.run(['--help'])",
+        "from recollect.interfaces import cli; cli.run(['--version'])",
+    ],
+)
+def test_starting_is_light(script: str) -> None:
+    check = f"import sys; {script}; print('loaded', [name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded []"
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+def test_functions_stay_small() -> None:
+    lengths = {
+        f"{_name(module)}:{function.name}": _lines(function)
+        for module in MODULES
+        for function in _functions(ast.parse(module.read_text()))
+    }
+    assert statistics.quantiles(lengths.values(), n=10)[-1] <= 35
+    assert {name: lines for name, lines in lengths.items() if lines > 80} == {}
+
+
+def _caught(handler: ast.ExceptHandler) -> set[str]:
+    if handler.type is None:
+        return {"BaseException"}
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {ast.unparse(one) for one in types}
+
+
+def _does_nothing(handler: ast.ExceptHandler) -> bool:
+    return all(
+        isinstance(node, ast.Pass | ast.Continue)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in handler.body
+    )
+
+
+def swallowed(source: str, name: str) -> list[str]:
+    """Handlers that lose an error: broad ones that do not raise, silent ones for a whole family without a reason."""
+    lines, tree, found = source.splitlines(), ast.parse(source), []
+    edges = {
+        id(handler)
+        for function in _functions(tree)
+        if (name, function.name) in EDGES
+        for handler in ast.walk(function)
+        if isinstance(handler, ast.ExceptHandler)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            explained = any("#" in line for line in lines[node.lineno - 1 : node.body[-1].end_lineno])
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            if _caught(node) & BROAD and not raises and id(node) not in edges:
+                found.append(f"{name}:{node.lineno} catches everything and does not raise")
+            elif _caught(node) & FAMILIES and _does_nothing(node) and not explained:
+                found.append(f"{name}:{node.lineno} drops an error without saying why")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            dropped = {ast.unparse(one) for one in node.args}
+            if dropped & BROAD or (dropped & FAMILIES and "#" not in lines[node.lineno - 1]):
+                found.append(f"{name}:{node.lineno} suppresses errors without saying why")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_no_error_is_swallowed(module: Path) -> None:
+    assert swallowed(module.read_text(), _name(module)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_swallowed"),
+    [
+        ("try:\n    f()\nexcept Exception:\n    log()", True),
+        ("try:\n    f()\nexcept:\n    pass", True),
+        ("try:\n    f()\nexcept Exception:\n    undo()\n    raise", False),
+        ("try:\n    f()\nexcept OSError:\n    pass", True),
+        ("try:\n    f()\nexcept OSError:\n    pass  # it is gone already", False),
+        ("try:\n    f()\nexcept KeyError:\n    pass", False),
+        ("with contextlib.suppress(Exception):  # why not\n    f()", True),
+        ("with suppress(OSError):\n    f()", True),
+    ],
+)
+def test_a_swallowed_error_is_noticed(source: str, is_swallowed: bool) -> None:
+    assert bool(swallowed(source, "somewhere.py")) is is_swallowed
+
+
+def test_the_edges_exist() -> None:
+    there = {
+        (_name(module), function.name) for module in MODULES for function in _functions(ast.parse(module.read_text()))
+    }
+    assert there >= EDGES

@@ -1,0 +1,364 @@
+"""The file format, the codes and the kernels of the embedded index."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from recollect.adapters.vectors import codes, scan, segments
+from recollect.adapters.vectors.holdings import merge_run
+from recollect.adapters.vectors.segments import DamagedSegment, Heading, Segment, open_segment, parse, write_segment
+from recollect.adapters.vectors.shelf import Name, Shelf, in_force, in_memory, parse_name
+from recollect.adapters.vectors.tail import Tail
+from recollect.ports.vectors import FACETS, VectorRow
+from recollect.testing.vector_truths import facets_of, packed
+
+HEADING = Heading("one", 0, 1000, 1000)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(20240607)
+
+
+@pytest.fixture
+def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "compiled", None)
+
+
+def rows_of(random: np.random.Generator, count: int, dimensions: int, space: str = "default") -> list[VectorRow]:
+    return [
+        VectorRow(
+            seq,
+            f"org{random.integers(4)}",
+            f"m{seq}",
+            space,
+            facets_of(user_id=f"u{random.integers(3)}", kind=[None, "fact"][random.integers(2)]),
+            packed(random.standard_normal(dimensions)),
+        )
+        for seq in range(1, count + 1)
+    ]
+
+
+def tail_of(rows: list[VectorRow]) -> Tail:
+    tail = Tail(0)
+    tail.add(rows, rows[-1].seq)
+    return tail
+
+
+def segment_of(rows: list[VectorRow], living: list[int] | None = None) -> Segment:
+    chosen = None if living is None else np.array(living, np.int64)
+    return in_memory(lambda file: write_segment(file, HEADING, tail_of(rows).sections(), chosen))
+
+
+def bytes_of(rows: list[VectorRow]) -> bytes:
+    file = io.BytesIO()
+    write_segment(file, HEADING, tail_of(rows).sections())
+    return file.getvalue()
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def kernels() -> Iterator[None]:
+    """Once with whatever is compiled, once with numpy."""
+    held = scan.compiled
+    try:
+        yield
+        scan.compiled = None
+        yield
+    finally:
+        scan.compiled = held
+
+
+@pytest.mark.skipif(scan.compiled is None, reason="installed without a compiler")
+@pytest.mark.parametrize("width", [8, 16, 48, 96, 128, 192, 200, 384])
+def test_both_kernels_count_the_same_bits(random: np.random.Generator, width: int) -> None:
+    table = random.integers(0, 256, (500, width), dtype=np.uint8)
+    query = random.integers(0, 256, width, dtype=np.uint8)
+    rows = np.sort(random.choice(500, 77, replace=False))
+    mask = random.random(500) < 0.5
+    expected = np.unpackbits(table ^ query, axis=1).sum(axis=1)
+    for _ in kernels():
+        found, histogram = scan.hamming(table, query)
+        assert (found == expected).all()
+        assert (histogram == np.bincount(expected, minlength=8 * width + 1)).all()
+        assert (scan.hamming(table, query, rows)[0] == expected[rows]).all()
+        found, histogram = scan.hamming(table, query, mask=mask)
+        assert (found == np.where(mask, expected, scan.NOWHERE)).all()
+        assert histogram.sum() == mask.sum()
+
+
+@pytest.mark.skipif(scan.compiled is None, reason="installed without a compiler")
+@pytest.mark.parametrize("dimensions", [1, 7, 64, 384, 1536, 3072])
+def test_both_kernels_multiply_alike(random: np.random.Generator, dimensions: int) -> None:
+    table = random.integers(-127, 128, (60, dimensions), dtype=np.int8)
+    table[0] = 127
+    query = codes.Query.of(np.ones(dimensions, np.float32)).rounded
+    rows = random.integers(0, 60, 33)
+    expected = table.astype(np.int64) @ query.astype(np.int64)
+    for _ in kernels():
+        assert (scan.dots(table, query) == expected).all()
+        assert (scan.dots(table, query, rows) == expected[rows]).all()
+
+
+@pytest.mark.skipif(scan.compiled is None, reason="installed without a compiler")
+def test_the_compiled_kernel_refuses_what_does_not_fit() -> None:
+    table, query = np.zeros((4, 8), np.uint8), np.zeros(8, np.uint8)
+    out, histogram = np.zeros(4, np.uint16), np.zeros(65, np.uint32)
+    for arguments in (
+        (table, query, out[:3], histogram, None, None),
+        (table, query, out, histogram[:64], None, None),
+        (table, query, out[:1], histogram, np.array([4]), None),
+        (table, query, out[:1], histogram, np.array([-1]), None),
+        (table, query, out, histogram, None, np.zeros(3, np.bool_)),
+        (table, query[:0], out, histogram, None, None),
+        (table.reshape(-1)[1:25], query, out[:3], histogram, None, None),
+    ):
+        with pytest.raises(ValueError, match="buffer"):
+            scan.compiled.hamming(*arguments)
+    with pytest.raises((TypeError, BufferError)):
+        scan.compiled.hamming(None, query, out, histogram, None, None)
+    with pytest.raises(ValueError, match="buffer"):
+        scan.compiled.dots(np.zeros((3, 4), np.int8), np.zeros(4, np.int16), np.zeros(3, np.int32), np.array([3, 0, 0]))
+
+
+def test_a_leftover_kernel_of_an_older_build_is_not_used() -> None:
+    assert scan.compiled is None or scan.compiled.interface == scan._INTERFACE
+
+
+# -- codes -----------------------------------------------------------------------------------------------------------
+
+
+def hostile_vectors(random: np.random.Generator, dimensions: int) -> NDArray[np.float32]:
+    spike, tiny = np.zeros(dimensions), np.full(dimensions, 1e-4)
+    spike[0] = tiny[-1] = 1.0
+    drawn = [random.standard_normal(dimensions) * scale for scale in (1e-3, 1.0, 30.0)]
+    return np.array([spike, tiny, np.zeros(dimensions), -spike, *drawn], np.float32)
+
+
+@pytest.mark.parametrize("dimensions", [1, 3, 64, 384, 1536])
+def test_no_estimate_is_further_from_the_truth_than_its_slack(random: np.random.Generator, dimensions: int) -> None:
+    vectors = np.concatenate(
+        [random.standard_normal((300, dimensions)).astype(np.float32), hostile_vectors(random, dimensions)]
+    )
+    coarse, scale, slack = codes.encode(vectors)
+    for vector in (*random.standard_normal((20, dimensions)), *vectors[-7:]):
+        query = codes.Query.of(vector.astype(np.float32))
+        found = codes.estimates(scan.dots(coarse, query.rounded), np.arange(len(vectors)), scale, slack)
+        truth = vectors.astype(np.float64) @ query.exact
+        assert (np.abs(found.similarity - truth) <= found.slack).all()
+
+
+def test_the_slack_is_small_enough_to_be_of_use(random: np.random.Generator) -> None:
+    vectors = random.standard_normal((200, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
+    assert codes.encode(vectors).slack.max() < 0.012
+
+
+def test_only_none_has_the_hash_zero() -> None:
+    assert codes.digest(None) == 0
+    values = ["", "0", "None", "ä", "\udc80", "x" * 10_000]
+    assert 0 not in {codes.digest(value) for value in values}
+    assert len({codes.digest(value) for value in values}) == len(values)
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_holds_what_was_put_into_it(random: np.random.Generator, tmp_path: Path) -> None:
+    rows = rows_of(random, 300, 20)
+    path = tmp_path / "segment"
+    path.write_bytes(bytes_of(rows))
+    segment = open_segment(path)
+    section = segment.sections["default", 20]
+    place = {seq: number for number, seq in enumerate(section.column("seq").tolist())}
+    assert (segment.after, segment.upto, segment.rows, len(place)) == (0, 1000, 300, 300)
+    for row in rows:
+        number = np.array([place[row.seq]])
+        assert section.tenants_at(number)[0] == codes.digest(row.organization_id)
+        for position, facet in enumerate(FACETS):
+            assert section.at(facet, number)[0] == codes.digest(row.facets[position])
+        coarse, scale, _ = codes.encode(codes.decode([row], 20))
+        assert (section.coarse_at(number) == coarse).all()
+        assert section.at("scale", number)[0] == scale[0]
+
+
+def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) -> None:
+    rows = rows_of(random, 300, 8)
+    section = segment_of(rows).sections["default", 8]
+    for tenant in ("org0", "org3", "nobody"):
+        mine = section.pick(codes.digest(tenant), {})
+        assert mine.rows is None
+        assert mine.mask is None
+        expected = {row.seq for row in rows if row.organization_id == tenant}
+        assert set(section.column("seq")[mine.low : mine.high].tolist()) == expected
+        user = section.pick(codes.digest(tenant), {0: np.array([codes.digest("u1")], np.uint64)})
+        expected = {row.seq for row in rows if row.organization_id == tenant and row.facets[0] == "u1"}
+        assert set(section.column("seq")[user.low : user.high].tolist()) == expected
+
+
+@pytest.mark.parametrize("wanted", [["fact"], [None], ["fact", None], ["other"], ["fact", *map(str, range(40))]])
+def test_other_facets_pick_single_rows(random: np.random.Generator, wanted: list[str | None]) -> None:
+    rows = rows_of(random, 300, 8)
+    kind = FACETS.index("kind")
+    hashes = np.array(sorted(codes.digest(value) for value in wanted), np.uint64)
+    for section in (segment_of(rows).sections["default", 8], tail_of(rows).sections()[0]):
+        picked = section.pick(codes.digest("org1"), {kind: hashes})
+        numbers = picked.numbers()
+        chosen = np.arange(picked.low, picked.high) if numbers is None else numbers
+        expected = {row.seq for row in rows if row.organization_id == "org1" and row.facets[kind] in wanted}
+        assert set(section.column("seq")[chosen].tolist()) == expected
+        assert picked.count == len(expected)
+
+
+def test_spaces_and_lengths_do_not_mix(random: np.random.Generator) -> None:
+    rows = [*rows_of(random, 20, 8), *rows_of(random, 30, 8, "other"), *rows_of(random, 40, 16)]
+    sections = segment_of(rows).sections
+    assert {key: len(section) for key, section in sections.items()} == {
+        ("default", 8): 20,
+        ("other", 8): 30,
+        ("default", 16): 40,
+    }
+
+
+def test_a_merge_keeps_the_living_and_finds_its_own_centre(random: np.random.Generator) -> None:
+    rows = rows_of(random, 200, 16)
+    first, second = segment_of(rows[:120]), segment_of(rows[120:])
+    living = [row.seq for row in rows if row.seq % 3]
+    sources = [segment.sections["default", 16] for segment in (first, second)]
+    merged = in_memory(lambda file: write_segment(file, HEADING, sources, np.array(living)))
+    section = merged.sections["default", 16]
+    assert sorted(section.column("seq").tolist()) == living
+    coarse, scale = section.column("coarse"), section.column("scale")
+    assert (section.column("codes") == codes.sign_codes(coarse * scale[:, None], section.centre)).all()
+    assert np.allclose(section.centre, codes.decode(rows, 16).mean(axis=0), atol=0.01)
+
+
+def test_everything_dead_makes_an_empty_segment(random: np.random.Generator) -> None:
+    assert segment_of(rows_of(random, 5, 8), living=[]).rows == 0
+
+
+def test_every_single_flipped_byte_is_noticed(random: np.random.Generator) -> None:
+    whole = bytes_of(rows_of(random, 12, 8))
+    parse(memoryview(whole), checked=False).check_all()
+    for position in range(len(whole)):
+        broken = bytearray(whole)
+        broken[position] ^= 1 << random.integers(8)
+        with pytest.raises(DamagedSegment):
+            parse(memoryview(bytes(broken)), checked=False).check_all()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 15, 16, 100, -1])
+def test_a_cut_file_is_no_segment(random: np.random.Generator, tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes_of(rows_of(random, 12, 8))[:kept])
+    with pytest.raises(DamagedSegment):
+        open_segment(path)
+
+
+def test_a_newer_format_is_not_read(random: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "FORMAT", 2)
+    newer = bytes_of(rows_of(random, 12, 8))
+    monkeypatch.setattr(segments, "FORMAT", 1)
+    with pytest.raises(DamagedSegment, match="format 2"):
+        parse(memoryview(newer), checked=False)
+
+
+def test_a_block_is_checked_before_it_is_used(random: np.random.Generator) -> None:
+    """Damage in one place does not make the rest unreadable, and is met as soon as it is touched."""
+    rows = rows_of(random, 4000, 8)
+    broken = bytearray(bytes_of(rows))
+    extents = parse(memoryview(bytes(broken)), checked=False).sections["default", 8].extents
+    broken[extents["coarse"].stop - 1] ^= 255
+    section = parse(memoryview(bytes(broken)), checked=False).sections["default", 8]
+    section.column("seq")
+    section.coarse_at(np.array([0]))
+    with pytest.raises(DamagedSegment):
+        section.coarse_at(np.array([0, 3999]))
+    with pytest.raises(DamagedSegment):
+        section.column("coarse")
+
+
+# -- the folder ------------------------------------------------------------------------------------------------------
+
+
+def put(shelf: Shelf, rows: list[VectorRow], after: int, upto: int) -> Segment:
+    heading = Heading("one", after, upto, upto)
+    return shelf.put(after, upto, lambda file: write_segment(file, heading, tail_of(rows).sections()))
+
+
+def test_names_carry_their_range() -> None:
+    assert parse_name(str(Name(1, 2**40, 3))) == (1, 2**40, 3)
+    assert parse_name("lock") is None
+    assert parse_name(f"{Name(1, 2, 3)}.tmp") is None
+
+
+def test_the_wider_range_wins_then_the_younger(random: np.random.Generator, tmp_path: Path) -> None:
+    shelf, rows = Shelf(tmp_path), rows_of(random, 3, 8)
+    narrow = [put(shelf, rows, 0, 5), put(shelf, rows, 5, 9)]
+    wide = put(shelf, rows, 0, 9)
+    again = put(shelf, rows, 0, 9)
+    later = put(shelf, rows, 20, 30)
+    assert in_force([*narrow, wide, again, later]) == [again, later]
+    assert in_force([narrow[1], later]) == [narrow[1], later]
+    assert in_force([narrow[0], put(shelf, rows, 3, 9)]) == [narrow[0]]
+
+
+def test_leftovers_are_tidied_away_and_others_files_are_not(random: np.random.Generator, tmp_path: Path) -> None:
+    shelf, rows = Shelf(tmp_path), rows_of(random, 3, 8)
+    put(shelf, rows, 0, 5)
+    kept = put(shelf, rows, 0, 9)
+    (tmp_path / f"{Name(0, 5, 9)}.tmp").write_bytes(b"half")
+    (tmp_path / "notes.txt").write_text("not ours")
+    shelf.tidy([kept])
+    assert kept.path is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kept.path.name, "notes.txt"])
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    def fail(file: segments.Writable) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="space"):
+        Shelf(tmp_path).put(0, 5, fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with Shelf(tmp_path).lock() as first, Shelf(tmp_path).lock() as second:
+        assert (first, second) == (True, False)
+    with Shelf(tmp_path).lock() as again:
+        assert again
+
+
+def test_the_same_thread_may_lock_again(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    with shelf.lock(), shelf.lock() as again:
+        assert again
+    with Shelf(tmp_path).lock() as other:
+        assert other
+
+
+@pytest.mark.parametrize(
+    ("rows", "run"),
+    [
+        ([], None),
+        ([20, 20, 20], None),
+        ([20, 20, 20, 20], slice(0, 4)),
+        ([5000, 20, 20, 20, 20], slice(1, 5)),
+        ([5000, 20, 20, 20], None),
+        ([5000, 20, 20, 300, 20], None),
+        ([0, 0, 0, 0], slice(0, 4)),
+        ([300, 20, 20, 20, 20, 300], slice(1, 5)),
+        ([300, 300, 300, 20, 300], slice(0, 5)),
+    ],
+)
+def test_segments_of_about_one_size_are_merged(rows: list[int], run: slice | None) -> None:
+    assert merge_run(rows) == run
