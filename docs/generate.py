@@ -584,28 +584,47 @@ def with_figures(readme: str) -> str:
         return readme
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
-    rows = [row for path in sorted(RESULTS.glob("*.json")) for row in _figures(json.loads(path.read_text()))]
+    rows = [row for path in sorted(RESULTS.glob("*.json")) for row in _figures(path.stem, json.loads(path.read_text()))]
     section = ""
     if rows:
         section = "\n## Measured\n\n" + table(("what", "figure", "measured by"), rows)
     return f"{before}{BEGIN}\n{section}{END}{after}"
 
 
-def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Rows of one report: its own `readme` rows, or those of the recall benchmark."""
-    for row in report.get("readme", []):
-        what, figure, measured_by = map(str, row)
-        yield what, figure, measured_by
-    if "by_category" in report and "recall" in report:
-        asked = f"LoCoMo, {report['questions']:,} questions over {report['turns']:,} turns"
-        shares = ", ".join(f"{cut} {value}" for cut, value in report["recall"].items())
-        yield f"evidence among the first hits ({asked})", shares, "`make bench-recall`"
-        times = report["latency_ms"]
-        yield (
-            "time of one recall on that set",
-            f"median {times['median']} ms, p95 {times['p95']} ms",
-            "`make bench-recall`",
-        )
+def _figures(name: str, report: Any) -> Iterator[tuple[str, str, str]]:
+    """Rows of one report, told apart by the name of its file; a file unknown here gives none."""
+    reader = _READERS.get(name)
+    return iter(()) if reader is None else reader(report)
+
+
+def _recall_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    asked = f"LoCoMo, {report['questions']:,} questions over {report['turns']:,} turns"
+    shares = ", ".join(f"{cut} {value}" for cut, value in report["recall"].items())
+    times = report["latency_ms"]
+    yield f"evidence among the first hits, % ({asked})", shares, "`make bench-recall`"
+    yield "one recall on that set", f"median {times['median']} ms, p95 {times['p95']} ms", "`make bench-recall`"
+
+
+def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    size = max(report["sizes"], key=int)
+    cells = report["sizes"][size]
+    for what, part in (("recall within one user", "recall"), ("one durable add", "add")):
+        figures = ", ".join(f"{name} {cells[part][name]['p50_ms']} ms" for name in cells["add"])
+        yield f"{what}, median, {int(size):,} memories", figures, "`make bench`"
+
+
+def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    for report in reports:
+        for scope, cell in report.get("scopes", {}).items():
+            figures = f"median {cell['p50_ms']} ms, recall@10 {cell['recall_at_10']}"
+            yield f"vector search, {report['rows']:,} x {report['dimensions']}, {scope}", figures, "`make bench-scale`"
+
+
+_READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
+    "recall_quality": _recall_figures,
+    "peers": _peer_figures,
+    "scale": _scale_figures,
+}
 
 
 # The whole

@@ -1,9 +1,9 @@
 """A disk for SQLite that loses what was not synced, as apsw VFS and for as many power cuts as one likes.
 
-SQLite reads and writes real files as always. Beside them the disk keeps what is on its platters: a write goes there when
-its file is synced. A cut does not stop anything: it makes an image, a folder with the files as they would be found
-after power came back, and the run goes on to the next cut. In the image each sector of each write not synced
-yet has survived or not, whatever happened to the others, or has become garbage; files made, cut short or deleted since the
+SQLite reads and writes real files as always. Beside them the disk keeps what is on its platters: a write goes there
+when its file is synced. A cut does not stop anything: it makes an image, a folder with the files as they would be found
+after power came back, and the run goes on to the next cut. In the image each sector of each write not synced yet has
+survived or not, whatever happened to the others, or has become garbage; files made, cut short or deleted since the
 folder was last synced likewise (the file system syncs a folder with the first sync of a journal made in it). Sectors
 that were not written keep their bytes, as SQLite assumes of today's disks ("powersafe overwrite").
 """
@@ -71,7 +71,7 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
 def _sectors(offset: int, data: bytes) -> list[tuple[int, bytes]]:
     first = SECTOR - offset % SECTOR
     cuts = [0, *range(first, len(data), SECTOR), len(data)]
-    return [(offset + start, data[start:stop]) for start, stop in zip(cuts, cuts[1:], strict=False) if start < stop]
+    return [(offset + start, data[start:stop]) for start, stop in itertools.pairwise(cuts) if start < stop]
 
 
 class Disk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -115,9 +116,24 @@ def test_figures_come_from_the_results_and_only_from_there(tmp_path: Path, monke
     empty = made.with_figures(readme)
     assert "12 ms" not in empty
     assert "Measured" not in empty
-    (tmp_path / "one.json").write_text('{"readme": [["writes", "1,234 a second", "`make bench`"]]}')
-    assert "| writes | 1,234 a second | `make bench` |" in made.with_figures(empty)
+    scopes = {"1% tenant": {"p50_ms": 1.9, "recall_at_10": 1.0}}
+    report = [{"rows": 1000, "dimensions": 8, "scopes": scopes}, {"rows": 9, "dimensions": 8, "skipped": "no disk"}]
+    (tmp_path / "scale.json").write_text(json.dumps(report))
+    row = "| vector search, 1,000 x 8, 1% tenant | median 1.9 ms, recall@10 1.0 | `make bench-scale` |"
+    assert row in made.with_figures(empty)
     assert made.with_figures(made.with_figures(empty)) == made.with_figures(empty)
+
+
+def test_the_reports_of_the_benchmarks_are_understood() -> None:
+    recall = {"questions": 3, "turns": 5, "recall": {"R@5": 70.1}, "latency_ms": {"median": 4, "p95": 9}}
+    add = {"recollect": {"p50_ms": 1}, "other": {"p50_ms": 2}}
+    peers = {"sizes": {"10": {"recall": add, "add": add}}}
+    read = generator()._figures
+    assert next(read("recall_quality", recall))[1] == "R@5 70.1"
+    assert next(read("peers", peers)) == (
+        "recall within one user, median, 10 memories", "recollect 1 ms, other 2 ms", "`make bench`"
+    )  # fmt: skip
+    assert list(read("unknown", {})) == []
 
 
 def test_the_readme_has_a_place_for_figures() -> None:

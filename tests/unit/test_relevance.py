@@ -11,21 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.domain.relevance import (
+from recollect.domain.questions import (
     STOP_WORDS,
-    Candidate,
     NamedTime,
     Question,
-    Ranked,
-    Weights,
     embedded_text,
-    late_similarities,
     moment_words,
-    rank,
     read_question,
-    stem,
-    token_codes,
 )
+from recollect.domain.relevance import Candidate, Ranked, Weights, late_similarities, rank, stem, token_codes
 
 NOW = datetime(2024, 5, 20, 12, tzinfo=UTC)
 

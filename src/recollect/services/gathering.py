@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from recollect.domain.memory import Memory, space_name
+from recollect.domain.questions import Question
 from recollect.domain.relevance import (
     DENSE_POOL,
     LATE_POOL,
@@ -17,7 +18,6 @@ from recollect.domain.relevance import (
     NEIGHBOURS_OF,
     Candidate,
     Codes,
-    Question,
     late_similarities,
     rank,
     token_codes,

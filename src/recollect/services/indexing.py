@@ -14,7 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.relevance import embedded_text, token_codes
+from recollect.domain.questions import embedded_text
+from recollect.domain.relevance import token_codes
 from recollect.errors import EmbedderFailed
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.records import (

@@ -12,7 +12,8 @@ from datetime import datetime
 import numpy as np
 
 from recollect.domain.memory import Memory, Revision
-from recollect.domain.relevance import LEXICAL_POOL, Candidate, Question, embedded_text
+from recollect.domain.questions import Question, embedded_text
+from recollect.domain.relevance import LEXICAL_POOL, Candidate
 from recollect.errors import EmbedderFailed
 from recollect.ports.records import Compare, OneOf, Query, Scope, TextQuery, passes
 from recollect.services.core import Core

@@ -17,8 +17,9 @@ from pydantic import Field
 from recollect.domain.agents import Result
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
+from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Id, Moment, Text, now
-from recollect.domain.relevance import Question, Ranked, rank, read_question, stem
+from recollect.domain.relevance import Ranked, rank, stem
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
 from recollect.services.gathering import Pool, gather

@@ -28,8 +28,8 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, read_citation
+from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
-from recollect.domain.relevance import moment_words
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge
 from recollect.ports.records import Absent, DeleteWhere, Insert, OneOf, Query, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged

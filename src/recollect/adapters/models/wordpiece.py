@@ -3,8 +3,8 @@
 Promise: the same numbers as the reference tokenizer of the `tokenizers` package, truncation included, with two
 intended differences: the words `[CLS]`, `[SEP]`, `[MASK]` inside a text are ordinary text, so that a stored
 memory cannot forge the marks of the model, and only the first 65,536 characters are read, so that a pasted blob
-costs milliseconds. A third is not intended: some 560 characters added or moved after Unicode 8, none in the vocabulary,
-follow the interpreter's tables, the reference follows older ones.
+costs milliseconds. A third is not intended: some 560 characters added or moved after Unicode 8, none in the
+vocabulary, follow the interpreter's tables, the reference follows older ones.
 Shape: split at white space, clean each chunk, cut it at punctuation and ideographs, look the pieces up longest
 first. Chunks are handled one at a time, so a book costs no more than its first 254 tokens.
 Proof: `tests/unit/test_wordpiece.py` holds recorded answers of the reference.

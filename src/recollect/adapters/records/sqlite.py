@@ -220,6 +220,7 @@ class _Tables:
         self._cursor = connection.cursor()
         self._path = path
         self._seq = 0
+        self._is_spoiled = False
         self.codec = codec
         self.compiler = compiler
 
@@ -227,6 +228,7 @@ class _Tables:
         with our_errors(self._path):
             self.rollback()
             self._connection.execute("BEGIN IMMEDIATE")
+            self._is_spoiled = False
             self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
 
     def attempt(self, work: Callable[[], Any]) -> Any:
@@ -238,8 +240,10 @@ class _Tables:
                 self._cursor.execute("RELEASE work")
                 return result
             except BaseException:
+                self._is_spoiled = True  # until the half of the work that was done is undone
                 if not self._connection.get_autocommit():
                     self._cursor.execute("ROLLBACK TO work; RELEASE work")
+                    self._is_spoiled = False
                 raise
 
     def commit(self) -> None:
@@ -250,7 +254,7 @@ class _Tables:
 
     def _still_open(self) -> None:
         # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
-        if self._connection.get_autocommit():
+        if self._is_spoiled or self._connection.get_autocommit():
             raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
 
     def rollback(self) -> None:

@@ -1,0 +1,257 @@
+"""Everything an operation writes commits together: whichever statement fails, nothing is half done.
+
+For every operation of the catalogue that writes, the n-th SQL statement of the writer fails, for every n, until the
+operation gets through: alone, together with the next (its undoing), or with all that follow. After each failure a
+typed error came out, the tables hold exactly what they held, and the very same store goes on working.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import recollect
+from recollect.adapters.records.sqlite_file import connect
+from recollect.catalogue import OPERATIONS
+from recollect.domain.memory import IndexTask, Memory
+from recollect.errors import EmbedderFailed, RecollectError, StoreBusy, StoreError, StoreFull
+from recollect.ports.records import Query
+from recollect.testing.fakes import HashEmbedder
+
+WRITING = [name for name, operation in OPERATIONS.items() if operation.permission != "read"]
+READ_ONLY = {"verify", "export", "backup"}  # need a greater permission, but write nothing to the store
+ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
+    apsw.IOError: StoreError,
+    apsw.FullError: StoreFull,
+    apsw.BusyError: StoreBusy,
+}
+ALICE = recollect.cite.user("alice", "said so in review")
+BOB = recollect.cite.user("bob", "was there")
+
+
+@dataclass
+class Example:
+    """A valid request. What happens in pieces may be left half way, sound, and is finished when repeated."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    in_pieces: bool = False
+
+    def request(self, mem: Any, folder: Path) -> dict[str, Any]:
+        return {name: value(mem, folder) if callable(value) else value for name, value in self.fields.items()}
+
+
+EXAMPLES: dict[str, list[Example]] = {
+    "remember": [
+        Example({"content": "quite new", "tags": ["a", "b"], "cites": [ALICE, BOB], "idempotency_key": "key"}),
+        Example({"content": "the successor", "supersedes": "plain", "derived_from": ["cited"], "session": "session"}),
+        Example({"content": "Alice prefers pytest", "tags": ["again"], "cites": [BOB]}),
+    ],
+    "remember_many": [
+        Example({"memories": ["one", {"content": "two", "tags": ["t"]}, {"content": "three", "cites": [ALICE]}]}),
+        Example({"memories": ["one", {"content": "Alice prefers pytest", "tags": ["again"]}]}),
+    ],
+    "revise": [
+        Example({"id": "verified", "content": "it is different now", "tags": ["x"], "why": "because"}),
+        Example({"id": "cited", "tags": ["x", "y"]}),
+    ],
+    "relate": [Example({"id": "cited", "to": "plain", "type": "supports"})],
+    "cite": [Example({"id": "plain", "cites": [ALICE, BOB]})],
+    "uncite": [Example({"id": "verified", "citation": lambda mem, _: mem.show("verified").citations[0].id})],
+    "check": [Example({"id": "outdated"}), Example({}, in_pieces=True)],
+    "promote": [Example({"id": "cited"})],
+    "demote": [Example({"id": "verified"})],
+    "archive": [Example({"id": "cited"})],
+    "roll_back": [Example({"source": "user:alice", "why": "she erred"})],
+    "forget": [Example({"id": "cited"})],
+    "restore": [Example({"id": "forgotten"})],
+    "erase": [Example({"id": "cited"}, in_pieces=True)],
+    "sweep": [Example()],
+    "prune": [Example({"keep": 1})],
+    "add_user": [Example({"name": "Carol", "email": "carol@example.com"})],
+    "add_agent": [Example({"name": "Builder"})],
+    "add_session": [Example({"title": "planning", "user": "user", "agent": "agent"})],
+    "add_project": [Example({"name": "Roof"})],
+    "end_session": [Example({"id": "session", "summary": "done"})],
+    "remove": [
+        Example({"type": "user", "id": "user"}),
+        Example({"type": "session", "id": "session"}),
+        Example({"type": "project", "id": "project"}),
+        Example({"type": "agent", "id": "agent"}),
+    ],
+    "verify": [Example()],
+    "doctor": [Example({"fix": True}, in_pieces=True)],
+    "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
+    "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
+    "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
+    "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
+}
+
+
+class Away(HashEmbedder):
+    """An embedder that cannot be reached while `is_away`."""
+
+    is_away = False
+
+    def embed(self, texts: Any) -> Any:
+        if self.is_away:
+            raise EmbedderFailed("the model is away")
+        return super().embed(texts)
+
+
+def furnish(path: Path) -> None:
+    """A store with a little of everything."""
+    embedder, notes = Away(), path.parent / "notes.md"
+    with recollect.open(path, embedder=embedder) as mem:
+        mem.add_user("Alice", id="user")
+        mem.add_agent("Helper", id="agent")
+        mem.add_project("House", id="project")
+        mem.add_session("talk", id="session", user="user")
+        mem.remember("Alice prefers pytest", id="cited", cites=[ALICE], tags=["testing"])
+        mem.remember("Bob was in Rome", id="verified", cites=[BOB], user="user", session="session")
+        mem.promote("verified")
+        mem.remember("plain as day", id="plain", project="project", agent="agent", relates={"cited": "supports"})
+        mem.remember("forgotten but there", id="forgotten", session="session", tags=["old"])
+        mem.forget("forgotten")
+        mem.remember("long over", id="expired", expires_at="2020-01-01T00:00:00Z")
+        notes.write_text("as it was\n")
+        mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])
+        mem.promote("outdated")
+        notes.write_text("as it is\n")
+        embedder.is_away = True
+        assert mem.remember("still without a vector", id="owed").queued == ["vector:hash-64"]
+
+
+def exported(folder: Path) -> str:
+    """A file with records that are new to the store."""
+    target = folder / "export.jsonl"
+    if not target.exists():
+        with recollect.open(folder / "other.db", embedder="hash") as other:
+            other.remember_many(["from elsewhere", {"content": "also from elsewhere", "tags": ["t"], "cites": [BOB]}])
+            other.export(str(target))
+    return str(target)
+
+
+class Breaker:
+    """Makes the n-th statement of the writer fail, and `length` in all from there on."""
+
+    def __init__(self, mem: Any) -> None:
+        self._connection = mem._core.store._tables._connection
+        self.seen = 0
+        self.broke = 0
+
+    def arm(self, number: int, length: float, error: type[apsw.Error]) -> None:
+        self.seen = self.broke = 0
+
+        def trace(*_: Any) -> bool:
+            self.seen += 1
+            if number <= self.seen < number + length:
+                self.broke += 1
+                raise error("injected")
+            return True
+
+        self._connection.exec_trace = trace
+
+    def disarm(self) -> None:
+        self._connection.exec_trace = None
+
+
+class Tables:
+    """Everything a store's file holds, shadow tables and counters included."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connect(path, writable=False)
+
+    def read(self) -> dict[str, list[Any]]:
+        names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name"
+        tables = [name for (name,) in self._connection.execute(names)]
+        return {name: self._connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables}
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("furnished") / "store.db"
+    furnish(path)
+    return path
+
+
+@pytest.fixture
+def store(folder: Path, furnished: Path, opened: Any) -> Iterator[Callable[[], tuple[Any, Tables]]]:
+    """Opens another copy of the furnished store."""
+    made: list[Tables] = []
+
+    def copy() -> tuple[Any, Tables]:
+        path = folder / f"{len(made)}.db"
+        shutil.copy(furnished, path)
+        mem = opened(path)
+        made.append(Tables(path))
+        return mem, made[-1]
+
+    yield copy
+    for tables in made:
+        tables.close()
+
+
+def failures(chance: random.Random, thorough: bool) -> Iterator[tuple[int, float, type[apsw.Error]]]:
+    lengths = (1, 2, float("inf"))
+    for number in itertools.count(1):
+        for length in lengths if thorough else [chance.choice(lengths)]:
+            yield number, length, chance.choice(list(ERRORS))
+
+
+def test_every_operation_that_writes_has_an_example() -> None:
+    missing = set(WRITING) - set(EXAMPLES)
+    assert not missing, f"add a valid request for {sorted(missing)} to EXAMPLES, so that its failures are tested"
+
+
+@pytest.mark.parametrize("operation", WRITING)
+def test_a_failing_statement_leaves_nothing_half_done(
+    operation: str, folder: Path, store: Any, chance: random.Random, times: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "recollect")
+    for example in EXAMPLES.get(operation, []):
+        mem, tables = store()
+        breaker, before = Breaker(mem), tables.read()
+        fields = example.request(mem, folder)
+        for number, length, error in failures(chance, times(1) > 1):
+            breaker.arm(number, length, error)
+            outcome = attempt(mem, operation, fields)
+            breaker.disarm()
+            if not breaker.broke:
+                break
+            where = f"{operation} with statement {number} failing ({error.__name__}, {length} in a row)"
+            assert isinstance(outcome, ERRORS[error]), f"{where}: {outcome!r}"
+            if example.in_pieces:
+                assert_sound(mem, where)
+            else:
+                assert tables.read() == before, where
+            fields = example.request(mem, folder)
+        assert not isinstance(outcome, Exception), outcome
+        assert (breaker.seen > 0, tables.read() != before) == (operation not in READ_ONLY,) * 2
+        assert_sound(mem, operation)
+
+
+def attempt(mem: Any, operation: str, fields: dict[str, Any]) -> Any:
+    try:
+        return mem.call(operation, **fields)
+    except RecollectError as error:
+        return error
+
+
+def assert_sound(mem: Any, where: str) -> None:
+    report = mem.verify()
+    assert report.sound, f"{where}: {report.problems}"
+    owed = mem._core.store.select(mem._scope, Query(IndexTask), ("memory_id",))
+    assert owed in ([], [("owed",)]), where
+    assert mem._core.store.get(mem._scope, Memory, "plain", deleted=True) is not None or "remove" in where
