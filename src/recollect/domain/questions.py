@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-_STOPWORDS = """a about above after again against all also am an and any are as at be because been before being
+_STOP_WORDS = """a about above after again against all also am an and any are as at be because been before being
 below between both but by can could did do does doing done down during each else ever few for from further get gets
 getting got had has have having he her here hers herself him himself his how i if in into is it its itself just let
 like made make many may me might more most much must my myself no nor not now of off on once one only or other our
@@ -19,7 +19,7 @@ ours ourselves out over own per please same shall she should so some such than t
 then there these they this those through to too under until up upon us very was we were what when where whether which
 while who whom whose why will with within without would yet you your yours yourself yourselves ain aren couldn didn
 doesn don hadn hasn haven isn ll m re s shan shouldn t ve wasn weren won wouldn d"""
-STOPWORDS = frozenset(_STOPWORDS.split())
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 _MONTHS = "January February March April May June July August September October November December"
 MONTHS = tuple(_MONTHS.split())
 USER_ROLES = frozenset({"user", "human", "me"})
@@ -130,7 +130,7 @@ def read_question(text: str, now: datetime | None = None) -> Question:
 def _terms(text: str) -> tuple[str, ...]:
     """The words that carry meaning (all, if none does): stop words cost full-text search 6 points of R@10."""
     words = [word.casefold() for word in WORD.findall(text)]
-    kept = [word for word in words if word not in STOPWORDS] or words
+    kept = [word for word in words if word not in STOP_WORDS] or words
     return tuple(dict.fromkeys([*kept, *(found.casefold() for found in _IDENTIFIER.findall(text))]))
 
 
@@ -138,7 +138,7 @@ def _names(text: str) -> frozenset[str]:
     """Words written as names. At the start any word is, so there a stop word ("Will he ...") is none."""
     words = WORD.findall(text)
     inner = [word for word in words[1:] if word[0].isupper() and word != "I"]
-    return frozenset([*inner, *(word for word in words[:1] if word[0].isupper() and word.casefold() not in STOPWORDS)])
+    return frozenset([*inner, *(word for word in words[:1] if word[0].isupper() and word.casefold() not in STOP_WORDS)])
 
 
 def _times(text: str, now: datetime | None) -> list[NamedTime]:

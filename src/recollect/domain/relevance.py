@@ -76,7 +76,7 @@ LENT_BY_A_NEIGHBOUR = 0.5
 # Below these a pool's spread is taken for chance, so that two memories with cosines 0.50 and 0.51 are not told
 # apart as if they were night and day. LoCoMo's pools are above them in 95% (cosine 0.06 to 0.2) and 90% of cases.
 LEAST_COSINE_SPREAD = 0.08
-LEASTWORD_SPREAD = 0.03
+LEAST_WORD_SPREAD = 0.03
 
 # --- Candidates and hits ---------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class _Words:
             own=rarity @ (frequency / (frequency + SATURATION)),
             in_context=rarity @ ((frequency + lent) / (frequency + lent + SATURATION)),
             share=rarity @ (counts > 0) / rarity.sum(),
-            least_spread=LEASTWORD_SPREAD * float(rarity.sum()),
+            least_spread=LEAST_WORD_SPREAD * float(rarity.sum()),
         )
 
     @property
