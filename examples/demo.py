@@ -71,7 +71,7 @@ def remember(mem: Any, room: Path, hash: str) -> dict[str, str]:
 
 def recall(mem: Any) -> None:
     title("2  Recall by meaning, with the reasons for each rank")
-    for question in ("which testing framework should I use?", "how often do we try again?"):
+    for question in ("what does Alice like to write tests with?", "how often do we try again?"):
         with asked(question):
             renderer.show(OPERATIONS["recall"], mem.recall(question, limit=2))
 

@@ -1,11 +1,11 @@
 """Recollect, the memory of AI agents: stored for good, cited, found again in milliseconds.
 
-    import recollect
+import recollect
 
-    mem = recollect.open("team.db")
-    mem.remember("Alice prefers pytest", cites=[recollect.cite.user("alice", "said so in review")])
-    for hit in mem.recall("which test framework?"):
-        print(hit.text, hit.why)
+mem = recollect.open("team.db")
+mem.remember("Alice prefers pytest", cites=[recollect.cite.user("alice", "said so in review")])
+for hit in mem.recall("which test framework?"):
+    print(hit.text, hit.why)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOMES = {
     "RecollectError": "recollect.errors",
     "Settings": "recollect.settings",
 }
-__all__ = ["Recollect", "RecollectError", "Settings", "cite", "define_kind", "errors", "open"]  # noqa: F822
+__all__ = ["Recollect", "RecollectError", "Settings", "cite", "define_kind", "errors", "open"]
 
 
 def __getattr__(name: str) -> Any:

@@ -100,7 +100,7 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     maker = _STORES.get(scheme)
     if maker is None:
         raise InvalidSettings(
-            f"no store is known for '{scheme}://'", remedy=f"use one of {', '.join(f'{name}://' for name in _STORES)}"
+            f"no store is known for '{scheme}://'", remedy="give a file path, sqlite:///path or memory://"
         )
     return maker(address)
 
@@ -128,7 +128,7 @@ def _embedders(settings: Settings, own: Embedder | None) -> tuple[Embedder, ...]
     serving = own if own is not None else _embedder(settings.embedder)
     incoming = _embedder(settings.incoming_embedder) if settings.incoming_embedder else None
     chosen = [one for one in (serving, incoming) if one is not None]
-    if len({one.model for one in chosen}) < len(chosen):
+    if len(chosen) == 2 and chosen[0].model == chosen[1].model:
         raise InvalidSettings("both embedders are the same model", remedy="remove incoming_embedder")
     return tuple(chosen)
 

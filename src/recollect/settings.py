@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,14 +93,25 @@ def _settings_file(source: str | Path | None, configured: str | None) -> Path | 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    known = {*Settings.model_fields, "config"}
     for name, value in variables.items():
         path = name.removeprefix(PREFIX).lower().split("__")
-        if name.startswith(PREFIX) and path[0] in {*Settings.model_fields, "config"}:
+        if name.startswith(PREFIX) and path[0] not in known:
+            _suspect_typo(name, path[0], known)
+        elif name.startswith(PREFIX):
             inner = values
             for part in path[:-1]:
                 inner = inner.setdefault(part, {})
             inner[path[-1]] = value if path[-1] not in _LISTS else [one for one in value.split(",") if one]
     return values
+
+
+def _suspect_typo(name: str, part: str, known: set[str]) -> None:
+    near = get_close_matches(part, known, n=1, cutoff=0.8)
+    if near:
+        raise InvalidSettings(
+            f"the environment has {name}, which is no setting", remedy=f"did you mean {PREFIX}{near[0].upper()}?"
+        )
 
 
 _LISTS = {"kinds", "citation_roots"}

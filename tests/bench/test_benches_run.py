@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -39,11 +40,19 @@ def run_peers(out: Path, *products: str) -> dict[str, Any]:
     return report
 
 
-def test_recollect_alone_is_measured_and_drawn(tmp_path: Path) -> None:
-    report = run_peers(tmp_path, "recollect")
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run without peers."""
+    folder = tmp_path_factory.mktemp("alone")
+    run_peers(folder, "recollect")
+    return folder
+
+
+def test_recollect_alone_is_measured_and_drawn(alone: Path) -> None:
+    report = json.loads((alone / "peers.json").read_text())
     assert list(report["sizes"]) == ["100", "200"]
     assert report["sizes"]["200"]["recall"]["recollect-vectors"]["recall_at_10"] == 1.0
-    assert ElementTree.parse(tmp_path / "peers.svg").getroot().tag.endswith("svg")
+    assert ElementTree.parse(alone / "peers.svg").getroot().tag.endswith("svg")
 
 
 @pytest.mark.skipif(not peers_here("chromadb"), reason="chromadb is not installed")
@@ -56,11 +65,11 @@ def test_sqlite_store_runs_beside_it(tmp_path: Path) -> None:
     assert "langgraph" in run_peers(tmp_path, "recollect", "langgraph")["ratios"]["200"]
 
 
-def test_a_report_names_neither_the_host_nor_a_path(tmp_path: Path) -> None:
-    run_peers(tmp_path, "recollect")
-    written = (tmp_path / "peers.json").read_text()
+def test_a_report_names_neither_the_host_nor_a_path(alone: Path) -> None:
+    written = (alone / "peers.json").read_text()
+    assert platform.node() not in written
     assert str(Path.home()) not in written
-    assert str(tmp_path) not in written
+    assert str(alone.parent) not in written
 
 
 def test_scale_measures_every_scope(tmp_path: Path) -> None:

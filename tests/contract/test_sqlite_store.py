@@ -20,7 +20,7 @@ from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, NewerStore, NotARecollectStore, StoreError, StoreFull
-from recollect.ports.records import DeleteWhere, Insert, IsNull, Put, Query, Scope, Update
+from recollect.ports.records import Delete, DeleteWhere, Insert, IsNull, Put, Query, Scope, Update
 from recollect.testing.conformance.makers import agent, found, ids, memory, search, session, stored
 
 ACME = Scope("acme")
@@ -361,6 +361,18 @@ def test_when_the_disk_fills_under_many_writers_each_is_told_the_truth(
     seqs = [change.seq for change in store.changes(ACME, 0)]
     assert seqs == sorted(set(seqs))
     assert store.verify() == []
+
+
+def test_no_byte_is_left_of_what_was_deleted_once_traces_are_erased(path: Path, store: SqliteStore) -> None:
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, f"m{number}", f"kept number {number}") for number in range(50)))
+    stored(store, ACME, memory(ACME, "secret", "xyzzyplugh", author="xyzzyauthor", metadata={"k": "xyzzymeta"}))
+    store.transact(ACME, [Update(memory(ACME, "secret", "xyzzyplover"))])
+    store.transact(ACME, [Delete(Memory, "secret")])
+    store.erase_traces()
+    left = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"xyzzy" not in left
+    assert b"kept number 49" in left
 
 
 def test_verify_finds_what_the_text_index_lacks_and_mend_makes_it_again(path: Path, store: SqliteStore) -> None:

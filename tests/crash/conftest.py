@@ -123,23 +123,37 @@ class ChildServer:
 
 
 class Ticks:
-    """A pipe on which a child gives a sign of life for each acknowledgement."""
+    """A pipe on which a child gives a sign of life, for each acknowledgement or when it is ready."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
         self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
-    def wait(self, count: int) -> None:
+    def wait(self, count: int) -> bytes:
         """Until there were so many, or the child has ended."""
+        seen = b""
+        while len(seen) < count:
+            tick = self._read(count - len(seen))
+            if not tick:
+                break
+            seen += tick
+        return seen
+
+    def line(self) -> str:
+        """What the child says next."""
+        said = b""
+        while not said.endswith(b"\n"):
+            tick = self._read(1)
+            assert tick, "the child has ended"
+            said += tick
+        return said.decode()
+
+    def _read(self, count: int) -> bytes:
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
-        while count > 0:
-            assert poll.poll(60_000), "the child gives no sign of life"
-            ticks = os.read(self._end, count)
-            if not ticks:
-                return
-            count -= len(ticks)
+        assert poll.poll(60_000), "the child gives no sign of life"
+        return os.read(self._end, count)
 
     def close(self) -> None:
         os.close(self._end)
@@ -158,6 +172,38 @@ def new_ticks(tmp_path: Path) -> Iterator[Callable[[], Ticks]]:
     yield make
     for one in made:
         one.close()
+
+
+class Gate:
+    """A pipe at which children wait to do something at the same moment."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._end: int | None = os.open(path, os.O_RDWR)  # so that neither side waits for the other to open it
+
+    def write(self, text: str) -> None:
+        assert self._end is not None
+        os.write(self._end, text.encode())
+
+    def open(self) -> None:
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+
+
+@pytest.fixture
+def new_gate(tmp_path: Path) -> Iterator[Callable[[], Gate]]:
+    made: list[Gate] = []
+
+    def make() -> Gate:
+        made.append(Gate(tmp_path / f"gate-{len(made)}"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.open()
+        one.path.unlink()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apsw
@@ -125,11 +126,12 @@ def cut_power(path: str, log: str, images: str, life: int, seed: str, states: di
 
 
 @job
-def count_up(path: str, log: str, id: str, times: int) -> None:
-    """Adds one to a number in a memory, again and again, each time on the version it read."""
-    done = 0
-    with recollect.open(path, embedder="hash") as mem:
-        note = noted(log)
+def count_up(path: str, log: str, id: str, threads: int, times: int) -> None:
+    """Adds one to a number in a memory, again and again, each time on the version that was read."""
+    note = noted(log)
+
+    def count() -> None:
+        done = 0
         while done < times:
             seen = mem.show(id)
             number = int(seen.text.split()[-1])
@@ -140,36 +142,44 @@ def count_up(path: str, log: str, id: str, times: int) -> None:
             note({"version": receipt.version, "number": number + 1})
             done += 1
 
+    with recollect.open(path, embedder="hash") as mem, ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(count) for _ in range(threads)]:
+            future.result()
+
 
 @job
-def remember_some(path: str, log: str, name: str, times: int, key: str | None = None) -> None:
-    """Remembers texts of its own; with a key, one text that others remember at the same time."""
+def remember_some(path: str, log: str, gate: str, ticks: str, name: str, texts: list[str], key: str | None) -> None:
+    """Remembers texts when the gate opens; with a key, texts that others remember at the same time."""
     note = noted(log)
     with recollect.open(path, embedder="hash") as mem:
-        for number in range(times):
-            if key is not None:
-                receipt = mem.remember(f"raced {key} {number}", idempotency_key=f"{key}-{number}", tags=[name])
-            else:
-                receipt = mem.remember(f"anchor {name}n{number}", tags=[name])
-            note({"id": receipt.id, "number": number, "text": f"{name}n{number}", "duplicate": receipt.duplicate})
+        pass_gate(gate, ticks)
+        for number, text in enumerate(texts):
+            keyed = {"idempotency_key": f"{key} {number}"} if key else {}
+            receipt = mem.remember(text, tags=[name], **keyed)
+            note({"id": receipt.id, "text": text, "duplicate": receipt.duplicate})
+
+
+@job
+def open_at_once(path: str, gate: str, ticks: str, name: str) -> None:
+    """Opens a brand-new file when the gate opens, and remembers something in it."""
+    pass_gate(gate, ticks)
+    with recollect.open(path, embedder="hash") as mem:
+        mem.remember(f"anchor {name} was here")
+
+
+def pass_gate(gate: str, ticks: str) -> None:
+    """Waits at a pipe, having said so, until its writer lets go of it."""
+    with open(gate) as waiting, open(ticks, "wb", buffering=0) as pipe:
+        pipe.write(b".")
+        waiting.read()
 
 
 @job
 def answer(path: str, orders: str, answers: str) -> None:
     """Recalls what it is asked, line by line."""
     with recollect.open(path, embedder="hash") as mem, open(answers, "w") as out, open(orders) as asked:
-        print("ready", file=out, flush=True)
         for line in asked:
             print(json.dumps([hit.text for hit in mem.recall(line.strip(), limit=3)]), file=out, flush=True)
-
-
-@job
-def open_at_once(path: str, gate: str, name: str) -> None:
-    """Opens a brand-new file when the gate opens, and remembers something in it."""
-    with open(gate) as waiting:
-        waiting.read()
-    with recollect.open(path, embedder="hash") as mem:
-        mem.remember(f"anchor {name} was here")
 
 
 def spawn(order: dict[str, Any]) -> int:

@@ -76,9 +76,9 @@ def agrees(shown: list[str], printed: list[str]) -> bool:
 def run_command(command: Command) -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = cli.run(shlex.split(command.line)[1:])
+        code = cli.run(shlex.split(command.line, comments=True)[1:])
     printed = out.getvalue().splitlines()
-    wrong_is_shown = any(line.startswith("error:") for line in command.shown)
+    wrong_is_shown = "# exits with 1" in command.line or any(line.startswith("error:") for line in command.shown)
     if (code != 0) != wrong_is_shown:
         raise AssertionError(f"`{command.line}` ended with {code}:\n" + "\n".join(printed))
     if command.shown and not agrees(command.shown, printed):

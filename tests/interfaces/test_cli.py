@@ -70,7 +70,8 @@ def test_the_whole_life_of_a_memory(cli: Any, tmp_path: Path) -> None:
     assert told(cli, "promote", id, "--why", "read it")["status"] == "verified"
     assert told(cli, "cite", id, "user:ann:agrees")["citations"]
     (tmp_path / "notes.md").write_text("alpha\ngamma\n")
-    assert told(cli, "check")["demoted"] == [id]
+    code, out, _ = cli("check", "--json")
+    assert (code, json.loads(out)["demoted"]) == (1, [id])
     assert told(cli, "revise", id, "gamma follows alpha", "--why", "changed")["status"] == "hypothesis"
     assert len(told(cli, "history", id)["entries"]) == 4
     assert told(cli, "show", id)["text"] == "gamma follows alpha"

@@ -100,8 +100,10 @@ def test_content_that_cannot_be_kept_is_refused_whole(mem: Any, content: Any, er
 
 @pytest.mark.parametrize(
     "options",
-    [{"priority": 0}, {"priority": 11}, {"confidence": 1.5}, {"importance": -1}, {"ttl_seconds": 0}, {"scope": "galaxy"},
-     {"tags": ["x" * 65]}, {"namespaces": []}, {"metadata": {"a": float("inf")}}, {"no_such_field": 1}, {"vector": [1.0]},
+    [{"priority": 0}, {"priority": 11}, {"confidence": 1.5},
+     {"importance": -1}, {"ttl_seconds": 0}, {"scope": "galaxy"},
+     {"tags": ["x" * 65]}, {"namespaces": []}, {"metadata": {"a": float("inf")}}, {"no_such_field": 1},
+     {"vector": [1.0]},
      {"cites": ["not a citation"]}, {"id": "a\nb"}, {"id": "x" * 256}, {"ttl_seconds": 1e300},
      {"ttl_seconds": 5, "expires_at": datetime(2030, 1, 1, tzinfo=UTC)},
      {"valid_from": datetime(2030, 1, 1, tzinfo=UTC), "valid_to": datetime(2029, 1, 1, tzinfo=UTC)}],

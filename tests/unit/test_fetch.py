@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters.fetch import content_hash, fetch, is_public
+from recollect.adapters.fetch import fetch, is_public
+from recollect.domain.provenance import page_hash
 from recollect.errors import InvalidInput, NotFound, TooLarge, Unavailable
 
 Serve = Callable[[socket.socket, bytes], None]
@@ -321,7 +322,7 @@ class TestRequests:
             fetch(server.url(), is_allowed=anything)
 
     def test_the_hash_is_of_the_bytes(self) -> None:
-        assert content_hash(b"hello") == "p1:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+        assert page_hash(b"hello") == "p1:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
 
 class TestBounds:

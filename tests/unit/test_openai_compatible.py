@@ -144,14 +144,18 @@ def test_dimensions_are_learnt_from_the_first_answer() -> None:
     with serving(good) as endpoint:
         embedder = endpoint.embedder()
         embedder.embed(["a"])
-        assert (embedder.dimensions, embedder.model) == (3, "toy/3")
+        assert (embedder.dimensions, embedder.model) == (3, "toy")
     assert len(endpoint.asked) == 1
     assert "dimensions" not in endpoint.asked[0].question
 
 
 def test_dimensions_are_asked_for_when_nothing_was_embedded_yet() -> None:
     with serving(good) as endpoint:
-        assert endpoint.embedder().model == "toy/3"
+        assert endpoint.embedder().dimensions == 3
+
+
+def test_the_model_is_named_while_the_server_is_away() -> None:
+    assert OpenAICompatibleEmbedder("http://127.0.0.1:9/v1", "toy", retries=0).model == "toy"
 
 
 def test_the_model_is_named_without_a_request_when_dimensions_are_given() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from recollect.adapters import fetch, world
 from recollect.adapters.world import GONE, LocalWorld
-from recollect.domain.provenance import FileCitation, Finding, cite, line_hash
+from recollect.domain.provenance import FileCitation, Finding, cite, line_hash, page_hash
 from recollect.errors import InvalidInput, NotFound, Unavailable
 
 TEN_LINES = "".join(f"line {number}\n" for number in range(1, 11))
@@ -399,9 +399,9 @@ class TestLogAndPages:
         page = cite.url(
             "https://example.org/",
             crawled_at=datetime(2026, 1, 2, tzinfo=UTC),
-            content_hash=fetch.content_hash(b"as cited"),
+            content_hash=page_hash(b"as cited"),
         )
         assert page.check(LocalWorld(fetch=True)).state == state
 
     def test_no_page_has_the_hash_of_a_gone_one(self) -> None:
-        assert len(GONE) != len(fetch.content_hash(b""))
+        assert len(GONE) != len(page_hash(b""))

@@ -11,7 +11,6 @@ socket, before anything parses them, so a lying length, an endless header or an 
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import io
 import ipaddress
@@ -61,10 +60,6 @@ def is_public(ip: IpAddress) -> bool:
     if isinstance(ip, ipaddress.IPv6Address) and ip not in _GLOBAL_UNICAST:
         return False
     return not any(ip in network for network in _SPECIAL)
-
-
-def content_hash(body: bytes) -> str:
-    return "p1:" + hashlib.sha256(body).hexdigest()
 
 
 def fetch(

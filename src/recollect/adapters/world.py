@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from recollect.adapters import fetch as web
+from recollect.domain.provenance import page_hash
 from recollect.errors import NotFound, RecollectError
 
 FILE_LIMIT_BYTES = 50_000_000
@@ -84,7 +85,7 @@ class LocalWorld:
         if not self._fetch:
             return None
         try:
-            return web.content_hash(web.fetch(url))
+            return page_hash(web.fetch(url))
         except NotFound:
             return GONE
         except RecollectError as error:

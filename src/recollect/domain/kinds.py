@@ -245,5 +245,10 @@ def read_content(kind: str, content: str | dict[str, Any]) -> tuple[dict[str, An
 
 def describe(error: ValidationError) -> str:
     """The first few things wrong, in words, without repeating the values."""
-    found = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in error.errors()[:3]]
-    return "; ".join(found)
+    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'it'}: {_in_words(item)}" for item in error.errors()[:3])
+
+
+def _in_words(item: Any) -> str:
+    if item["type"].startswith("datetime"):
+        return "is not a time; write 2024-05-08 or 2024-05-08T12:00:00+07:00"
+    return str(item["msg"]).removeprefix("Value error, ")

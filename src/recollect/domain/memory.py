@@ -42,6 +42,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 TRUSTED: frozenset[str] = frozenset({"verified", "published"})
 LONG_TERM, SHORT_TERM = "long_term", "short_term"
 
+Namespace = Annotated[Name, StringConstraints(pattern=r"^[^/]+$")]
 TagName = Annotated[Text, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
 
 _TENANT = Reference("organization")
@@ -110,7 +111,7 @@ class Memory(Record):
     valid_from: Moment | None = None
     valid_to: Moment | None = None
     expires_at: Moment | None = None
-    namespaces: list[Name] = Field(default_factory=lambda: [LONG_TERM])
+    namespaces: list[Namespace] = Field(default_factory=lambda: [LONG_TERM])
     source_agent: Text | None = None
     user_id: Id | None = None
     agent_id: Id | None = None
@@ -166,7 +167,7 @@ class Embedding(Record):
     )
 
     memory_id: Id
-    namespace: Name = LONG_TERM
+    namespace: Namespace = LONG_TERM
     model: Name
     dimensions: int = Field(ge=1)
     vector: bytes

@@ -248,7 +248,9 @@ class Citation(Record):
         return read_citation(self.evidence)
 
 
-def read_citation(given: AnyCitation | dict[str, Any]) -> AnyCitation:
+def read_citation(given: AnyCitation | dict[str, Any] | str) -> AnyCitation:
+    if isinstance(given, str):
+        return cite.parse(given)
     if not isinstance(given, dict):
         if isinstance(given, _Cited):
             return given
@@ -285,8 +287,15 @@ def _ends(lines: Any) -> tuple[Any, Any]:
     )
 
 
+def page_hash(body: bytes) -> str:
+    """Of a page as it was served."""
+    return "p1:" + hashlib.sha256(body).hexdigest()
+
+
 class cite:
     """Makers of citations."""
+
+    page_hash = staticmethod(page_hash)
 
     @staticmethod
     def commit(hash: str, repo: str = ".", message: str = "", diff_summary: str | None = None) -> AnyCitation:

@@ -102,7 +102,7 @@ class Ranked:
     """A hit. `score` is the sum of its `parts`, each already weighted, so the parts say why it stands there.
 
     The score compares the candidates of one question only: it is relative to their pool. `match`, from 0 to 1,
-    compares across questions, and is what a caller's `min_score` should cut: of the ten best for each question
+    compares across questions, and is what a caller's `min_match` should cut: of the ten best for each question
     of LoCoMo, 0.15 keeps 94% of the evidence and drops a quarter of the rest, 0.3 keeps 74% and drops 57%.
     """
 

@@ -26,7 +26,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "The store": "stats verify doctor reindex export import backup",
+    "The store": "stats log verify doctor reindex export import backup",
 }
 HIDDEN = frozenset({"remember_many"})
 COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
@@ -47,6 +47,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    arguments = _command_first(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         return _show_help()
     if arguments[0] in ("-V", "--version", "version"):
@@ -58,6 +59,15 @@ def _dispatch(arguments: list[str]) -> int:
     if operation is None:
         return _unknown(arguments[0])
     return _run_command(operation, arguments[1:])
+
+
+def _command_first(arguments: list[str]) -> list[str]:
+    """`recollect --store x list` means `recollect list --store x`."""
+    leading: list[str] = []
+    while arguments and arguments[0].partition("=")[0] in ("--store", "--organization", "--actor", "--json"):
+        width = 1 if arguments[0] == "--json" or "=" in arguments[0] else 2
+        leading, arguments = leading + arguments[:width], arguments[width:]
+    return [*arguments, *leading]
 
 
 def _show_help() -> int:
@@ -166,17 +176,44 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
     import typer
 
     field = operation.request.model_fields[name]
-    type, _ = shape_of(field.annotation)
+    type, how = shape_of(field.annotation)
     required = field.is_required()
-    shown = field.description or ""
+    on_by_default = type is bool and field.default is True
+    shown: dict[str, Any] = {"help": _help(name, field), "show_default": False}
     if name in operation.positional:
-        info: Any = typer.Argument(help=shown, show_default=False)
+        info: Any = typer.Argument(**shown)
     else:
-        flag = "--cite" if name == "cites" else "--" + _option_name(name, type).replace("_", "-")
-        info = typer.Option(flag, help=shown, show_default=False)
+        if type is not bool:
+            shown["metavar"] = _metavar(type, how, field.annotation)
+        flag = "cite" if name == "cites" else _option_name(name, type).replace("_", "-")
+        info = typer.Option(f"--{flag}/--no-{flag}" if on_by_default else f"--{flag}", **shown)
     annotation = type if required or type is bool else type | None
-    default = inspect.Parameter.empty if required else (False if type is bool and not field.default else None)
+    default = inspect.Parameter.empty if required else (on_by_default if type is bool else None)
     return _keyword(name, Annotated[annotation, info], default)
+
+
+def _help(name: str, field: Any) -> str:
+    if name == "cites":
+        return "user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS; may be repeated"
+    several = "; may be repeated" if shape_of(field.annotation)[0] == list[str] else ""
+    return f"{field.description or ''}{several}"
+
+
+def _metavar(type: Any, how: str, annotation: Any) -> str:
+    choices = _choices(annotation)
+    if choices:
+        return "|".join(choices)
+    if how == "pairs":
+        return "KEY=VALUE"
+    return {int: "NUMBER", float: "NUMBER"}.get(type, "TIME" if "datetime" in str(annotation) else "TEXT")
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The words a field takes, if they are listed."""
+    if get_origin(annotation) is Literal:
+        return [str(choice) for choice in get_args(annotation)]
+    inner = [one for one in get_args(annotation) if one is not type(None)] if get_origin(annotation) is not dict else []
+    return _choices(inner[0]) if inner and get_origin(annotation) is not None else []
 
 
 def _option_name(name: str, type: Any) -> str:
@@ -220,30 +257,30 @@ def _execute(
         print(reply.model_dump_json(indent=1))
     else:
         renderer.show(operation, reply)
-    healthy = getattr(reply, "well", getattr(reply, "sound", True))
-    return 0 if healthy else 1
+    return 1 if _found_trouble(reply) else 0
+
+
+def _found_trouble(reply: Any) -> bool:
+    """Checks end with 1 when they find something, so that a script or a CI job can tell."""
+    if getattr(reply, "broken", 0):
+        return True
+    return not getattr(reply, "well", getattr(reply, "sound", True))
 
 
 def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         field = operation.request.model_fields[name]
-        if value in (None, [], ()) or (value is False and not field.default):
+        if value in (None, [], ()) or (isinstance(value, bool) and value == bool(field.default)):
             continue
         how = shape_of(field.annotation)[1]
         if name == "cites":
-            fields[name] = [_citation(one) for one in value]
+            fields[name] = list(value)
         elif how == "pairs":
             fields[name] = dict(_pair(one) for one in value)
         else:
             fields[name] = _content(value) if name == "content" else value
     return fields
-
-
-def _citation(text: str) -> Any:
-    from recollect.domain.provenance import cite
-
-    return json.loads(text) if text.startswith("{") else cite.parse(text)
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
+from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
@@ -73,7 +74,7 @@ class Recollect:
         relates: dict[str, str] = ...,
         idempotency_key: str | None = None,
         id: str | None = None,
-        on_duplicate: Literal["return", "keep"] = "return",
+        on_duplicate: Literal["return", "keep"] | None = None,
         vector: builtins.list[float] | None = None,
     ) -> Receipt:
         """Store a memory with its citations."""
@@ -242,7 +243,7 @@ class Recollect:
     def cite(self, id: str, cites: builtins.list[Any]) -> Cited:
         """Give a memory more evidence."""
 
-    def uncite(self, id: str, citation: str, *, why: str = "") -> Standing:
+    def uncite(self, id: str, citation: str) -> Standing:
         """Take a citation away."""
 
     def check(self, id: str | None = None, *, source: str | None = None) -> Checked:
@@ -291,6 +292,7 @@ class Recollect:
         name: str,
         *,
         id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
         email: str | None = None,
         timezone: str = "UTC",
         profile_data: dict[str, Any] = ...,
@@ -303,6 +305,7 @@ class Recollect:
         name: str,
         *,
         id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
         type: str | None = None,
         description: str = "",
         system: str | None = None,
@@ -315,6 +318,7 @@ class Recollect:
         title: str = "",
         *,
         id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
         type: str = "conversation",
         user: str | None = None,
         agent: str | None = None,
@@ -328,6 +332,7 @@ class Recollect:
         name: str,
         *,
         id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
         description: str = "",
         owner: str | None = None,
     ) -> PartyView:
@@ -351,6 +356,18 @@ class Recollect:
 
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
+
+    def log(
+        self,
+        memory: str | None = None,
+        *,
+        operation: Literal["create", "read", "update", "delete", "search"] | None = None,
+        by: str | None = None,
+        since: datetime | str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> LogPage:
+        """Show who did what to which memory."""
 
     def verify(self) -> Verified:
         """Re-read everything and name what disagrees."""

@@ -16,7 +16,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
-from recollect.services.directory import MemoryPage, MemoryView, PartyPage
+from recollect.services.audit import LogPage
+from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
@@ -105,6 +106,16 @@ class Renderer:
             table.add_row(escape(party.id), escape(party.name), self.when(party.created_at))
         self.console.print(table)
 
+    def party(self, reply: PartyView) -> None:
+        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/]")
+
+    def log(self, reply: LogPage) -> None:
+        table = Table("when", "what", "action", "by", "memory", _whole("id"), box=None, header_style="dim")
+        for entry in reply.entries:
+            when, by, memory = self.when(entry.timestamp), entry.actor or "", entry.memory or ""
+            table.add_row(when, entry.operation, entry.action, escape(by), f"[dim]{memory}[/]", f"[dim]{entry.id}[/]")
+        self.console.print(table)
+
     def history(self, reply: History) -> None:
         table = Table("version", "from", "status", "text", "then", box=None, header_style="dim")
         for entry in reply.entries:
@@ -170,6 +181,8 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     MemoryView: Renderer.memory,
     MemoryPage: Renderer.memories,
     PartyPage: Renderer.parties,
+    PartyView: Renderer.party,
+    LogPage: Renderer.log,
     History: Renderer.history,
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,

@@ -12,7 +12,7 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, Json, Name, Record, Text, now
 from recollect.domain.tenancy import Project, User
-from recollect.errors import InvalidInput
+from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -29,6 +29,7 @@ from recollect.ports.records import (
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
 from recollect.services.indexing import reindex_steps
+from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
 from recollect.services.remember import citations_of, tags_of
@@ -37,32 +38,36 @@ Party = Literal["user", "agent", "session", "project"]
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
 
 
-class AddUserRequest(Request):
+class AddRequest(Request):
+    """Somebody or something memories can belong to."""
+
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+    on_existing: Literal["fail", "return"] = Field("fail", description="What to do when that id is there already")
+
+
+class AddUserRequest(AddRequest):
     """Somebody memories can belong to."""
 
     name: Name = Field(description="What to call them")
-    id: Id | None = Field(None, description="An id of your own; made for you if left out")
     email: Text | None = Field(None, description="Unique within the organization")
     timezone: Text = Field("UTC", description="An IANA zone such as Asia/Bangkok")
     profile_data: Json = Field(default_factory=dict, description="What is known about them")
     preferences: Json = Field(default_factory=dict, description="What they like")
 
 
-class AddAgentRequest(Request):
+class AddAgentRequest(AddRequest):
     """An agent memories can belong to."""
 
     name: Name = Field(description="What to call it")
-    id: Id | None = Field(None, description="An id of your own; made for you if left out")
     type: Text | None = Field(None, description="What sort of agent")
     description: Text = Field("", description="What it does")
     system: Text | None = Field(None, description="Its system prompt")
     metadata: Json = Field(default_factory=dict, description="Anything else")
 
 
-class AddSessionRequest(Request):
+class AddSessionRequest(AddRequest):
     """A stretch of conversation or work; memories made in it know what stood around them."""
 
-    id: Id | None = Field(None, description="An id of your own; made for you if left out")
     title: Text = Field("", description="What it is about")
     type: Name = Field("conversation", description="conversation, task, …")
     user: Id | None = Field(None, description="Whose session")
@@ -71,11 +76,10 @@ class AddSessionRequest(Request):
     metadata: Json = Field(default_factory=dict, description="Device, place, …")
 
 
-class AddProjectRequest(Request):
+class AddProjectRequest(AddRequest):
     """Something that is worked on over many sessions."""
 
     name: Name = Field(description="What to call it")
-    id: Id | None = Field(None, description="An id of your own; made for you if left out")
     description: Text = Field("", description="What it is about")
     owner: Id | None = Field(None, description="The user it belongs to")
 
@@ -110,16 +114,27 @@ def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyVi
     return _added(core, scope, Project, request)
 
 
-def _added(core: Core, scope: Scope, record: type[Record], request: Request) -> PartyView:
+def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) -> PartyView:
+    existing = core.store.get(scope, record, request.id) if request.id else None
+    if existing is not None and request.on_existing == "return":
+        return view(existing)
     links = {"user", "agent", "project", "owner"}
-    given = {f"{name}_id" if name in links else name: value for name, value in request.model_dump().items()}
+    asked = request.model_dump(exclude={"on_existing"})
+    given = {f"{name}_id" if name in links else name: value for name, value in asked.items()}
     fields = {name: value for name, value in given.items() if value is not None}
     try:
         made = record(organization_id=scope.organization_id, created_by=scope.actor, updated_by=scope.actor, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
     entry = logged(scope, "create", f"add {record.shape.table}", None, id=made.id)
-    commit(core, scope, [Insert(made), entry])
+    try:
+        commit(core, scope, [Insert(made), entry])
+    except DuplicateKey as error:
+        raise DuplicateKey(
+            f"there is such a {record.shape.table} already",
+            remedy="choose another id or email, or say on_existing='return'",
+            **error.details,
+        ) from None
     return view(made)
 
 
@@ -178,6 +193,7 @@ def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Remov
         steps = _unlinked(core, scope, f"{request.type}_id", record.id)
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
+    erase_traces(core)
     return Removed(id=record.id, deleted=done.deleted)
 
 

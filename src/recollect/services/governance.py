@@ -53,7 +53,6 @@ class UnciteRequest(Request):
 
     id: Id = Field(description="The memory")
     citation: Id = Field(description="The citation's id")
-    why: Text = Field("", description="Why it goes")
 
 
 def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
@@ -62,7 +61,7 @@ def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
     kept = [c for c in citations_of(core, scope, memory.id) if c.id != request.citation]
     if len(kept) == len(citations_of(core, scope, memory.id)):
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
-    steps: list[Step] = [Delete(Citation, request.citation), logged(scope, "update", "uncite", memory, why=request.why)]
+    steps: list[Step] = [Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
     if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
         steps += _moved(core, scope, memory, "hypothesis", "demoted", "its last citation was removed")
     commit(core, scope, steps)

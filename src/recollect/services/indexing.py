@@ -16,7 +16,7 @@ from pydantic import Field
 from recollect.domain.memory import Embedding, IndexTask, Memory
 from recollect.domain.questions import embedded_text
 from recollect.domain.relevance import token_codes
-from recollect.errors import EmbedderFailed
+from recollect.errors import EmbedderFailed, RequirementFailed
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.records import (
     AnyOf,
@@ -28,6 +28,7 @@ from recollect.ports.records import (
     Order,
     Put,
     Query,
+    Require,
     Scope,
     Step,
     equal,
@@ -48,6 +49,11 @@ def facets_of(memory: Memory) -> list[str | None]:
 
 def text_of(memory: Memory) -> str:
     return embedded_text(memory.author, memory.text)
+
+
+def text_hash(memory: Memory) -> str:
+    """Which text a vector was made of."""
+    return hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
 
 
 def index_steps(
@@ -71,17 +77,17 @@ def index_steps(
 
 def reindex_steps(core: Core, before: Memory, after: Memory) -> list[Step]:
     """The steps that bring the vectors of one changed memory up to date."""
+    dropped: list[Step] = [
+        DeleteWhere(Embedding, (equal("memory_id", after.id),)),
+        DeleteWhere(IndexTask, (equal("memory_id", after.id),)),
+    ]
     if after.is_deleted:
-        return [DeleteWhere(Embedding, (equal("memory_id", after.id),))]
+        return dropped
     same_text = text_of(before) == text_of(after) and before.namespaces == after.namespaces
     if same_text and not before.is_deleted:
         if facets_of(before) == facets_of(after):
             return []
         return [Put(vector.changed(facets=facets_of(after))) for vector in _stored(core, after)]
-    dropped: list[Step] = [
-        DeleteWhere(Embedding, (equal("memory_id", after.id),)),
-        DeleteWhere(IndexTask, (equal("memory_id", after.id),)),
-    ]
     return dropped + index_steps(core, [after])[0]
 
 
@@ -119,7 +125,7 @@ def unit(vector: Sequence[float]) -> Vectors:
 
 def _embeddings(memory: Memory, model: str, made: Vectorized) -> Iterator[Embedding]:
     vector, codes = made
-    digest = hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
+    digest = text_hash(memory)
     for namespace in memory.namespaces:
         yield Embedding(
             organization_id=memory.organization_id,
@@ -165,14 +171,12 @@ def reindex(
 ) -> ReindexReply:
     """Make the vectors that are owed, by every configured embedder, in batches that each commit."""
     made = dropped = 0
-    if request.everything:
-        models = tuple(embedder.model for embedder in core.embedders)
-        dropped += core.store.transact(scope, [DeleteWhere(Embedding, (OneOf("model", models),))]).deleted
     for embedder in core.embedders:
-        total = core.store.count(scope, _without_vector(embedder.model))
-        for batch in _batches(core, scope, embedder.model):
-            core.store.transact(scope, _fill(core, batch, embedder))
-            made += len(batch)
+        wanted = Query(Memory, (), (Order("id"),)) if request.everything else _without_vector(embedder.model)
+        total = core.store.count(scope, wanted)
+        for batch in _batches(core, scope, wanted):
+            had, filled = _fill(core, scope, batch, embedder)
+            dropped, made = dropped + had, made + filled
             progress(made, total)
     if request.retire:
         current = tuple(Compare("model", "!=", embedder.model) for embedder in core.embedders)
@@ -190,19 +194,33 @@ def _without_vector(model: str) -> Query[Memory]:
     return Query(Memory, (Linked(Embedding, "memory_id", (equal("model", model),), wanted=False),), (Order("id"),))
 
 
-def _batches(core: Core, scope: Scope, model: str) -> Iterator[list[Memory]]:
-    query = _without_vector(model)
+def _batches(core: Core, scope: Scope, query: Query[Memory]) -> Iterator[list[Memory]]:
+    after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Memory, query.where, query.order, limit=BATCH)).records
-        if not page:
+        page = core.store.find(scope, Query(Memory, query.where, query.order, limit=BATCH, after=after))
+        if page.records:
+            yield page.records
+        after = page.next
+        if after is None:
             return
-        yield page
 
 
-def _fill(core: Core, memories: Sequence[Memory], embedder: Embedder) -> list[Step]:
-    vectors = _embedded(core, embedder, memories)
-    steps: list[Step] = []
-    for memory, vector in zip(memories, vectors, strict=True):
-        steps.append(DeleteWhere(IndexTask, (equal("memory_id", memory.id), equal("model", embedder.model))))
-        steps += [Insert(embedding) for embedding in _embeddings(memory, embedder.model, vector)]
-    return steps
+def _fill(core: Core, scope: Scope, memories: Sequence[Memory], embedder: Embedder) -> tuple[int, int]:
+    """Make the vectors of these memories in place of those they have; says how many they had, and how many memories.
+
+    Models are slow: who was changed or erased while its vector was made is read again.
+    """
+    while memories:
+        ids = tuple(memory.id for memory in memories)
+        of_these = (OneOf("memory_id", ids), equal("model", embedder.model))
+        had = core.store.count(scope, Query(Embedding, of_these))
+        steps: list[Step] = [Require(Memory, memory.id, {"version": memory.version}) for memory in memories]
+        steps += [DeleteWhere(IndexTask, of_these), DeleteWhere(Embedding, of_these)]
+        for memory, vector in zip(memories, _embedded(core, embedder, memories), strict=True):
+            steps += [Insert(embedding) for embedding in _embeddings(memory, embedder.model, vector)]
+        try:
+            core.store.transact(scope, steps)
+            return had, len(memories)
+        except RequirementFailed:
+            memories = core.store.find(scope, Query(Memory, (OneOf("id", ids),))).records
+    return 0, 0

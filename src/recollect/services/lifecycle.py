@@ -9,7 +9,7 @@ from pydantic import Field
 
 from recollect.domain.memory import Memory, Revision
 from recollect.domain.record import Id, Text, now
-from recollect.errors import InvalidInput
+from recollect.errors import Conflict, InvalidInput
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -55,6 +55,12 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     memory = load(core, scope, Memory, request.id, deleted=True)
     if not memory.is_deleted:
         raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
+    same = (equal("identity", memory.identity),)
+    again = core.store.find(scope, Query(Memory, same, limit=1)).records
+    if again:
+        raise Conflict(
+            "the same has been remembered anew since", remedy=f"use that one, or forget it first: {again[0].id}"
+        )
     commit(core, scope, change_steps(core, scope, memory, "restored", request.why, is_deleted=False))
     return Forgotten(id=memory.id, restorable=False)
 
@@ -91,6 +97,7 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
     if count and not request.dry_run:
         steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
         commit(core, scope, steps)
+        erase_traces(core)
     return Swept(expired=count)
 
 

@@ -151,6 +151,8 @@ def _alive(wanted: Wanted, moment: datetime, namespaces: tuple[str, ...]) -> Ite
     if not wanted.include_superseded:
         current = AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment)))
         yield Condition("it is no longer valid: something replaced it, or its time is over", current)
+        begun = AnyOf((IsNull("valid_from"), Compare("valid_from", "<=", moment)))
+        yield Condition("it is not valid yet", begun)
     if not wanted.statuses:
         yield Condition("it is archived", Compare("status", "!=", "archived"))
     searched = AnyOf(tuple(Holds("namespaces", name) for name in namespaces))

@@ -8,6 +8,7 @@ is dead, foreign or filtered out does not get past the reading of the records.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
@@ -101,7 +102,7 @@ class Recalled(Reply):
     recent: list[RecentResult] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Hit]:  # type: ignore[override]
         return iter(self.hits)
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ state as a revision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from recollect.domain.memory import (
     LONG_TERM,
     Change,
     Memory,
+    Namespace,
     Relationship,
     Revision,
     Tag,
@@ -30,13 +31,26 @@ from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, read_citation
 from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
-from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge
-from recollect.ports.records import Absent, DeleteWhere, Insert, OneOf, Query, Scope, Step, Update, equal, revised
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge, VersionConflict
+from recollect.ports.records import (
+    Absent,
+    DeleteWhere,
+    Insert,
+    OneOf,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, Reply, Request, commit, load, logged
 from recollect.services.indexing import index_steps, reindex_steps
 
 LINKS = ("user", "agent", "session", "project", "cycle")
 MOST_AT_ONCE = 10_000
+UTTERANCES = frozenset({"conversation", "interaction"})
 
 
 class RememberRequest(Request):
@@ -60,7 +74,7 @@ class RememberRequest(Request):
     priority: int = Field(5, ge=1, le=10, description="What stays when space is limited, 1 to 10")
     importance: float = Field(0.0, ge=0, description="How much it matters; any scale, 0 and up")
     metadata: Json = Field(default_factory=dict, description="Anything else, as JSON")
-    namespaces: list[Name] = Field(
+    namespaces: list[Namespace] = Field(
         default_factory=lambda: [LONG_TERM],
         min_length=1,
         description="Where it is searched: long_term, short_term (found only within its session), or your own",
@@ -74,8 +88,14 @@ class RememberRequest(Request):
     relates: dict[str, str] = Field(default_factory=dict, description="Other links: memory id to type of link")
     idempotency_key: Id | None = Field(None, description="The same key again returns the first receipt")
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
-    on_duplicate: Literal["return", "keep"] = Field("return", description="What to do with an exact duplicate")
+    on_duplicate: Literal["return", "keep"] | None = Field(
+        None, description="Return the memory an exact duplicate repeats, or keep both; utterances are kept"
+    )
     vector: list[float] | None = Field(None, description="Its vector, if you already have it")
+
+    def is_merged(self) -> bool:
+        """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
+        return (self.on_duplicate or ("keep" if self.kind in UTTERANCES else "return")) == "return"
 
     @field_validator("tags")
     @classmethod
@@ -127,6 +147,9 @@ class _Draft:
     links: list[Relationship]
     superseded: Memory | None = None
 
+    def hangs_on_it(self) -> list[Citation | Tag]:
+        return [*self.citations, *self.tags]
+
 
 def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
     """Store one memory with its citations, tags and links."""
@@ -138,23 +161,18 @@ def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> Rem
     if len(request.memories) > MOST_AT_ONCE:
         raise TooLarge(f"{len(request.memories)} memories in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
     drafts = [_draft(core, scope, one) for one in request.memories]
+    return RememberManyReply(receipts=_remembered(core, scope, drafts))
+
+
+def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 2) -> list[Receipt]:
     known = _already_known(core, scope, drafts)
-    fresh = [draft for draft in drafts if draft.memory.id not in known]
     try:
-        made = _store(core, scope, fresh)
+        return _store(core, scope, drafts, known)
     except (RequirementFailed, DuplicateKey) as conflict:
-        # Somebody stored the same between our look and our write: look again, which now finds theirs.
-        again = _already_known(core, scope, fresh)
-        if not again:
+        if not looks_left or "id" in conflict.details.get("fields", []):
             raise _explained(conflict) from None
-        known |= again
-        made = _store(core, scope, [draft for draft in fresh if draft.memory.id not in again])
-    receipts = {**made, **{id: _seen_again(core, scope, draft, known[id]) for id, draft in _by_id(drafts, known)}}
-    return RememberManyReply(receipts=[receipts[draft.memory.id] for draft in drafts])
-
-
-def _by_id(drafts: Sequence[_Draft], known: dict[str, Memory | _Draft]) -> list[tuple[str, _Draft]]:
-    return [(draft.memory.id, draft) for draft in drafts if draft.memory.id in known]
+    # Somebody stored the same between our look and our write: look again, which now finds theirs.
+    return _remembered(core, scope, drafts, looks_left - 1)
 
 
 def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
@@ -257,14 +275,14 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     repeated: dict[str, Memory | _Draft] = {}
     keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
     by_key = {m.idempotency_key: m for m in _find(core, scope, "idempotency_key", keys, deleted="yes")}
-    identities = tuple(d.memory.identity for d in drafts if d.request.on_duplicate == "return")
+    identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
     by_identity = {m.identity: m for m in _find(core, scope, "identity", identities, deleted="no")}
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
         memory = draft.memory
         if memory.idempotency_key and memory.idempotency_key in by_key:
             repeated[memory.id] = _same_request(draft, by_key[memory.idempotency_key])
-        elif draft.request.on_duplicate == "return":
+        elif draft.request.is_merged():
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)
             if found is not None:
                 repeated[memory.id] = found
@@ -286,17 +304,31 @@ def _same_request(draft: _Draft, stored: Memory) -> Memory:
     return stored
 
 
-def _store(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[str, Receipt]:
+def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[str, Memory | _Draft]) -> list[Receipt]:
+    """One transaction: the new memories, and what the repeated ones add to those that are known."""
+    fresh = [draft for draft in drafts if draft.memory.id not in known]
+    steps, indexed, queued = _fresh_steps(core, scope, fresh)
+    added = _added(core, scope, [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known])
+    for memory, records in added.values():
+        if records:
+            steps += [*(Insert(record) for record in records), logged(scope, "update", "remember again", memory)]
+    seq = commit(core, scope, steps) if steps else 0
+    return [
+        _seen_again(*added[draft.memory.id], seq) if draft.memory.id in added else _receipt(draft, indexed, queued, seq)
+        for draft in drafts
+    ]
+
+
+def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[list[Step], list[str], list[str]]:
     if not drafts:
-        return {}
+        return [], [], []
     given = [draft.request.vector for draft in drafts]
     _check_vectors(core, given)
     vectors, indexed, queued = index_steps(core, [draft.memory for draft in drafts], given)
     steps: list[Step] = [step for draft in drafts for step in _memory_steps(core, scope, draft)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
-    seq = commit(core, scope, steps + vectors)
-    return {draft.memory.id: _receipt(draft, indexed, queued, seq) for draft in drafts}
+    return steps + vectors, indexed, queued
 
 
 def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
@@ -311,7 +343,7 @@ def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
 def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
     memory = draft.memory
     steps: list[Step] = []
-    if draft.request.on_duplicate == "return":
+    if draft.request.is_merged():
         steps.append(Absent(Memory, (equal("identity", memory.identity),)))
     steps.append(Insert(memory))
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
@@ -344,26 +376,40 @@ def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> 
     )
 
 
-def _seen_again(core: Core, scope: Scope, draft: _Draft, known: Memory | _Draft) -> Receipt:
-    """A duplicate is not stored twice, but its evidence and tags are added to what is known."""
-    memory = known.memory if isinstance(known, _Draft) else known
-    had_sources = {c.model_dump_json(include={"evidence"}) for c in citations_of(core, scope, memory.id)}
-    had_tags = set(tags_of(core, scope, memory.id))
-    citations = [c for c in draft.citations if c.model_dump_json(include={"evidence"}) not in had_sources]
-    tags = [tag for tag in draft.tags if tag.tag not in had_tags]
-    steps: list[Step] = [Insert(record.changed(memory_id=memory.id)) for record in (*citations, *tags)]
-    seq = 0
-    if steps:
-        seq = commit(core, scope, [*steps, logged(scope, "update", "remember again", memory)])
+def _added(
+    core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
+) -> dict[str, tuple[Memory, list[Citation | Tag]]]:
+    """A duplicate is not stored twice, but its evidence and tags are added to what is known, each once."""
+    added: dict[str, tuple[Memory, list[Citation | Tag]]] = {}
+    had: dict[str, set[str]] = {}
+    for draft, known in repeated:
+        if isinstance(known, _Draft):
+            memory, stored = known.memory, [_mark(record) for record in known.hangs_on_it()]
+        else:
+            memory, stored = known, [_mark(citation) for citation in citations_of(core, scope, known.id)]
+            stored += tags_of(core, scope, known.id)
+        marks = had.setdefault(memory.id, set(stored))
+        new = [record for record in draft.hangs_on_it() if _mark(record) not in marks]
+        marks.update(map(_mark, new))
+        added[draft.memory.id] = memory, [record.changed(memory_id=memory.id) for record in new]
+    return added
+
+
+def _mark(record: Citation | Tag) -> str:
+    """What makes a citation or tag of a memory the same as another; JSON and a stripped tag never look alike."""
+    return record.tag if isinstance(record, Tag) else record.model_dump_json(include={"evidence"})
+
+
+def _seen_again(memory: Memory, added: Sequence[Citation | Tag], seq: int) -> Receipt:
     return Receipt(
         id=memory.id,
         version=memory.version,
         status=memory.status,
         content_hash=memory.content_hash,
         duplicate=True,
-        tags=len(tags),
-        citations=len(citations),
-        seq=seq,
+        tags=sum(isinstance(record, Tag) for record in added),
+        citations=sum(isinstance(record, Citation) for record in added),
+        seq=seq if added else 0,
     )
 
 
@@ -412,9 +458,25 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
         steps += _retag_steps(core, scope, memory, request.tags)
     if not steps:
         raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
-    seq = commit(core, scope, steps)
-    after = load(core, scope, Memory, memory.id)
-    return Receipt(id=after.id, version=after.version, status=after.status, content_hash=after.content_hash, seq=seq)
+    if not fields and request.version is not None:  # tags alone make no new version, but ask for one all the same
+        steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
+    try:
+        seq = commit(core, scope, steps)
+    except RequirementFailed:
+        raise VersionConflict(
+            f"memory '{memory.id}' was changed by someone else",
+            remedy="read it again and repeat the change",
+            id=memory.id,
+            expected=request.version,
+        ) from None
+    # What this call made of it, not what others made of it since: its version may be the base of the next change.
+    return Receipt(
+        id=memory.id,
+        version=memory.version + 1 if fields else memory.version,
+        status=fields.get("status", memory.status),
+        content_hash=fields.get("content_hash", memory.content_hash),
+        seq=seq,
+    )
 
 
 def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
@@ -458,5 +520,5 @@ def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: 
         held_to=after.updated_at,
     )
     operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
-    entry = logged(scope, operation, change, memory, why=why, fields=sorted(fields))
+    entry = logged(scope, operation, change, memory, fields=sorted(fields))
     return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]

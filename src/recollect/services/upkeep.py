@@ -11,12 +11,13 @@ from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
-from recollect.errors import RecollectError
+from recollect.errors import EmbedderFailed, RecollectError
 from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request
-from recollect.services.indexing import ReindexRequest, facets_of, reindex
+from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
 
 PAGE = 1000
+RESTORE = "put a backup in its place (see docs/guides), or import an export into a new store"
 
 
 class VerifyRequest(Request):
@@ -75,12 +76,12 @@ def _check_memory(memory: Memory) -> Iterator[ProblemView]:
 
 
 def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView]:
-    """Each memory has, by each configured model, a vector per namespace that carries its filter fields."""
+    """Each memory has, by each configured model, a vector of its text per namespace, with its filter fields."""
     if not memories or not core.embedders:
         return
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
-    fields = ("memory_id", "model", "namespace", "facets")
-    stored = {tuple(row[:3]): row[3] for row in core.store.select(scope, Query(Embedding, (of_these,)), fields)}
+    fields = ("memory_id", "model", "namespace", "facets", "text_hash")
+    stored = {tuple(row[:3]): row[3:] for row in core.store.select(scope, Query(Embedding, (of_these,)), fields)}
     owed = {
         tuple(row)
         for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
@@ -91,8 +92,8 @@ def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator
                 key = (memory.id, embedder.model, namespace)
                 if key not in stored and key not in owed:
                     yield ProblemView(what=f"has no vector in {namespace}", table="memory", id=memory.id)
-                elif key in stored and stored[key] != facets_of(memory):
-                    yield ProblemView(what="its vector carries old filter fields", table="memory", id=memory.id)
+                elif key in stored and stored[key] != (facets_of(memory), text_hash(memory)):
+                    yield ProblemView(what="its vector is of another state of it", table="memory", id=memory.id)
 
 
 class DoctorRequest(Request):
@@ -133,7 +134,7 @@ def _examine(core: Core, scope: Scope) -> Iterator[Finding]:
         name="records",
         well=not truth,
         says=f"{verified.memories} memories, {_listed(truth)}",
-        remedy="restore a backup: recollect restore" if truth else "",
+        remedy=RESTORE if truth else "",
     )
     yield Finding(
         name="indexes",
@@ -160,7 +161,7 @@ def _is_there(core: Core, scope: Scope) -> Finding:
         name="store",
         well=well,
         says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),
-        remedy="" if well else "restore a backup: recollect restore",
+        remedy="" if well else RESTORE,
     )
 
 
@@ -177,14 +178,15 @@ def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     done: list[str] = []
     if "indexes" in ailing or "queue" in ailing:
         done += core.store.mend()
-        stale = reindex(core, scope, ReindexRequest(everything=_has_stale_facets(core, scope)))
-        done.append(f"{stale.made} vectors made")
+        try:
+            made = reindex(core, scope, ReindexRequest()).made
+            if any("vector" in problem.what for problem in _check_memories(core, scope)):
+                made += reindex(core, scope, ReindexRequest(everything=True)).made
+            done.append(f"{made} vectors made")
+        except EmbedderFailed as failure:
+            done.append(f"no vectors made: {failure.message}")
         done.append(f"{core.vectors.rebuild()} vectors in the index")
     return done
-
-
-def _has_stale_facets(core: Core, scope: Scope) -> bool:
-    return any("old filter fields" in problem.what for problem in _check_memories(core, scope))
 
 
 class StatsRequest(Request):

@@ -76,7 +76,9 @@ class OpenAICompatibleEmbedder:
     @property
     def model(self) -> str:
         """The text prefix is part of the identity: stored vectors made with another one may not be compared."""
-        name = f"{self._model_name}/{self.dimensions}"
+        # Never asks the server: a store must open while its model is away.
+        asked = self._asked_dimensions
+        name = self._model_name if asked is None else f"{self._model_name}/{asked}"
         if not self._text_prefix:
             return name
         return f"{name}+{hashlib.sha256(self._text_prefix.encode()).hexdigest()[:8]}"

@@ -365,7 +365,9 @@ class MemoryVectors:
     def living_seqs(self, after: int, upto: int) -> list[int]:
         return [row.seq for row in self._rows if after < row.seq <= upto]
 
-    def of_memories(self, organization_id: str, space: str, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+    def of_memories(
+        self, organization_id: str, space: str, ids: Sequence[str]
+    ) -> list[tuple[str, bytes, bytes | None]]:
         wanted = set(ids)
         return [
             (row.memory_id, row.vector, self._tokens[row.seq])

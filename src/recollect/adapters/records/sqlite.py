@@ -220,7 +220,7 @@ class _Tables:
         self._cursor = connection.cursor()
         self._path = path
         self._seq = 0
-        self._is_spoiled = False
+        self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self.codec = codec
         self.compiler = compiler
 
@@ -228,22 +228,23 @@ class _Tables:
         with our_errors(self._path):
             self.rollback()
             self._connection.execute("BEGIN IMMEDIATE")
-            self._is_spoiled = False
+            self._lost = None
             self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
 
     def attempt(self, work: Callable[[], Any]) -> Any:
         with our_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
+            seq = self._seq
             try:
                 result = work()
                 self._cursor.execute("RELEASE work")
                 return result
-            except BaseException:
-                self._is_spoiled = True  # until the half of the work that was done is undone
+            except BaseException as error:
+                self._lost = error
                 if not self._connection.get_autocommit():
                     self._cursor.execute("ROLLBACK TO work; RELEASE work")
-                    self._is_spoiled = False
+                    self._seq, self._lost = seq, None
                 raise
 
     def commit(self) -> None:
@@ -254,7 +255,10 @@ class _Tables:
 
     def _still_open(self) -> None:
         # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
-        if self._is_spoiled or self._connection.get_autocommit():
+        # And when undoing a piece fails, the half of it that was done must not be committed.
+        if isinstance(self._lost, apsw.Error):
+            raise self._lost
+        if self._lost is not None or self._connection.get_autocommit():
             raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
 
     def rollback(self) -> None:
@@ -328,7 +332,9 @@ class SqliteVectors:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
 
-    def of_memories(self, organization_id: str, space: str, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
+    def of_memories(
+        self, organization_id: str, space: str, ids: Sequence[str]
+    ) -> list[tuple[str, bytes, bytes | None]]:
         namespace, _, model = space.partition("/")
         text = (
             "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "

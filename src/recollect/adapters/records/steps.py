@@ -202,7 +202,7 @@ class Steps:
             if not self._tables.run(statement, (self._scope.organization_id, id)):
                 raise ReferenceMissing(
                     f"there is no {target} '{id[:80]}' to refer to",
-                    remedy=f"create the {target} first, or leave {field} out",
+                    remedy=f"create the {target} first, or leave it out",
                     field=field,
                     id=id,
                 )

@@ -75,6 +75,25 @@ class ReferenceRules:
                 store.transact(acme, [Put(session(acme, user_id=target))])
         assert store.count(acme, Query(Session)) == 0
 
+    def test_restoring_may_refer_to_the_soft_deleted_but_to_nothing_else(
+        self, store: RecordStore, acme: Scope, globex: Scope
+    ) -> None:
+        stored(store, acme, user(acme, "gone", is_deleted=True))
+        stored(store, globex, user(globex, "theirs"))
+        store.transact(acme, [Insert(session(acme, user_id="gone"), restoring=True)])
+        for target in ("nobody", "theirs"):
+            with pytest.raises(ReferenceMissing):
+                store.transact(acme, [Insert(session(acme, "second", user_id=target), restoring=True)])
+        with pytest.raises(ReferenceMissing):
+            store.transact(
+                acme,
+                [
+                    Insert(session(acme, "third", user_id="gone"), restoring=True),
+                    Insert(session(acme, "fourth", user_id="gone")),
+                ],
+            )
+        assert ids(store, acme, Query(Session)) == ["talk"]
+
     def test_a_reference_never_leads_to_another_tenant(self, store: RecordStore, acme: Scope, globex: Scope) -> None:
         stored(store, globex, user(globex, "theirs"))
         with pytest.raises(ReferenceMissing):

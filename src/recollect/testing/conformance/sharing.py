@@ -262,6 +262,13 @@ class SharingRules:
         assert search(store, acme, "something") == ["a-memory"]
         assert store.migrate() == []
 
+    def test_erasing_traces_keeps_what_is_not_deleted(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, memory(acme, "gone", "an anchor"), memory(acme, "kept", "an anchor"))
+        store.transact(acme, [Delete(Memory, "gone")])
+        store.erase_traces()
+        assert ids(store, acme, Query(Memory)) == search(store, acme, "anchor") == ["kept"]
+        assert store.verify() == []
+
     def test_a_closed_store_says_so(self, store: RecordStore, acme: Scope, tmp_path: Path) -> None:
         store.close()
         store.close()
