@@ -103,7 +103,8 @@ class Recollect:
         return [hit.memory_id for hit in hits]
 
     def sync_setting(self) -> str:
-        return "WAL, synchronous=FULL: each add is synced"
+        writer = self._mem._core.store._tables._connection
+        return _sync_words(writer.execute("PRAGMA journal_mode").get, writer.execute("PRAGMA synchronous").get)
 
     def close(self) -> None:
         self._mem.close()
@@ -142,7 +143,7 @@ class LangGraph:
     def sync_setting(self) -> str:
         mode = self._connection.execute("PRAGMA journal_mode").fetchone()[0]
         level = self._connection.execute("PRAGMA synchronous").fetchone()[0]
-        return f"journal_mode={mode}, synchronous={('OFF', 'NORMAL', 'FULL', 'EXTRA')[level]}"
+        return _sync_words(mode, level)
 
     def close(self) -> None:
         self._connection.close()
@@ -200,6 +201,10 @@ NAMES = {
     "langgraph": "SqliteStore",
     "chroma": "Chroma",
 }
+
+
+def _sync_words(mode: str, level: int) -> str:
+    return f"journal_mode={mode}, synchronous={('OFF', 'NORMAL', 'FULL', 'EXTRA')[level]}"
 
 
 def _loading_driver() -> Any:

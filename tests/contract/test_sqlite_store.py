@@ -403,12 +403,12 @@ def test_verify_finds_nothing_wrong_while_others_write(store: SqliteStore) -> No
 
     def churn() -> None:
         while not done.is_set():
-            stored(store, ACME, *(memory(ACME, f"m{number}", "an anchor") for number in range(20)))
+            stored(store, ACME, *(memory(ACME, f"m{number}", "an anchor") for number in range(100)))
             store.transact(ACME, [DeleteWhere(Memory, (IsNull("author"),))])
 
     with ThreadPoolExecutor(1) as pool:
         churning = pool.submit(churn)
-        problems = [problem for _ in range(8) for problem in [*store.verify(), *search_errors(store)]]
+        problems = [problem for _ in range(12) for problem in [*store.verify(), *search_errors(store)]]
         done.set()
         churning.result()
     assert problems == []
@@ -416,7 +416,7 @@ def test_verify_finds_nothing_wrong_while_others_write(store: SqliteStore) -> No
 
 def search_errors(store: SqliteStore) -> list[str]:
     hits = search(store, ACME, "anchor")
-    return [] if len(hits) in (0, 20) else hits
+    return [] if len(hits) in (0, 100) else hits
 
 
 def test_verify_names_a_record_that_points_at_nothing(path: Path, store: SqliteStore) -> None:

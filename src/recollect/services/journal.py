@@ -16,11 +16,13 @@ from typing import Any
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, StoreError, Unavailable
 from recollect.ports.records import Insert, RecordStore, Scope, Step, Touch
 
 FLUSH_SECONDS = 1.0
 FLUSH_NOTES = 256
+MOST_KEPT = 16 * FLUSH_NOTES  # while they cannot be written
+Note = tuple[Scope, AccessLog, tuple[str, ...]]
 log = logging.getLogger("recollect.journal")
 
 
@@ -28,7 +30,7 @@ class Journal:
     def __init__(self, store: RecordStore, *, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
-        self._notes: list[tuple[Scope, AccessLog, tuple[str, ...]]] = []
+        self._notes: list[Note] = []
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -47,7 +49,7 @@ class Journal:
         )
         with self._lock:
             self._notes.append((scope, entry, tuple(ids)))
-            full = len(self._notes) >= FLUSH_NOTES
+            full = len(self._notes) % FLUSH_NOTES == 0
             if self._timer is None and not full:
                 self._timer = threading.Timer(self._flush_seconds, self._flush_quietly)
                 self._timer.daemon = True
@@ -63,11 +65,18 @@ class Journal:
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
-            by_tenant: dict[str, list[tuple[AccessLog, tuple[str, ...]]]] = {}
-            for scope, entry, ids in notes:
-                by_tenant.setdefault(scope.organization_id, []).append((entry, ids))
-            for organization_id, entries in by_tenant.items():
-                self._store.transact(Scope(organization_id), _steps(entries))
+            by_tenant: dict[str, list[Note]] = {}
+            for note in notes:
+                by_tenant.setdefault(note[0].organization_id, []).append(note)
+            try:
+                for organization_id in list(by_tenant):
+                    self._store.transact(Scope(organization_id), _steps(by_tenant[organization_id]))
+                    del by_tenant[organization_id]
+            except (Unavailable, StoreError):
+                unwritten = [note for notes in by_tenant.values() for note in notes]
+                with self._lock:
+                    self._notes = [*unwritten, *self._notes][-MOST_KEPT:]
+                raise
 
     def close(self) -> None:
         self._flush_quietly()
@@ -80,8 +89,8 @@ class Journal:
             log.warning("could not write the access journal: %s", error.code)
 
 
-def _steps(entries: list[tuple[AccessLog, tuple[str, ...]]]) -> list[Step]:
-    counts: Counter[str] = Counter(id for _, ids in entries for id in ids)
+def _steps(notes: list[Note]) -> list[Step]:
+    counts: Counter[str] = Counter(id for _, _, ids in notes for id in ids)
     accessed = {"last_accessed": now()}
     touches: list[Step] = [Touch(Memory, id, {"access_count": count}, accessed) for id, count in counts.items()]
-    return [*(Insert(entry) for entry, _ in entries), *touches]
+    return [*(Insert(entry) for _, entry, _ in notes), *touches]

@@ -19,6 +19,8 @@ from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
 from recollect.domain.memory import (
     LONG_TERM,
     Change,
+    Embedding,
+    IndexTask,
     Memory,
     Namespace,
     Relationship,
@@ -475,8 +477,16 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
         version=memory.version + 1 if fields else memory.version,
         status=fields.get("status", memory.status),
         content_hash=fields.get("content_hash", memory.content_hash),
+        indexed=["text", *_spaces(steps, Embedding)] if fields else [],
+        queued=_spaces(steps, IndexTask),
         seq=seq,
     )
+
+
+def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> list[str]:
+    """The models whose vectors some steps store, or leave owed."""
+    made = [step.record for step in steps if isinstance(step, Insert)]
+    return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
 
 
 def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:

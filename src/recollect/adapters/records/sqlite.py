@@ -3,7 +3,7 @@
 Promise: what `transact` acknowledged survives kill -9 and a power cut; a damaged page is an error, never an answer;
 several processes may use one file. Shape: one table per record type with `_row` (stable row number) and `_seq`
 (store-wide, ever growing, given anew on each write), a full-text table per searched type, `recollect_store` for the
-counter and the incarnation, `recollect_gone` for what was deleted for good. Proof: tests/contract, tests/crash.
+counters and the incarnation, `recollect_gone` for what was deleted for good. Proof: tests/contract, tests/crash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from recollect.adapters.records.sqlite_file import (
     prepare,
     publish,
 )
-from recollect.adapters.records.sqlite_upkeep import check_records, check_text, migrate, rebuild_text
+from recollect.adapters.records.sqlite_upkeep import check_count, check_records, check_text, migrate, rebuild_text
 from recollect.adapters.records.steps import Steps
 from recollect.domain.memory import space_name
 from recollect.domain.record import RECORDS, Record, new_id
@@ -110,7 +110,7 @@ class SqliteStore:
             return int(connection.execute(text, compiler.values).get)
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        return self._writer.run(lambda: Steps(self._tables, scope).apply(steps))
+        return self._writer.run(lambda: self._tables.apply(scope, steps))
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
@@ -169,7 +169,8 @@ class SqliteStore:
 
     def verify(self) -> list[Problem]:
         with self._readers.snapshot(fresh=True) as connection:
-            return [*check_records(connection, self.codec), *check_text(connection)]
+            problems = list(check_records(connection, self.codec)) or list(check_count(connection))
+            return [*problems, *check_text(connection)]
 
     def mend(self) -> list[str]:
         return self._writer.run(lambda: rebuild_text(self._tables, self.codec))
@@ -220,6 +221,7 @@ class _Tables:
         self._cursor = connection.cursor()
         self._path = path
         self._seq = 0
+        self._records = 0
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self.codec = codec
         self.compiler = compiler
@@ -229,13 +231,16 @@ class _Tables:
             self.rollback()
             self._connection.execute("BEGIN IMMEDIATE")
             self._lost = None
-            self._seq = self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
+            self._seq, self._records = self._connection.execute(
+                "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
+                " (SELECT value FROM recollect_store WHERE key = 'records')"
+            ).get
 
     def attempt(self, work: Callable[[], Any]) -> Any:
         with our_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
-            seq = self._seq
+            before = self._seq, self._records
             try:
                 result = work()
                 self._cursor.execute("RELEASE work")
@@ -244,13 +249,17 @@ class _Tables:
                 self._lost = error
                 if not self._connection.get_autocommit():
                     self._cursor.execute("ROLLBACK TO work; RELEASE work")
-                    self._seq, self._lost = seq, None
+                    (self._seq, self._records), self._lost = before, None
                 raise
 
     def commit(self) -> None:
         with our_errors(self._path):
             self._still_open()
-            self._cursor.execute("UPDATE recollect_store SET value = ? WHERE key = 'seq'", (self._seq,))
+            self._cursor.execute(
+                "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ? ELSE ? END "
+                "WHERE key IN ('seq', 'records')",
+                (self._seq, self._records),
+            )
             self._cursor.execute("COMMIT")
 
     def _still_open(self) -> None:
@@ -268,6 +277,11 @@ class _Tables:
     def close(self) -> None:
         self._connection.close()
 
+    def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        done = Steps(self, scope).apply(steps)
+        self._records -= done.deleted
+        return done
+
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._cursor.execute(statement, values).fetchall()
@@ -279,6 +293,7 @@ class _Tables:
             self._cursor.execute(statement, values)
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
+        self._records += 1
         return self._connection.last_insert_rowid()
 
     def next_seq(self) -> int:

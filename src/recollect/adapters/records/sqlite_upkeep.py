@@ -66,7 +66,9 @@ def create(connection: apsw.Connection) -> None:
         " table_name TEXT NOT NULL, id TEXT NOT NULL) STRICT;"
         "CREATE UNIQUE INDEX IF NOT EXISTS recollect_gone_key ON recollect_gone(organization_id, table_name, id);"
     )
-    connection.execute("INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('incarnation', ?)", (new_id(),))
+    connection.execute(
+        "INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('records', 0), ('incarnation', ?)", (new_id(),)
+    )
 
 
 def _recorded(connection: apsw.Connection) -> dict[int, str]:
@@ -212,6 +214,19 @@ def _check_references(connection: apsw.Connection, record: type[Record]) -> Iter
                 yield Problem(f"its {field} points at nothing", table, id, organization_id)
         except apsw.Error as error:
             yield Problem(what=f"its references cannot be followed: {error}", table=table)
+
+
+def check_count(connection: apsw.Connection) -> Iterator[Problem]:
+    """Rows that vanished without a trace: what is left may read perfectly well, so only a count tells."""
+    tables = " + ".join(f"(SELECT count(*) FROM {quoted(table)})" for table in sorted(RECORDS))
+    counted = "SELECT value FROM recollect_store WHERE key = 'records'"
+    try:
+        there, expected = connection.execute(f"SELECT {tables}, ({counted})").get
+    except apsw.Error as error:
+        yield Problem(what=f"the records cannot be counted: {error}")
+        return
+    if there != expected:
+        yield Problem(what=f"there are {there} records, and there should be {expected}")
 
 
 def check_text(connection: apsw.Connection) -> Iterator[Problem]:

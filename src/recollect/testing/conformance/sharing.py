@@ -196,17 +196,19 @@ class SharingRules:
         assert counter is not None
         assert (counter.metadata["count"], counter.version) == (4 * WRITERS, 4 * WRITERS + 1)
 
-    def test_one_writer_wins_a_unique_key(self, store: RecordStore, acme: Scope) -> None:
-        def claim(number: int) -> bool:
+    def test_one_writer_wins_a_unique_key_and_the_others_see_it(self, store: RecordStore, acme: Scope) -> None:
+        def claim(number: int, email: str) -> bool:
             try:
-                stored(store, acme, user(acme, f"u{number}", email="first@acme.org"))
+                stored(store, acme, user(acme, f"{email}-{number}", email=email))
             except DuplicateKey:
+                assert store.count(acme, Query(User, (equal("email", email),))) == 1
                 return False
             return True
 
         with ThreadPoolExecutor(WRITERS) as pool:
-            assert sum(pool.map(claim, range(WRITERS))) == 1
-        assert store.count(acme, Query(User)) == 1
+            for turn in range(5):
+                assert sum(pool.map(claim, range(WRITERS), [f"{turn}@acme.org"] * WRITERS)) == 1
+        assert store.count(acme, Query(User)) == 5
 
     def test_of_concurrent_transactions_each_fails_alone(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, agent(acme, "taken"))
