@@ -216,10 +216,10 @@ def empty_file() -> Path:
     return Path(folder) / "empty.db"
 
 
-def many(store_ids: int = 30) -> list[Record]:
+def many() -> list[Record]:
     """Records with every mixture of the values above, the same in each run."""
     chance, records = random.Random("many"), beginning("acme")
-    for number in range(store_ids):
+    for number in range(30):
         for record in TYPES:
             fields = {name: chance.choice(pool) for name, pool in POOLS[record].items()}
             unique = {name: None for name in ("email", "idempotency_key") if name in fields}
@@ -243,15 +243,18 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RecordSto
 
 
 @given(query=queries)
-@settings(max_examples=400 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
-    acme = Scope("acme")
-    same(filled, lambda store: store.count(acme, query))
-    same(filled, lambda store: store.select(acme, query, ("id", "version", "is_deleted", "created_at")))
-    page = same(filled, lambda store: store.find(acme, query))
+    compare_answers(filled, Scope("acme"), query)
+
+
+def compare_answers(stores: tuple[RecordStore, RecordStore], scope: Scope, query: Query[Any]) -> None:
+    same(stores, lambda store: store.count(scope, query))
+    same(stores, lambda store: store.select(scope, query, ("id", "version", "is_deleted", "created_at")))
+    page = same(stores, lambda store: store.find(scope, query))
     while not isinstance(page, type) and page.next is not None:
         query = replace(query, after=page.next)
-        page = same(filled, lambda store, query=query: store.find(acme, query))
+        page = same(stores, lambda store, query=query: store.find(scope, query))
 
 
 def same(stores: tuple[RecordStore, RecordStore], question: Callable[[RecordStore], Any]) -> Any:
@@ -353,15 +356,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(tenant=st.sampled_from(TENANTS), queries=st.lists(queries, min_size=1, max_size=4))
     def find(self, tenant: str, queries: list[Query[Any]]) -> None:
         for query in queries:
-            self.compare_answers(Scope(tenant), query)
-
-    def compare_answers(self, scope: Scope, query: Query[Any]) -> None:
-        self.agree(lambda store: store.count(scope, query))
-        self.agree(lambda store: store.select(scope, query, ("id", "version", "is_deleted", "created_at")))
-        page = self.agree(lambda store: store.find(scope, query))
-        while not isinstance(page, type) and page.next is not None:
-            query = replace(query, after=page.next)
-            page = self.agree(lambda store, query=query: store.find(scope, query))
+            compare_answers((self.real, self.plain), Scope(tenant), query)
 
     @rule(
         tenant=st.sampled_from(TENANTS),
@@ -406,7 +401,7 @@ def written(store: RecordStore, scope: Scope, steps: list[Step]) -> tuple[int, b
 
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
-    max_examples=60 * TIMES,
+    max_examples=70 * TIMES,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

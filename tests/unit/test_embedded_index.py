@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import errno
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from recollect.adapters.vectors.embedded import EmbeddedIndex
 from recollect.adapters.vectors.segments import open_segment
 from recollect.adapters.vectors.shelf import Shelf
 from recollect.errors import Closed, InvalidInput, StoreFull
-from recollect.ports.vectors import VectorHit
+from recollect.ports.vectors import VectorHit, VectorSnapshot
 from recollect.testing.vector_truths import MemoryTruth, nearest
 
 OPEN = Callable[..., EmbeddedIndex]
@@ -250,6 +252,20 @@ def test_the_dead_do_not_crowd_out_the_living(
     assert index.search("org", "default", query, limit) == left
 
 
+def test_the_answer_is_exact_when_some_of_the_best_have_died(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator
+) -> None:
+    """Enough living rows among the first asked are not yet the nearest: the next ones may be nearer."""
+    for number, vector in enumerate(random.standard_normal((600, 64))):
+        truth.put("org", f"m{number}", vector)
+    index = open_index()
+    index.refresh()
+    for query in random.standard_normal((20, 64)).astype(np.float32):
+        for hit in nearest(truth, "org", "default", query, 5):
+            truth.delete("org", hit.memory_id)
+        assert index.search("org", "default", query, 4) == nearest(truth, "org", "default", query, 4)
+
+
 def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, random: np.random.Generator) -> None:
     for number, vector in enumerate(clustered(random, 2000, 96)):
         truth.put("org", f"m{number}", vector)
@@ -318,6 +334,20 @@ def test_a_restored_backup_never_meets_newer_segments(
         index = open_index()
     assert_equal(index, truth, random, times=20)
     assert index.verify() == []
+
+
+def test_newer_segments_are_known_by_their_rows_when_they_are_opened(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Same incarnation, grown past them again, and not one of their rows is asked for."""
+    fill(truth, random, 50)
+    backup = backup_of(truth)
+    fill(truth, random, 50, start=50)
+    open_index().refresh()
+    restored(truth, backup)
+    fill(truth, random, 80, start=200)
+    assert open_index().search("nobody", "default", np.ones(16, np.float32), 1) == []
+    assert "describes other vectors" in caplog.text
 
 
 def test_a_store_that_went_back_in_time_is_noticed_by_the_running_index(
@@ -483,6 +513,41 @@ def test_failing_upkeep_is_told_once(
     assert caplog.text.count("upkeep of the vector index failed") == 1
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_file_lost_under_a_running_index_is_made_again(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, tmp_path: Path, which: int
+) -> None:
+    index = open_index()
+    for start in (0, 100):
+        fill(truth, random, 100, start=start)
+        index.refresh()
+    assert len(segment_files(tmp_path)) == 2
+    segment_files(tmp_path)[which].unlink()
+    os.utime(tmp_path / "test.index", ns=(1, 1))  # two changes within one tick of the clock would look like one
+    assert_equal(index, truth, random)
+    assert index.verify() == []
+
+
+def test_damage_met_in_the_middle_of_a_search_is_repaired_by_it(
+    truth: MemoryTruth,
+    open_index: OPEN,
+    random: np.random.Generator,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(truth, random, 3000)
+    index = open_index(exact_rows=0, candidates=100_000)
+    index.refresh()
+    (path,) = segment_files(tmp_path)
+    place = open_segment(path).sections["default", 16].extents["codes"].offset
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(b"\xff" * 64)
+    assert_equal(index, truth, random, times=3)
+    assert "wrong checksum" in caplog.text
+    assert index.verify() == []
+
+
 def test_verify_names_a_damaged_segment_and_rebuild_mends_it(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, tmp_path: Path
 ) -> None:
@@ -584,6 +649,31 @@ def test_every_thread_finds_what_it_wrote_while_all_seal_and_merge(
     assert problems == []
     assert_equal(index, truth, random)
     assert index.verify() == []
+
+
+def test_no_merge_slips_between_the_snapshot_of_a_search_and_its_view(
+    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row changes, and a merge without its old seq is tried, just after a search has opened its snapshot."""
+    for number in range(30):
+        truth.put("org", f"m{number}", random.standard_normal(8))
+    index = open_index(folder=None)
+    index.refresh()
+    plain, merger = truth.vector_snapshot, threading.Thread(target=index.purge)
+
+    @contextmanager
+    def intruded() -> Iterator[VectorSnapshot]:
+        monkeypatch.setattr(truth, "vector_snapshot", plain)
+        with plain() as snapshot:
+            truth.put("org", "m7", random.standard_normal(8))
+            merger.start()
+            merger.join(0.3)
+            yield snapshot
+
+    monkeypatch.setattr(truth, "vector_snapshot", intruded)
+    found = index.search("org", "default", np.ones(8, np.float32), 100)
+    merger.join()
+    assert {hit.memory_id for hit in found} == {f"m{number}" for number in range(30)}
 
 
 def test_a_search_under_changes_never_loses_a_row_that_only_changed(

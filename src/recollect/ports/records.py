@@ -141,9 +141,10 @@ def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery(Generic[R]):
-    """Any of the terms, best first by BM25 over the record's declared text fields.
+    """Any of the terms, in any of the record's declared text fields; best first, ties by id.
 
-    `facets` must all match and are part of the index; `where` filters what is left.
+    The rarer a term within what the facets leave, the more it counts; other tenants' texts never matter. `facets`
+    must all match and are part of the index; `where` filters what is left.
     """
 
     record: type[R]
@@ -151,7 +152,6 @@ class TextQuery(Generic[R]):
     limit: int
     facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     where: tuple[Filter, ...] = ()
-    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
-from recollect.errors import EmbedderFailed, RecollectError
+from recollect.errors import DamagedData, EmbedderFailed, RecollectError
 from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
@@ -117,16 +117,29 @@ class Diagnosis(Reply):
 
 def doctor(core: Core, scope: Scope, request: DoctorRequest) -> Diagnosis:
     """Say what ails the store and what to do about it; with `fix`, do it."""
-    findings = list(_examine(core, scope))
+    findings = _examined(core, scope)
     mended: list[str] = []
     if request.fix and not all(finding.well for finding in findings):
-        mended = _mend(core, scope, findings)
-        findings = list(_examine(core, scope))
+        try:
+            mended = _mend(core, scope, findings)
+        except DamagedData as error:
+            mended = [f"cannot be mended: {error.message}"]
+        findings = _examined(core, scope)
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
 
 
-def _examine(core: Core, scope: Scope) -> Iterator[Finding]:
-    yield _is_there(core, scope)
+def _examined(core: Core, scope: Scope) -> list[Finding]:
+    """Every finding; a store so damaged that it cannot be asked is one, too."""
+    findings: list[Finding] = []
+    for examine in (_presence, _soundness, _backlog):
+        try:
+            findings += examine(core, scope)
+        except DamagedData as error:
+            findings.append(Finding(name="damage", well=False, says=error.message, remedy=RESTORE))
+    return findings
+
+
+def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
     verified = verify(core, scope, VerifyRequest())
     derived = [p for p in verified.problems if "text index" in p.what or "vector" in p.what or p.table == "embedding"]
     truth = [problem for problem in verified.problems if problem not in derived]
@@ -142,6 +155,9 @@ def _examine(core: Core, scope: Scope) -> Iterator[Finding]:
         says=f"{verified.vectors} vectors, {_listed(derived)}",
         remedy="recollect doctor --fix" if derived else "",
     )
+
+
+def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
     owed = core.store.count(scope, Query(IndexTask))
     yield Finding(
         name="queue", well=owed == 0, says=f"{owed} vectors owed", remedy="recollect doctor --fix" if owed else ""
@@ -152,12 +168,12 @@ def _examine(core: Core, scope: Scope) -> Iterator[Finding]:
     yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
 
 
-def _is_there(core: Core, scope: Scope) -> Finding:
+def _presence(core: Core, scope: Scope) -> Iterator[Finding]:
     """An emptied store looks healthy to everything that only reads what is left: its change counter tells."""
     changes = core.store.changes(scope, 0, 1)
     present = scope.organization_id in core.store.tenants()
     well = present or not changes
-    return Finding(
+    yield Finding(
         name="store",
         well=well,
         says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),

@@ -10,7 +10,6 @@ import copy
 import math
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -113,11 +112,12 @@ class MemoryStore:
         shape = query.record.shape.text
         assert shape is not None
         with self._reading():
-            narrowed = Query(query.record, query.where)
-            records = [r for r in self._living(scope, narrowed) if _has_facets(r, query.facets)]
-        documents = [(record.id, _words(record, shape.fields, query.weights)) for record in records]
-        hits = _bm25(documents, [word.casefold() for term in query.terms for word in WORD.findall(term)])
-        return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: query.limit]
+            scoped = [r for r in self._living(scope, Query(query.record)) if _has_facets(r, query.facets)]
+            wanted = {record.id for record in self._living(scope, Query(query.record, query.where))}
+        words = {record.id: _words(record, shape.fields) for record in scoped}
+        hits = _by_rarity(words, [word.casefold() for term in query.terms for word in WORD.findall(term)])
+        best = sorted((hit for hit in hits if hit.id in wanted), key=lambda hit: (-hit.score, hit.id))
+        return best[: query.limit]
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         with self._reading():
@@ -452,23 +452,15 @@ def _has_facets(record: Record, facets: Any) -> bool:
     return True
 
 
-def _words(record: Record, fields: Sequence[str], weights: Any) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for name in fields:
-        for word in WORD.findall((getattr(record, name) or "").casefold()):
-            counts[word] += weights.get(name, 1.0)
-    return counts
+def _words(record: Record, fields: Sequence[str]) -> set[str]:
+    return {word for name in fields for word in WORD.findall((getattr(record, name) or "").casefold())}
 
 
-def _bm25(documents: Sequence[tuple[str, Counter[str]]], terms: Sequence[str]) -> list[TextHit]:
-    if not documents:
-        return []
-    average = sum(sum(counts.values()) for _, counts in documents) / len(documents) or 1.0
+def _by_rarity(words: dict[str, set[str]], terms: Sequence[str]) -> list[TextHit]:
     scores: dict[str, float] = {}
     for term in set(terms):
-        holding = [(id, counts) for id, counts in documents if term in counts]
-        rarity = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
-        for id, counts in holding:
-            length = 0.25 + 0.75 * sum(counts.values()) / average
-            scores[id] = scores.get(id, 0.0) + rarity * counts[term] * 2.2 / (counts[term] + 1.2 * length)
+        holders = [id for id, held in words.items() if term in held]
+        rarity = math.log(1 + (len(words) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for id in holders:
+            scores[id] = scores.get(id, 0.0) + rarity
     return [TextHit(id, score) for id, score in scores.items()]

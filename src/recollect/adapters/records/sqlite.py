@@ -8,7 +8,6 @@ counters and the incarnation, `recollect_gone` for what was deleted for good. Pr
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
+from recollect.adapters.records import sqlite_text
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
 from recollect.adapters.records.rows import Cipher, Codec, Plain
@@ -114,10 +114,8 @@ class SqliteStore:
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        compiler = self.compiler()
-        statement = _text_statement(compiler, scope, query)
-        with self._readers.one() as connection:
-            return [TextHit(id, -rank) for id, rank in connection.execute(statement, compiler.values)]
+        with self._readers.snapshot() as connection:
+            return sqlite_text.search(connection, self.compiler(), scope, query)
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         living = " UNION ALL ".join(
@@ -278,8 +276,9 @@ class _Tables:
         self._connection.close()
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        done = Steps(self, scope).apply(steps)
-        self._records -= done.deleted
+        work = Steps(self, scope)
+        done = work.apply(steps)
+        self._records += work.growth
         return done
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -293,7 +292,6 @@ class _Tables:
             self._cursor.execute(statement, values)
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
-        self._records += 1
         return self._connection.last_insert_rowid()
 
     def next_seq(self) -> int:
@@ -303,9 +301,9 @@ class _Tables:
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
         shape = record.shape.text
         assert shape is not None
-        statement = _index_statement(type(record), fresh)
+        statement = sqlite_text.index_statement(type(record), fresh)
         self._cursor.execute(
-            statement, [row, facet_tokens(record), *(getattr(record, name) or "" for name in shape.fields)]
+            statement, [row, sqlite_text.facet_tokens(record), *(getattr(record, name) or "" for name in shape.fields)]
         )
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
@@ -391,75 +389,7 @@ def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     )
 
 
-@lru_cache(maxsize=100_000)
-def facet_token(position: int, value: str) -> str:
-    """A word of digits only, so that no stemmer touches it: equal for equal values of one facet."""
-    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return f"{position:02d}{int.from_bytes(digest, 'big')}"
-
-
-def facet_tokens(record: Record) -> str:
-    shape = record.shape.text
-    assert shape is not None
-    tokens = [facet_token(99, record.organization_id)]
-    for position, name in enumerate(shape.facets):
-        value = getattr(record, name)
-        for one in value if isinstance(value, list) else [value]:
-            if one is not None:
-                tokens.append(facet_token(position, one))
-    return " ".join(tokens)
-
-
-def _text_statement(compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> str:
-    shape = query.record.shape.text
-    assert shape is not None
-    facets = [facet_token(99, scope.organization_id)]
-    groups = [f"facets : {facets[0]}"]
-    for name, values in query.facets.items():
-        tokens = " OR ".join(facet_token(shape.facets.index(name), value) for value in values) or '""'
-        groups.append(f"facets : ({tokens})")
-    terms = " OR ".join(_phrase(term) for term in query.terms) or '""'
-    match = " AND ".join(groups) + " AND {" + " ".join(shape.fields) + "} : (" + terms + ")"
-    weights = ", ".join(str(float(query.weights.get(name, 1.0))) for name in shape.fields)
-    table = query.record.shape.table
-    text = quoted(table + "_text")
-    found = f"SELECT rowid, rank FROM {text} WHERE {text} MATCH ? AND rank MATCH ? ORDER BY rank"
-    compiler.values += [match, f"bm25(0.0, {weights})"]
-    if not query.where:
-        found += f" LIMIT {int(query.limit)}"
-    # The facets are proven again on the record itself: a token is a hash, and hashes may collide.
-    proof = [_facet_proof(compiler, name, values) for name, values in query.facets.items()]
-    joined = (
-        f"SELECT t.id, f.rank FROM ({found}) f CROSS JOIN {quoted(table)} t ON t._row = f.rowid "
-        f"WHERE {' AND '.join([*proof, compiler.where(scope, Query(query.record, query.where), 't')])}"
-    )
-    return f"{joined} ORDER BY f.rank, t.id LIMIT {int(query.limit)}"
-
-
-def _phrase(term: str) -> str:
-    # The full-text parser stops at a NUL, and a lone surrogate has no UTF-8: both stand between words.
-    storable = term.encode("utf-8", "replace").decode().replace("\x00", " ")
-    return '"' + storable.replace('"', '""') + '"'
-
-
-def _facet_proof(compiler: Compiler, name: str, values: Sequence[str]) -> str:
-    marks = ", ".join(compiler.bind(value) for value in values)
-    if name == "namespaces":
-        return f"EXISTS (SELECT 1 FROM json_each(t.namespaces) WHERE value IN ({marks}))"
-    return f"t.{quoted(name)} IN ({marks})"
-
-
 @cache
 def _get_statement(record: type[Record]) -> str:
     columns = ", ".join(quoted(column.name) for column in record.columns())
     return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id = ?"
-
-
-@cache
-def _index_statement(record: type[Record], fresh: bool) -> str:
-    shape = record.shape.text
-    assert shape is not None
-    fields = ", ".join(quoted(name) for name in shape.fields)
-    verb = "INSERT" if fresh else "INSERT OR REPLACE"
-    marks = ", ".join("?" * (len(shape.fields) + 2))
-    return f"{verb} INTO {quoted(record.shape.table + '_text')}(rowid, facets, {fields}) VALUES ({marks})"

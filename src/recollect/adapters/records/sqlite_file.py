@@ -7,6 +7,7 @@ through Recollect, since another program would leave the checksums stale.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Iterator
@@ -43,8 +44,28 @@ def checksum_vfs() -> str | None:
     """The name of the VFS that checks every page, registered on first use; None where apsw lacks it."""
     if not apsw.sqlite_extra.has("cksumvfs"):
         return None
-    apsw.sqlite_extra.load(apsw.Connection(":memory:"), "cksumvfs")
+    apart = _Apart() if hasattr(os, "RTLD_LOCAL") else None
+    loader = apsw.Connection(":memory:", vfs=apart.name if apart else None)
+    apsw.sqlite_extra.load(loader, "cksumvfs")
+    loader.close()
     return "cksmvfs"
+
+
+class _Apart(apsw.VFS):
+    """Loads an extension so that its symbols stay its own.
+
+    Extensions all export the same symbol, and SQLite loads them where every library sees it: with sqlite-vec in the
+    same process, each called into the other's SQLite and the process died of a floating point exception.
+    """
+
+    name = "recollect-apart"
+
+    def __init__(self) -> None:
+        super().__init__(self.name, "")
+
+    def xDlOpen(self, filename: str) -> int:
+        mode = os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)
+        return int(ctypes.CDLL(filename, mode=mode)._handle)
 
 
 def connect(path: Path, *, writable: bool, vfs: str | None = None) -> apsw.Connection:
@@ -150,7 +171,9 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
         return DamagedData(
             f"{where} is damaged", remedy="run `recollect verify` to see what is hit, then restore a backup"
         )
-    if isinstance(error, apsw.IOError | apsw.CantOpenError):
+    if isinstance(error, apsw.CantOpenError):
+        return StoreError(f"cannot open the files of {where}", remedy="check that you may write in its folder")
+    if isinstance(error, apsw.IOError):
         return StoreError(f"the disk failed under {where}: {error}", remedy="check the disk, then try again")
     if isinstance(error, apsw.NoMemError):
         return StoreError(f"out of memory while using {where}", remedy="free some memory, then try again")

@@ -11,6 +11,7 @@ import apsw
 from recollect.adapters.records import schema
 from recollect.adapters.records.rows import Codec, moment_text
 from recollect.adapters.records.sql import quoted
+from recollect.adapters.records.steps import DERIVED
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import NewerStore, StoreError
 from recollect.ports.records import Problem
@@ -54,7 +55,35 @@ def migrate(connection: apsw.Connection, path: Path) -> list[str]:
             if not connection.get_autocommit():
                 connection.execute("ROLLBACK")
             raise
+    if applied:
+        _write_statistics(connection)
     return applied
+
+
+def _write_statistics(connection: apsw.Connection) -> None:
+    """Tell the planner what the indexes will hold, once, before there is anything to count.
+
+    Without statistics SQLite takes a tenant for ten rows and walks all of it in order of id rather than sort the
+    two rows that an index would find: at 12,000 memories that cost 3.8 ms for each one added.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("CREATE TABLE recollect_none(x); ANALYZE recollect_none; DROP TABLE recollect_none")
+    connection.execute("DELETE FROM sqlite_stat1")
+    named = "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    for index, table in connection.execute(named).fetchall():
+        columns = [row[2] for row in connection.execute(f"PRAGMA index_info({quoted(str(index))})")]
+        connection.execute("INSERT INTO sqlite_stat1 VALUES (?, ?, ?)", (table, index, _expected(columns)))
+    connection.execute("COMMIT")
+    connection.execute("ANALYZE sqlite_schema")
+
+
+def _expected(columns: list[Any]) -> str:
+    """How many rows an index leads to, column by column: a tenant has many, an id one, anything else some."""
+    rows = [1_000_000]
+    for column in columns:
+        single = column in ("id", "_seq", "seq", "identity", "idempotency_key")
+        rows.append(min(rows[-1], 500_000 if column == "organization_id" else 1 if single else 1000))
+    return " ".join(map(str, rows))
 
 
 def create(connection: apsw.Connection) -> None:
@@ -218,7 +247,7 @@ def _check_references(connection: apsw.Connection, record: type[Record]) -> Iter
 
 def check_count(connection: apsw.Connection) -> Iterator[Problem]:
     """Rows that vanished without a trace: what is left may read perfectly well, so only a count tells."""
-    tables = " + ".join(f"(SELECT count(*) FROM {quoted(table)})" for table in sorted(RECORDS))
+    tables = " + ".join(f"(SELECT count(*) FROM {quoted(table)})" for table in sorted(RECORDS.keys() - DERIVED))
     counted = "SELECT value FROM recollect_store WHERE key = 'records'"
     try:
         there, expected = connection.execute(f"SELECT {tables}, ({counted})").get

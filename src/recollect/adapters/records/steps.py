@@ -39,6 +39,8 @@ from recollect.ports.records import (
 )
 
 CHUNK = 500
+# Made from the other records and made again when they vanish, so nobody counts them.
+DERIVED = frozenset({"embedding", "index_task"})
 _RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
 
 
@@ -74,7 +76,7 @@ def referrers(table: str) -> tuple[tuple[type[Record], str, str], ...]:
 
 
 class Steps:
-    """Applies the steps of one transaction."""
+    """Applies the steps of one transaction; `growth` says how many records more there are than before."""
 
     def __init__(self, tables: Tables, scope: Scope) -> None:
         self._tables = tables
@@ -82,6 +84,7 @@ class Steps:
         self._known: set[tuple[str, str]] = set()
         self._seq = 0
         self._deleted = 0
+        self.growth = 0
 
     def apply(self, steps: Sequence[Step]) -> Committed:
         for step in steps:
@@ -94,6 +97,7 @@ class Steps:
         self._check_references(record, record.shape.references, living=not step.restoring)
         codec = self._tables.codec(type(record))
         row = self._tables.insert(_insert_statement(type(record)), [self._next_seq(), *codec.row(record)])
+        self._grow(type(record), 1)
         self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
             self._tables.index_text(row, record, fresh=True)
@@ -234,6 +238,7 @@ class Steps:
                 (self._next_seq(), self._scope.organization_id, record.shape.table, id),
             )
         self._deleted += len(present)
+        self._grow(record, -len(present))
 
     def _follow(self, referrer: type[Record], field: str, on_delete: str, ids: Sequence[str]) -> None:
         marks = ", ".join("?" * len(ids))
@@ -249,6 +254,10 @@ class Steps:
         for row, *stored in self._tables.run(f"SELECT _row, {columns} FROM {table} WHERE {where}", values):
             record = codec.record(stored).changed(**{field: None})
             self._replace(row, record.version, record, self._stored(record) or ())
+
+    def _grow(self, record: type[Record], by: int) -> None:
+        if record.shape.table not in DERIVED:
+            self.growth += by
 
     def _next_seq(self) -> int:
         self._seq = self._tables.next_seq()

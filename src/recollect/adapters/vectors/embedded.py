@@ -155,9 +155,10 @@ class EmbeddedIndex:
     def _insist(self, *, force: bool, dead_share: float = _DEAD_SHARE) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         self._not_before = 0.0
+        fresh: list[Segment] = []
         while True:
             with _typed_errors():
-                done = self._work(force=force, dead_share=dead_share)
+                done = self._work(force=force, dead_share=dead_share, fresh=fresh)
             if done is False:
                 return
             if done is None:  # somebody else writes
@@ -165,8 +166,14 @@ class EmbeddedIndex:
                     raise StoreBusy("another process keeps the vector index locked", remedy="try again later")
                 time.sleep(0.02)
 
-    def _work(self, *, force: bool = False, dead_share: float = _DEAD_SHARE) -> bool | None:
-        """Do one piece of upkeep. True: done, look again. False: nothing to do. None: somebody else writes."""
+    def _work(
+        self, *, force: bool = False, dead_share: float = _DEAD_SHARE, fresh: list[Segment] | None = None
+    ) -> bool | None:
+        """Do one piece of upkeep. True: done, look again. False: nothing to do. None: somebody else writes.
+
+        What was made goes into `fresh` and is not compacted again: rows may go on dying faster than we write.
+        """
+        fresh = [] if fresh is None else fresh
         with ExitStack() as stack:
             with self._lock:
                 if not stack.enter_context(self._may_write()):
@@ -177,7 +184,7 @@ class EmbeddedIndex:
                 segments = list(self._holdings.segments)
             try:
                 if job is None and (self._many_dead or dead_share == 0.0):
-                    job = _compaction(segments, snapshot, dead_share)
+                    job = _compaction([one for one in segments if one not in fresh], snapshot, dead_share)
                 if job is None:
                     self._many_dead = False
                     return False
@@ -188,6 +195,7 @@ class EmbeddedIndex:
         # Only now, without the folder's lock: who holds `_lock` may be sealing a bulk load and need the folder.
         with self._lock:
             self._holdings.take(segment)
+        fresh.append(segment)
         return True
 
     @contextlib.contextmanager

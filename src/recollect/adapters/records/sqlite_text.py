@@ -1,0 +1,135 @@
+"""Text search in SQLite: FTS5 finds who has a term, the rarity of the term within the scope says what that is worth.
+
+The tenant and the facets are words of the index itself, folded together, so that a search walks only its own scope.
+Not FTS5's own bm25: it counts every term over the whole store, all tenants together, which took 10 ms where this
+takes 1.5 (100,000 memories of 100 users), and whose pools held less of LoCoMo's evidence (96.9% against 97.7%).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from array import array
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import apsw
+
+from recollect.adapters.records.sql import Compiler, quoted
+from recollect.domain.record import Record, TextIndex
+from recollect.ports.records import Query, Scope, TextHit, TextQuery
+
+# A term that more of the scope has than this tells little; its newest holders stand for the rest.
+MOST_HOLDERS = 50_000
+_TENANT = 99
+
+
+@lru_cache(maxsize=100_000)
+def facet_token(position: int, tenant: str, value: str) -> str:
+    """A word of digits only, so that no stemmer touches it: equal for equal values of one facet of one tenant."""
+    raw = f"{tenant}\x1f{value}".encode("utf-8", "surrogatepass")
+    return f"{position:02d}{int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), 'big')}"
+
+
+def facet_tokens(record: Record) -> str:
+    tenant = record.organization_id
+    tokens = [facet_token(_TENANT, tenant, "")]
+    for position, name in enumerate(shape_of(type(record)).facets):
+        value = getattr(record, name)
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None:
+                tokens.append(facet_token(position, tenant, one))
+    return " ".join(tokens)
+
+
+def shape_of(record: type[Record]) -> TextIndex:
+    shape = record.shape.text
+    assert shape is not None
+    return shape
+
+
+def text_table(record: type[Record]) -> str:
+    return quoted(record.shape.table + "_text")
+
+
+@cache
+def index_statement(record: type[Record], fresh: bool) -> str:
+    fields = shape_of(record).fields
+    columns = ", ".join(["rowid", "facets", *(quoted(name) for name in fields)])
+    verb = "INSERT" if fresh else "INSERT OR REPLACE"
+    return f"{verb} INTO {text_table(record)}({columns}) VALUES ({', '.join('?' * (len(fields) + 2))})"
+
+
+def search(connection: apsw.Connection, compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    facets = _facets(scope, query)
+    size = _count(connection, query.record, facets)
+    scores: dict[int, float] = {}
+    for term in dict.fromkeys(query.terms):
+        holders = _holders(connection, query.record, f"{facets} AND {_in_fields(query, term)}")
+        rarity = math.log(1 + (max(size - len(holders), 0) + 0.5) / (len(holders) + 0.5))
+        for row in holders:
+            scores[row] = scores.get(row, 0.0) + rarity
+    best = sorted(scores, key=lambda row: (-scores[row], -row))
+    return _proven(connection, compiler, scope, query, best, scores)
+
+
+def _facets(scope: Scope, query: TextQuery[Any]) -> str:
+    shape, tenant = shape_of(query.record), scope.organization_id
+    groups = []
+    for name, values in query.facets.items():
+        position = shape.facets.index(name)
+        tokens = " OR ".join(facet_token(position, tenant, value) for value in values) or '""'
+        groups.append(f"facets : ({tokens})")
+    return " AND ".join(groups or [f"facets : {facet_token(_TENANT, tenant, '')}"])
+
+
+def _in_fields(query: TextQuery[Any], term: str) -> str:
+    # The full-text parser stops at a NUL, and a lone surrogate has no UTF-8: both stand between words.
+    storable = term.encode("utf-8", "replace").decode().replace("\x00", " ")
+    phrase = '"' + storable.replace('"', '""') + '"'
+    return "{" + " ".join(shape_of(query.record).fields) + "} : " + phrase
+
+
+def _count(connection: apsw.Connection, record: type[Record], match: str) -> int:
+    table = text_table(record)
+    inner = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {2 * MOST_HOLDERS}"
+    return int(connection.execute(f"SELECT count(*) FROM ({inner})", (match,)).get)
+
+
+def _holders(connection: apsw.Connection, record: type[Record], match: str) -> list[int]:
+    table = text_table(record)
+    text = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT {MOST_HOLDERS}"
+    return [row for (row,) in connection.execute(text, (match,))]
+
+
+def _proven(
+    connection: apsw.Connection,
+    compiler: Compiler,
+    scope: Scope,
+    query: TextQuery[Any],
+    best: Sequence[int],
+    scores: dict[int, float],
+) -> list[TextHit]:
+    """Each hit is read from the record itself, slice by slice until there are enough: tokens are only hashes."""
+    proof = [_facet_proof(compiler, name, values) for name, values in query.facets.items()]
+    condition = " AND ".join([*proof, compiler.where(scope, Query(query.record, query.where), "t")])
+    statement = (
+        f"SELECT t._row, t.id FROM carray(?) c CROSS JOIN {quoted(query.record.shape.table)} t ON t._row = c.value "
+        f"WHERE {condition}"
+    )
+    hits: list[TextHit] = []
+    start, size = 0, max(query.limit, 1)
+    while start < len(best) and len(hits) < query.limit:
+        rows = apsw.carray(array("q", best[start : start + size]))
+        found = dict(connection.execute(statement, (rows, *compiler.values)))
+        hits += [TextHit(str(found[row]), scores[row]) for row in best[start : start + size] if row in found]
+        start, size = start + size, min(4 * size, 20_000)
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: query.limit]
+
+
+def _facet_proof(compiler: Compiler, name: str, values: Sequence[str]) -> str:
+    marks = ", ".join(compiler.bind(value) for value in values)
+    if name == "namespaces":
+        return f"EXISTS (SELECT 1 FROM json_each(t.namespaces) WHERE value IN ({marks}))"
+    return f"t.{quoted(name)} IN ({marks})"
