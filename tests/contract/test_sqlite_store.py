@@ -222,7 +222,7 @@ def test_a_file_made_by_an_altered_migration_is_refused(path: Path) -> None:
 
 
 def test_a_killed_migration_finishes_on_reopening(tmp_path: Path) -> None:
-    """Killed at every tenth statement of making a new file."""
+    """Killed at every twentieth statement of making a new file."""
     body = """
         import apsw
         def opened_until(file, last):
@@ -245,7 +245,7 @@ def test_a_killed_migration_finishes_on_reopening(tmp_path: Path) -> None:
             store.transact(acme, [Insert(Organization(organization_id="acme", id="acme", name="A"))])
             assert store.tenants() == ["acme"] and store.verify() == []
             store.close()
-            point += 10
+            point += 20
         print(point)
     """
     assert int(outcome(process(tmp_path, body))) > 100

@@ -23,7 +23,7 @@ import recollect
 from recollect.adapters.records.sqlite_file import connect
 from recollect.catalogue import OPERATIONS
 from recollect.domain.memory import IndexTask, Memory
-from recollect.errors import EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
+from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Query
 from recollect.testing.fakes import HashEmbedder
 
@@ -33,6 +33,7 @@ WRITING = [
     if operation.permission != "read" and not operation.route.startswith("GET ")
 ]
 READ_ONLY = {"verify", "export", "backup"}  # need a greater permission, but write nothing to the store
+SAYS_SO = {"verify", "doctor"}  # answer with what they could not read, instead of failing
 ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
     apsw.IOError: StoreError,
     apsw.FullError: StoreFull,
@@ -248,6 +249,62 @@ def test_a_failing_statement_leaves_nothing_half_done(
         assert not isinstance(outcome, Exception), outcome
         assert (breaker.seen > 0, tables.read() != before) == (operation not in READ_ONLY,) * 2
         assert_sound(mem, operation)
+
+
+@pytest.mark.parametrize("operation", WRITING)
+def test_a_failing_call_of_the_store_leaves_all_or_nothing_done(
+    operation: str, folder: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for example in EXAMPLES.get(operation, []):
+        mem, tables = store()
+        before = tables.read()
+        for number in itertools.count(1):
+            fields = example.request(mem, folder)
+            with monkeypatch.context() as patch:
+                calls = Calls(mem, patch, number)
+                outcome = attempt(mem, operation, fields)
+            if len(calls.made) < number:
+                break
+            where = f"{operation} with call {number} of the store failing: {calls.made}"
+            assert isinstance(outcome, StoreError) or operation in SAYS_SO, where
+            writes = calls.made[:-1].count("transact")
+            assert writes <= 1 or example.in_pieces, where
+            assert (tables.read() != before) <= (writes > 0 or example.in_pieces), where
+            if tables.read() != before:
+                assert_sound(mem, where)
+                mem, tables = store()
+        assert not isinstance(outcome, Exception), outcome
+
+
+class Calls:
+    """Makes the n-th call of a store fail."""
+
+    def __init__(self, mem: Any, patch: pytest.MonkeyPatch, failing: int) -> None:
+        self.made: list[str] = []
+        self._failing = failing
+        store = mem._core.store
+        for verb in (
+            "tenants",
+            "get",
+            "find",
+            "select",
+            "count",
+            "transact",
+            "search_text",
+            "changes",
+            "mend",
+            "verify",
+        ):
+            patch.setattr(store, verb, self._counted(verb, getattr(store, verb)))
+
+    def _counted(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            self.made.append(verb)
+            if len(self.made) == self._failing:
+                raise DamagedData("injected")
+            return call(*given, **named)
+
+        return counted
 
 
 def differences(after: dict[str, list[Any]], before: dict[str, list[Any]]) -> list[str]:

@@ -243,7 +243,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RecordSto
 
 
 @given(query=queries)
-@settings(max_examples=1000 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
     compare_answers(filled, Scope("acme"), query)
 
@@ -303,6 +303,13 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(tenant=st.sampled_from(TENANTS), step=other_steps)
     def remove(self, tenant: str, step: Step) -> None:
         self.write(tenant, [step])
+
+    @rule(tenant=st.sampled_from(TENANTS), draft=records, together=st.booleans())
+    def delete_and_bring_back(self, tenant: str, draft: Any, together: bool) -> None:
+        (record, fields), _ = draft
+        steps = [Delete(record, fields["id"]), (Insert, *draft)]
+        for some in [steps] if together else [steps[:1], steps[1:]]:
+            self.write(tenant, some)
 
     @rule(tenant=st.sampled_from(TENANTS), drafts=st.lists(drafts, min_size=2, max_size=4))
     def together(self, tenant: str, drafts: list[Any]) -> None:
@@ -401,7 +408,7 @@ def written(store: RecordStore, scope: Scope, steps: list[Step]) -> tuple[int, b
 
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
-    max_examples=70 * TIMES,
+    max_examples=60 * TIMES,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

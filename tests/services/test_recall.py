@@ -258,3 +258,14 @@ def test_the_in_memory_store_answers_too() -> None:
     with recollect.open("memory://", embedder="hash") as mem:
         receipt = mem.remember("nothing lasts", tags=["zen"])
         assert mem.recall("what lasts", tags=["zen"])[0].id == receipt.id
+
+
+def test_by_meaning_or_by_words_alone(library: Any) -> None:
+    near = library.recall("who drinks tea", by="meaning")
+    assert [hit.score for hit in near] == sorted((hit.score for hit in near), reverse=True)
+    assert all(set(hit.parts) == {"nearness"} for hit in near)
+    assert ids(library.recall("coffee", by="words")) == {"a2"}
+    library.forget("a1")
+    library.archive("b1")
+    assert ids(library.recall("who drinks tea", by="meaning", limit=3)) == {"a2"}
+    assert ids(library.recall("tea", by="meaning", user="bob", tags=["tea"], statuses=["archived"])) == {"b1"}

@@ -112,8 +112,10 @@ class Ranked:
     parts: dict[str, float]
 
 
-def rank(question: Question, candidates: Sequence[Candidate], weights: Weights = WEIGHTS) -> list[Ranked]:
-    """All candidates, best first; ties by id, so the same pool always comes out in the same order."""
+def rank(
+    question: Question, candidates: Sequence[Candidate], weights: Weights = WEIGHTS, limit: int | None = None
+) -> list[Ranked]:
+    """The candidates, best first; ties by id, so the same pool always comes out in the same order."""
     if not candidates:
         return []
     pool = sorted(candidates, key=lambda candidate: candidate.id)
@@ -126,7 +128,7 @@ def rank(question: Question, candidates: Sequence[Candidate], weights: Weights =
     names = list(parts)
     return [
         Ranked(pool[i].id, float(scores[i]), float(match[i]), dict(zip(names, table[i].tolist(), strict=True)))
-        for i in np.argsort(-scores, kind="stable").tolist()
+        for i in np.argsort(-scores, kind="stable")[:limit].tolist()
     ]
 
 

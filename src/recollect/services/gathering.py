@@ -18,6 +18,7 @@ from recollect.domain.relevance import (
     NEIGHBOURS_OF,
     Candidate,
     Codes,
+    Ranked,
     late_similarities,
     rank,
     token_codes,
@@ -33,6 +34,8 @@ from recollect.services.narrowing import Narrowed
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
 SESSION_ROWS = 4_000
+# Expired, replaced and archived memories are still in the vector index; a few more are asked for in their place.
+SPARE = 5
 _FIELDS = ("id", "text", "author", "session_id", "occurred_at", "priority", "status", "access_count")
 
 
@@ -43,6 +46,7 @@ class Pool:
     notes: list[str] = field(default_factory=list)
     past: dict[str, Memory] | None = None
     asked: Asked | None = None
+    ranked: list[Ranked] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,37 @@ def gather(
     depth = max(1, limit // 50)
     lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
     rows = _read(core, scope, narrowed, list(lexical))
-    pool.asked = _asked(core, question, rows, given, pool)
-    near = _by_meaning(core, scope, narrowed, pool.asked.vector, DENSE_POOL * depth) if pool.asked else []
+    pool.asked = asked_vector(core, question, rows, given, pool)
+    near = by_meaning(core, scope, narrowed, pool.asked.vector, DENSE_POOL * depth) if pool.asked else {}
     rows |= _read(core, scope, narrowed, [id for id in near if id not in rows])
-    best = [*list(lexical)[:NEIGHBOURS_OF], *near[:NEIGHBOURS_OF]]
+    best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
     positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
     rows |= beside
     pool.facts = rows
     pool.candidates = [_candidate(row, lexical, positions) for row in rows.values()]
     if pool.asked:
-        _score_meaning(core, scope, narrowed, question, pool.candidates, pool.asked)
+        _score_meaning(core, scope, narrowed, question, pool, near)
+    return pool
+
+
+def gather_near(
+    core: Core,
+    scope: Scope,
+    question: Question,
+    narrowed: Narrowed,
+    given: Sequence[float] | None,
+    limit: int,
+) -> Pool:
+    """Only the nearest in meaning, in the order of their similarity: what a plain vector store answers."""
+    pool = Pool()
+    pool.asked = asked_vector(core, question, {}, given, pool)
+    if pool.asked is None:
+        return pool
+    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit + SPARE)
+    pool.facts = _read(core, scope, narrowed, list(near))
+    pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near if id in pool.facts][
+        :limit
+    ]
     return pool
 
 
@@ -86,7 +111,7 @@ def _by_words(core: Core, scope: Scope, question: Question, narrowed: Narrowed, 
     return {hit.id: hit.score for hit in core.store.search_text(scope, query)}
 
 
-def _asked(
+def asked_vector(
     core: Core, question: Question, rows: dict[str, dict[str, Any]], given: Sequence[float] | None, pool: Pool
 ) -> Asked | None:
     """One vector for the question. Whom it may name is read off the memories that share its words."""
@@ -108,19 +133,23 @@ def _asked(
         return None
 
 
-def _by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> list[str]:
-    """The nearest ids, best first; exact among the few when a filter is selective."""
+def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> dict[str, float]:
+    """The nearest with their similarity, best first; exact among the few when a filter is selective."""
     if narrowed.where:
         rows = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
         if len(rows) <= EXACT_UP_TO:
             scores = similarities(core, scope, narrowed, [id for (id,) in rows], vector)
-            return sorted(scores, key=lambda id: (-scores[id], id))[:limit]
+            return _best(scores, limit)
         limit *= 4
     found: dict[str, float] = {}
     for space in _spaces(core, narrowed):
         for hit in core.vectors.search(scope.organization_id, space, vector, limit, narrowed.vector_facets()):
             found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
-    return sorted(found, key=lambda id: (-found[id], id))[:limit]
+    return _best(found, limit)
+
+
+def _best(scores: dict[str, float], limit: int) -> dict[str, float]:
+    return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
 
 def _spaces(core: Core, narrowed: Narrowed) -> list[str]:
@@ -181,11 +210,14 @@ def _candidate(row: dict[str, Any], lexical: dict[str, float], positions: dict[s
 
 
 def _score_meaning(
-    core: Core, scope: Scope, narrowed: Narrowed, question: Question, candidates: Sequence[Candidate], asked: Asked
+    core: Core, scope: Scope, narrowed: Narrowed, question: Question, pool: Pool, near: dict[str, float]
 ) -> None:
     """The cosine of every candidate, then late interaction for the best of a first ranking."""
-    scores = similarities(core, scope, narrowed, [candidate.id for candidate in candidates], asked.vector)
-    for candidate in candidates:
+    asked = pool.asked
+    assert asked is not None
+    others = [candidate.id for candidate in pool.candidates if candidate.id not in near]
+    scores = near | similarities(core, scope, narrowed, others, asked.vector)
+    for candidate in pool.candidates:
         found = scores.get(candidate.id)
         if asked.rephrased:
             candidate.similarity_rephrased = found
@@ -193,8 +225,8 @@ def _score_meaning(
             candidate.similarity = found
     if asked.codes is None:
         return
-    by_id = {candidate.id: candidate for candidate in candidates}
-    best = [hit.id for hit in rank(question, candidates)[:LATE_POOL]]
+    by_id = {candidate.id: candidate for candidate in pool.candidates}
+    best = [hit.id for hit in rank(question, pool.candidates, limit=LATE_POOL)]
     codes = [(id, tokens) for id, _, tokens in _stored(core, scope, narrowed, best) if tokens]
     for (id, _), late in zip(codes, late_similarities(asked.codes, [tokens for _, tokens in codes]), strict=True):
         by_id[id].late = late

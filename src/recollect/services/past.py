@@ -18,12 +18,10 @@ from recollect.errors import EmbedderFailed
 from recollect.ports.records import Compare, OneOf, Query, Scope, TextQuery, passes
 from recollect.services.core import Core
 from recollect.services.gathering import Pool, gather
-from recollect.services.narrowing import Condition, Narrowed, Wanted
+from recollect.services.narrowing import Condition, Narrowed
 
 
-def gather_past(
-    core: Core, scope: Scope, wanted: Wanted, question: Question, narrowed: Narrowed, moment: datetime
-) -> Pool:
+def gather_past(core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime) -> Pool:
     untouched = (
         Condition("it was remembered later", Compare("created_at", "<=", moment)),
         Condition("it has changed since", Compare("updated_at", "<=", moment)),

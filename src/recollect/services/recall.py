@@ -23,7 +23,7 @@ from recollect.domain.record import Id, Moment, Text, now
 from recollect.domain.relevance import Ranked, rank, stem
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
-from recollect.services.gathering import Pool, gather
+from recollect.services.gathering import Pool, gather, gather_near
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 
@@ -36,6 +36,9 @@ class RecallRequest(Wanted):
 
     query: Text = Field(min_length=1, max_length=20_000, description="What to look for, in plain words")
     limit: int = Field(10, ge=1, le=1000, description="How many to return at most")
+    by: Literal["everything", "meaning", "words"] = Field(
+        "everything", description="Rank by everything that is known, by nearness in meaning alone, or by words alone"
+    )
     as_of: Moment | None = Field(None, description="Answer with what was known at this time")
     min_match: float | None = Field(None, ge=0, le=1, description="Leave out what answers less well, 0 to 1")
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
@@ -118,7 +121,7 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     narrowed = narrow(request, request.as_of or moment)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
-    best = [hit for hit in _ranked(pool, question, request, moment) if _matches_enough(hit, request)]
+    best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
     hits = _shown(core, scope, best[: request.limit], pool, question)
     core.journal.note(
         scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
@@ -129,7 +132,10 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
 
 def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
     if request.as_of is not None:
-        return gather_past(core, scope, request, question, narrowed, request.as_of)
+        return gather_past(core, scope, question, narrowed, request.as_of)
+    if request.by == "meaning":
+        return gather_near(core, scope, question, narrowed, request.vector, request.limit)
+    core = core if request.by == "everything" else replace(core, embedders=())
     return gather(core, scope, question, narrowed, given=request.vector, limit=request.limit)
 
 
@@ -143,8 +149,15 @@ def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
     return request.min_match is None or hit.match >= request.min_match
 
 
-def _ranked(pool: Pool, question: Question, request: RecallRequest, moment: datetime) -> list[Ranked]:
-    ranked = rank(question, pool.candidates)
+def _ranked(
+    pool: Pool, question: Question, request: RecallRequest, moment: datetime, limit: int | None = None
+) -> list[Ranked]:
+    """The best of the pool; all of it when something besides relevance may reorder it."""
+    if pool.ranked is not None:
+        ranked = pool.ranked
+    else:
+        partial = limit if not request.boost and request.min_match is None else None
+        ranked = rank(question, pool.candidates, limit=partial)
     if not request.boost:
         return ranked
     boosted = [_boosted(hit, pool.facts[hit.id], request.boost, moment) for hit in ranked]
@@ -164,8 +177,10 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
 
 
 def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
-    ids = [hit.id for hit in best]
-    memories = pool.past or _memories(core, scope, ids)
+    ids = tuple(hit.id for hit in best)
+    if not ids:
+        return []
+    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids)
     citations = _citations(core, scope, ids)
     tags = _tags(core, scope, ids)
     return [
@@ -175,68 +190,69 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     ]
 
 
-def _memories(core: Core, scope: Scope, ids: list[str]) -> dict[str, Memory]:
-    if not ids:
-        return {}
-    return {memory.id: memory for memory in core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records}
+_SHOWN = (
+    "id", "text", "kind", "status", "confidence", "author", "occurred_at", "moment", "content", "metadata", "scope",
+    "user_id", "agent_id", "session_id", "project_id",
+)  # fmt: skip
 
 
-def _citations(core: Core, scope: Scope, ids: list[str]) -> dict[str, list[CitationView]]:
+def _as_now(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids),)), _SHOWN)
+    return {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rows}
+
+
+def _as_then(past: dict[str, Memory], ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    return {id: past[id].__dict__ for id in ids if id in past}
+
+
+def _citations(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, list[CitationView]]:
     found: dict[str, list[CitationView]] = {}
     fields = ("memory_id", "id", "type", "source", "state", "note", "evidence")
-    if ids:
-        for row in core.store.select(scope, Query(Citation, (OneOf("memory_id", tuple(ids)),)), fields):
-            found.setdefault(row[0], []).append(CitationView(**dict(zip(fields[1:], row[1:], strict=True))))
+    for row in core.store.select(scope, Query(Citation, (OneOf("memory_id", ids),)), fields):
+        found.setdefault(row[0], []).append(CitationView(**dict(zip(fields[1:], row[1:], strict=True))))
     return found
 
 
-def _tags(core: Core, scope: Scope, ids: list[str]) -> dict[str, list[str]]:
+def _tags(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    if ids:
-        for id, tag in core.store.select(scope, Query(Tag, (OneOf("memory_id", tuple(ids)),)), ("memory_id", "tag")):
-            found.setdefault(id, []).append(tag)
+    for id, tag in core.store.select(scope, Query(Tag, (OneOf("memory_id", ids),)), ("memory_id", "tag")):
+        found.setdefault(id, []).append(tag)
     return {id: sorted(tags) for id, tags in found.items()}
 
 
-def _hit(memory: Memory, hit: Ranked, citations: list[CitationView], tags: list[str], question: Question) -> Hit:
+def _hit(
+    memory: dict[str, Any], hit: Ranked, citations: list[CitationView], tags: list[str], question: Question
+) -> Hit:
+    copied = ("id", "text", "kind", "status", "confidence", "author", "occurred_at", "content", "metadata", "scope")
     return Hit(
-        id=memory.id,
-        text=memory.text,
         score=round(hit.score, 4),
         match=round(hit.match, 4),
         why=_why(memory, hit, citations, question),
         parts={name: round(value, 4) for name, value in hit.parts.items()},
-        kind=memory.kind,
-        status=memory.status,
-        confidence=memory.confidence,
-        author=memory.author,
-        occurred_at=memory.occurred_at,
         tags=tags,
         citations=citations,
-        content=memory.content,
-        metadata=memory.metadata,
-        scope=memory.scope,
-        user=memory.user_id,
-        agent=memory.agent_id,
-        session=memory.session_id,
-        project=memory.project_id,
+        user=memory["user_id"],
+        agent=memory["agent_id"],
+        session=memory["session_id"],
+        project=memory["project_id"],
+        **{name: memory[name] for name in copied},
     )
 
 
-def _why(memory: Memory, hit: Ranked, citations: list[CitationView], question: Question) -> str:
-    said = {stem(word) for word in re.findall(r"\w+", memory.text.casefold())}
-    shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory.text)]
+def _why(memory: dict[str, Any], hit: Ranked, citations: list[CitationView], question: Question) -> str:
+    said = {stem(word) for word in re.findall(r"\w+", memory["text"].casefold())}
+    shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory["text"])]
     reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
-    if hit.parts.get("similarity", 0) + hit.parts.get("late", 0) > 1:
+    if hit.parts.get("similarity", 0) + hit.parts.get("late", 0) > 1 or "nearness" in hit.parts:
         reasons.append("is near in meaning")
-    if hit.parts.get("author", 0) > 0 and memory.author:
-        reasons.append(f"was said by {memory.author}")
+    if hit.parts.get("author", 0) > 0 and memory["author"]:
+        reasons.append(f"was said by {memory['author']}")
     if hit.parts.get("date", 0) > 0:
-        reasons.append(f"is from {memory.moment}")
+        reasons.append(f"is from {memory['moment']}")
     if hit.parts.get("session", 0) > 0.5:
         reasons.append("stands in a session about this")
-    held = sum(1 for citation in citations if citation.state == "holds")
-    trust = f"{memory.status}, {held} of {len(citations)} citations hold" if citations else f"{memory.status}, uncited"
+    held, status = sum(1 for citation in citations if citation.state == "holds"), memory["status"]
+    trust = f"{status}, {held} of {len(citations)} citations hold" if citations else f"{status}, uncited"
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
 
 

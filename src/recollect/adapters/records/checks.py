@@ -48,6 +48,7 @@ def check_query(query: Query[Any], fields: Iterable[str] = ()) -> None:
 
 
 def check_ordering(query: Query[Any], fields: Iterable[str] = ()) -> None:
+    _check_limit(query.limit)
     for name in fields:
         column(query.record, name)
     for order in query.order:
@@ -141,7 +142,13 @@ def check_text(query: TextQuery[Any]) -> None:
             if not isinstance(value, str):
                 raise InvalidInput(f"'{name}' is text, not {type(value).__name__}")
             _check_scalar(value, name)
+    _check_limit(query.limit)
     check_filters(query.record, query.where)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise InvalidInput("a limit is 0 or more", limit=limit)
 
 
 def checked_touch(step: Touch) -> dict[str, Any]:

@@ -73,6 +73,9 @@ DECODE: dict[ColumnType, Callable[[Any], Any]] = {
 }
 
 
+_CODED = frozenset({"boolean", "moment", "json"})
+
+
 class Codec:
     """Turns records of one type into rows and back."""
 
@@ -115,13 +118,21 @@ class Codec:
         object.__setattr__(made, "__pydantic_private__", None)
         return made
 
-    def value(self, name: str, stored: Any) -> Any:
-        """One decoded value, for `select`."""
-        if stored is None:
-            return None
-        if name in self._record.shape.encrypted and not isinstance(self._cipher, Plain):
+    def decoded(self, rows: list[tuple[Any, ...]], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Rows of some fields, decoded; only the columns that need it are touched."""
+        if not isinstance(self._cipher, Plain) and self._record.shape.encrypted & set(fields):
             raise NotImplementedError("encrypted fields are read with whole records")
-        return DECODE[self.types[name]](stored)
+        coded = [(place, DECODE[self.types[name]]) for place, name in enumerate(fields) if self.types[name] in _CODED]
+        if not coded:
+            return rows
+        made = []
+        for row in rows:
+            values = list(row)
+            for place, decode in coded:
+                if values[place] is not None:
+                    values[place] = decode(values[place])
+            made.append(tuple(values))
+        return made
 
     def bound(self, name: str, value: Any) -> Any:
         """One value as it is stored, for comparing and touching."""

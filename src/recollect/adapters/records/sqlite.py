@@ -98,9 +98,7 @@ class SqliteStore:
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         codec = self.codec(query.record)
         rows = self._rows(scope, query, fields)
-        if all(codec.types[name] in ("text", "integer", "real", "bytes") for name in fields):
-            return rows
-        return [tuple(codec.value(name, value) for name, value in zip(fields, row, strict=True)) for row in rows]
+        return codec.decoded(rows, fields)
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         compiler = self.compiler()

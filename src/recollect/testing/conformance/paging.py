@@ -12,7 +12,7 @@ import pytest
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
-from recollect.ports.records import Delete, Insert, Order, Query, RecordStore, Scope, equal
+from recollect.ports.records import Delete, Insert, Order, Query, RecordStore, Scope, TextQuery, equal
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, stored
 
 ORDERS: list[tuple[Order, ...]] = [
@@ -99,6 +99,12 @@ class PagingRules:
         stored(store, acme, agent(acme))
         page = store.find(acme, Query(Agent, limit=0))
         assert (page.records, page.next) == ([], None)
+
+    def test_a_limit_below_nought_is_refused(self, store: RecordStore, acme: Scope) -> None:
+        with pytest.raises(InvalidInput):
+            store.find(acme, Query(Agent, limit=-1))
+        with pytest.raises(InvalidInput):
+            store.search_text(acme, TextQuery(Memory, ("sky",), -1))
 
     def test_count_counts_all_pages(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, *(agent(acme, f"{number}") for number in range(9)))
