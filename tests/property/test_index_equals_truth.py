@@ -39,8 +39,13 @@ class IndexEqualsTruth(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(dir=MEMORY))
         self.truth = MemoryTruth()
         self.in_memory = in_memory
-        # With exact_rows=0 the codes are used; every distance is reached, so that the answer is still the exact one.
-        self.options = {"seal_rows": 4, "background": False, "candidates": 1000, "exact_rows": 8192 if exact else 0}
+        # With exact_values=0 the codes are used; every distance is reached, so that the answer is still the exact one.
+        self.options = {
+            "seal_rows": 4,
+            "background": False,
+            "candidates": 1000,
+            "exact_values": 1 << 20 if exact else 0,
+        }
         self.indexes = [self._open(), self._open()]
 
     def _open(self) -> EmbeddedIndex:

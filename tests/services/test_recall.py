@@ -264,7 +264,7 @@ def test_by_meaning_or_by_words_alone(library: Any) -> None:
     near = library.recall("who drinks tea", by="meaning")
     assert [hit.score for hit in near] == sorted((hit.score for hit in near), reverse=True)
     assert all(set(hit.parts) == {"nearness"} for hit in near)
-    assert ids(library.recall("coffee", by="words")) == {"a2"}
+    assert library.recall("coffee", by="words")[0].id == "a2"
     library.forget("a1")
     library.archive("b1")
     assert ids(library.recall("who drinks tea", by="meaning", limit=3)) == {"a2"}

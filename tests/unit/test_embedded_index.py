@@ -213,7 +213,7 @@ def test_recall_by_codes_is_high(truth: MemoryTruth, open_index: OPEN, random: n
     vectors = clustered(random, 3030, 128)
     for number, vector in enumerate(vectors[30:]):
         truth.put("org", f"m{number}", vector, kind=f"k{number % 2}")
-    index = open_index(seal_rows=1000, exact_rows=0, candidates=200)
+    index = open_index(seal_rows=1000, exact_values=0, candidates=200)
     index.search("org", "default", vectors[0].astype(np.float32), 1)
     index.refresh()
     for where in (None, {"kind": ["k0"]}):
@@ -229,7 +229,7 @@ def test_codes_are_really_used_when_the_scope_is_wide(
 ) -> None:
     """The test above proves nothing if everything is scored anyway."""
     fill(truth, random, 3000)
-    index = open_index(exact_rows=0, candidates=50)
+    index = open_index(exact_values=0, candidates=50)
     index.refresh()
     held = index._holdings.sections(("default", 16))
     searched = probe.Probe(held, probe.Scope.of("org0", "default", None), codes.Query.of(np.ones(16)), 2, 0, 50)
@@ -243,7 +243,7 @@ def test_the_dead_do_not_crowd_out_the_living(
     vectors = random.standard_normal((2000, 16))
     for number, vector in enumerate(vectors):
         truth.put("org", f"m{number}", vector)
-    index, query = open_index(exact_rows=0, candidates=20), vectors[0].astype(np.float32)
+    index, query = open_index(exact_values=0, candidates=20), vectors[0].astype(np.float32)
     index.refresh()
     for hit in nearest(truth, "org", "default", query, 1995):
         truth.delete("org", hit.memory_id)
@@ -536,7 +536,7 @@ def test_damage_met_in_the_middle_of_a_search_is_repaired_by_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(truth, random, 3000)
-    index = open_index(exact_rows=0, candidates=100_000)
+    index = open_index(exact_values=0, candidates=100_000)
     index.refresh()
     (path,) = segment_files(tmp_path)
     place = open_segment(path).sections["default", 16].extents["codes"].offset

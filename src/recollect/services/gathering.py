@@ -25,7 +25,7 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
-from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery
+from recollect.ports.records import Filter, OneOf, Order, Query, Scope, TextQuery
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
@@ -47,6 +47,7 @@ class Pool:
     past: dict[str, Memory] | None = None
     asked: Asked | None = None
     ranked: list[Ranked] | None = None
+    unproven: tuple[Filter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,8 @@ def gather_near(
     if pool.asked is None:
         return pool
     near = by_meaning(core, scope, narrowed, pool.asked.vector, limit + SPARE)
-    pool.facts = _read(core, scope, narrowed, list(near))
-    pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near if id in pool.facts][
-        :limit
-    ]
+    pool.unproven = narrowed.filters()
+    pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
 
 

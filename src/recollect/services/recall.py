@@ -21,9 +21,9 @@ from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Id, Moment, Text, now
 from recollect.domain.relevance import Ranked, rank, stem
-from recollect.ports.records import OneOf, Order, Query, Scope, equal
+from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
-from recollect.services.gathering import Pool, gather, gather_near
+from recollect.services.gathering import SPARE, Pool, gather, gather_near
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 
@@ -122,7 +122,8 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
     best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
-    hits = _shown(core, scope, best[: request.limit], pool, question)
+    best = best[: request.limit + (SPARE if pool.unproven else 0)]
+    hits = _shown(core, scope, best, pool, question)[: request.limit]
     core.journal.note(
         scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
         asked=_sanitized(request),
@@ -180,7 +181,7 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
-    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids)
+    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids, pool.unproven)
     citations = _citations(core, scope, ids)
     tags = _tags(core, scope, ids)
     return [
@@ -196,8 +197,8 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def _as_now(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids),)), _SHOWN)
+def _as_now(core: Core, scope: Scope, ids: tuple[str, ...], filters: tuple[Filter, ...]) -> dict[str, dict[str, Any]]:
+    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids), *filters)), _SHOWN)
     return {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rows}
 
 

@@ -113,7 +113,7 @@ class Guard:
     """The checksums of a segment's blocks, and which of them were found right so far."""
 
     data: memoryview
-    sums: NDArray[np.uint32] | None  # None: made in this process's own memory, nothing to check
+    sums: NDArray[np.uint32] | None  # None: nothing (more) to check
     right: NDArray[np.bool_] = field(init=False)
     owner: Callable[[], Segment | None] = lambda: None  # weak, or unlinked files would stay mapped
 
@@ -144,6 +144,8 @@ class Guard:
             if zlib.crc32(self.data[block * BLOCK : (block + 1) * BLOCK]) != self.sums[block]:
                 raise DamagedSegment(self.owner(), f"block {block} has a wrong checksum")
             self.right[block] = True
+        if self.right.all():
+            self.sums = None
 
 
 @dataclass(eq=False)
