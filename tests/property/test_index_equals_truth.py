@@ -159,7 +159,7 @@ def test_the_index_equals_the_truth() -> None:
     run_state_machine_as_test(
         IndexEqualsTruth,
         settings=settings(
-            max_examples=25 * SOAK,
+            max_examples=100 * SOAK,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

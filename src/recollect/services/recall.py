@@ -123,7 +123,7 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     pool = _pool(core, scope, request, question, narrowed)
     best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
     best = best[: request.limit + (SPARE if pool.unproven else 0)]
-    hits = _shown(core, scope, best, pool, question)[: request.limit]
+    hits = _shown(core, scope, best, pool, question, request.limit)
     core.journal.note(
         scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
         asked=_sanitized(request),
@@ -177,18 +177,15 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
     return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})
 
 
-def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
+def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question, limit: int) -> list[Hit]:
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
     memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids, pool.unproven)
-    citations = _citations(core, scope, ids)
-    tags = _tags(core, scope, ids)
-    return [
-        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question)
-        for hit in best
-        if hit.id in memories
-    ]
+    kept = [hit for hit in best if hit.id in memories][:limit]
+    ids = tuple(hit.id for hit in kept)
+    citations, tags = _citations(core, scope, ids), _tags(core, scope, ids)
+    return [_hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question) for hit in kept]
 
 
 _SHOWN = (

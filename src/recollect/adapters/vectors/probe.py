@@ -6,7 +6,8 @@ they are many, keep those whose 1-bit codes are nearest; estimate these from int
 truth for those that can still be among the nearest, best first, until no other can. Rows that died meanwhile do not
 count, so the next best follow; when all candidates are used up and more codes are left, four times as many are taken.
 
-A scope of up to `exact_values` numbers (rows times dimensions) skips the codes: the answer is then exactly the nearest, proven by the bounds.
+A scope of up to `exact_values` numbers (rows times dimensions) skips the codes: its answer is exactly the nearest,
+proven by the bounds.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from recollect.adapters.vectors.segments import SealedSection
 from recollect.errors import InvalidInput
 from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot
 
-# How far to go, measured at 384 dimensions on one core. Scoring all rows of a scope takes 0.65 ms for 16 million numbers
-# (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors in
+# How far to go, measured at 384 dimensions on one core. Scoring every row of a scope takes 0.65 ms for 16 million
+# numbers (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors in
 # clusters with twice as much noise as signal they hold 0.995 of the ten nearest; 2,000 hold 0.907 (of sentences by
 # MiniLM 0.9995). A tenant whose rows are scattered over many clusters is as hard: 10,000 rows, 2,000 candidates, 0.956.
 EXACT_VALUES = 16 << 20
