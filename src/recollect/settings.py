@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recollect.domain.kinds import describe
@@ -118,6 +117,8 @@ _LISTS = {"kinds", "citation_roots"}
 
 
 def _from_yaml(path: Path) -> dict[str, Any]:
+    import yaml  # only those who have a file wait for its parser
+
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -19,7 +19,7 @@ TEXT_LIMIT = 1_000_000
 class Content(BaseModel):
     """What a memory says. Free kinds may carry any further JSON beside their text."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     kind: ClassVar[str]
     text: Text = ""

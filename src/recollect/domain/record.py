@@ -152,7 +152,8 @@ RECORDS: dict[str, type[Record]] = {}
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
+    # Validators are built on first use: a program that opens a store waits for the types it uses, not for all.
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False, defer_build=True)
 
     shape: ClassVar[Shape]
 

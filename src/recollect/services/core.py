@@ -24,13 +24,13 @@ R = TypeVar("R", bound=Record)
 class Request(BaseModel):
     """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Reply(BaseModel):
     """What an operation answers."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)
