@@ -232,8 +232,7 @@ def read_content(kind: str, content: str | dict[str, Any]) -> tuple[dict[str, An
             remedy='give a string, or a dictionary such as {"text": "…"}',
         )
     try:
-        storable_json(given)
-        made = shape.model_validate(given)
+        made = shape.model_validate(storable_json(given))
     except ValidationError as error:
         raise InvalidInput(
             f"content does not fit the kind '{kind}': {describe(error)}", remedy=f"see the fields of '{kind}'"

@@ -28,7 +28,10 @@ def now() -> datetime:
 
 
 def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie between the years 1 and 9999 in UTC") from None
 
 
 def storable(text: str) -> str:
@@ -43,21 +46,18 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """JSON only, with every string storable and every number finite."""
+    """JSON only, with every string storable and every number finite; tuples become the lists they will be read as."""
     if isinstance(value, str):
         storable(value)
     elif isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError("must not contain NaN or infinity")
     elif isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise ValueError("JSON keys must be text")
-            storable(key)
-            storable_json(inner)
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("JSON keys must be text")
+        return {storable(key): storable_json(inner) for key, inner in value.items()}
     elif isinstance(value, list | tuple):
-        for inner in value:
-            storable_json(inner)
+        return [storable_json(inner) for inner in value]
     elif value is not None and not isinstance(value, bool | int):
         raise ValueError(f"must be JSON (found {type(value).__name__})")
     return value
@@ -153,7 +153,9 @@ RECORDS: dict[str, type[Record]] = {}
 
 class Record(BaseModel):
     # Validators are built on first use: a program that opens a store waits for the types it uses, not for all.
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=False, defer_build=True, allow_inf_nan=False
+    )
 
     shape: ClassVar[Shape]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text, Unique
 
@@ -36,6 +36,12 @@ class Organization(Record):
     shape: ClassVar[Shape] = Shape("organization")
 
     name: Name
+
+    @model_validator(mode="after")
+    def _is_its_own_tenant(self) -> Self:
+        if self.organization_id != self.id:
+            raise ValueError("an organization's organization_id is its own id")
+        return self
 
 
 class User(Record):

@@ -19,7 +19,7 @@ import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -132,9 +132,9 @@ def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
     try:
         plain = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         values = [datetime.fromisoformat(value[1]) if isinstance(value, list) else value for value in plain]
-    except (ValueError, TypeError, IndexError):
-        values = []
-    if len(values) != len(query.ordering()):
+    except (ValueError, TypeError, IndexError, RecursionError):
+        plain = values = []
+    if not isinstance(plain, list) or len(values) != len(query.ordering()):
         raise InvalidInput("that cursor is not one of ours", remedy="give `next` of the page before, unchanged")
     return values
 
@@ -328,9 +328,9 @@ def passes(record: Record, given: Filter) -> bool | None:
     if isinstance(given, Compare):
         return _compares(value, given) if given.key is None else _member_compares(value, given)
     if isinstance(given, OneOf):
-        return value in given.values
+        return value in [_as_kept(one) for one in given.values]
     if isinstance(given, Holds):
-        return given.value in value
+        return isinstance(value, list) and given.value in value
     return (value is None) == given.wanted
 
 
@@ -345,8 +345,14 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _compares(value: Any, given: Compare) -> bool:
     if given.operator == "!=":
-        return bool(value != given.value)
-    return value is not None and given.value is not None and _TESTS[given.operator](value, given.value)
+        return bool(value != _as_kept(given.value))
+    wanted = _as_kept(given.value)
+    return value is not None and wanted is not None and _TESTS[given.operator](value, wanted)
+
+
+def _as_kept(value: Any) -> Any:
+    """As records read a moment without a zone."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def _member_compares(value: Any, given: Compare) -> bool:

@@ -12,12 +12,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recollect.adapters.records.checks import check_filters, check_query, check_text, checked_touch, in_utc
+from recollect.adapters.records.checks import check_filters, check_query, check_text, checked_touch
 from recollect.adapters.records.steps import referrers
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, new_id
@@ -36,14 +35,11 @@ from recollect.ports.records import (
     Capabilities,
     Change,
     Committed,
-    Compare,
     Delete,
     DeleteWhere,
     Filter,
-    Holds,
     Insert,
     Linked,
-    OneOf,
     Page,
     Problem,
     Put,
@@ -57,6 +53,7 @@ from recollect.ports.records import (
     Update,
     encode_cursor,
     equal,
+    passes,
 )
 from recollect.ports.vectors import VectorRow
 
@@ -197,14 +194,7 @@ class MemoryStore:
         if isinstance(given, Linked):
             links = self._living(scope, Query(given.record, given.where))
             return any(getattr(link, given.field) == record.id for link in links) == given.wanted
-        value = getattr(record, given.field)
-        if isinstance(given, Compare):
-            return _compares(value, given)
-        if isinstance(given, OneOf):
-            return value in [_as_kept(one) for one in given.values]
-        if isinstance(given, Holds):
-            return isinstance(value, list) and given.value in value
-        return (value is None) == given.wanted
+        return passes(record, given) is True
 
 
 class _Transaction:
@@ -401,42 +391,6 @@ def _is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
         if here != there:
             return here < there if order.descending else here > there
     return False
-
-
-def _compares(value: Any, given: Compare) -> bool:
-    wanted = _as_kept(given.value)
-    if given.key is not None:
-        has = isinstance(value, dict) and given.key in value
-        same_type = has and _json_type(value[given.key]) == _json_type(wanted)
-        if given.operator == "!=":
-            return not (same_type and value[given.key] == wanted)
-        if not same_type:
-            return False
-        if wanted is None or isinstance(wanted, bool):
-            return bool(value[given.key] == wanted)
-        value = value[given.key]
-    if given.operator == "!=":
-        return bool(value != wanted)
-    if value is None or wanted is None:
-        return False
-    tests: dict[str, Callable[[Any, Any], bool]] = {
-        "=": lambda a, b: a == b,
-        "<": lambda a, b: a < b,
-        "<=": lambda a, b: a <= b,
-        ">": lambda a, b: a > b,
-        ">=": lambda a, b: a >= b,
-    }
-    return tests[given.operator](value, wanted)
-
-
-def _as_kept(value: Any) -> Any:
-    return in_utc(value) if isinstance(value, datetime) else value
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return "constant"
-    return "number" if isinstance(value, int | float) else type(value).__name__
 
 
 def _unique_value(record: Record, fields: Sequence[str], nulls_equal: bool) -> tuple[Any, ...] | None:
