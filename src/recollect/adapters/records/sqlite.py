@@ -21,6 +21,7 @@ from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, quoted
+from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import (
     CHECKSUM_BYTES,
     Readers,
@@ -190,11 +191,11 @@ class SqliteStore:
     def codec(self, record: type[Record]) -> Codec:
         codec = self._codecs.get(record)
         if codec is None:
-            codec = self._codecs[record] = Codec(record, self._cipher)
+            codec = self._codecs[record] = Codec(record, self._cipher, DIALECT)
         return codec
 
     def compiler(self) -> Compiler:
-        return Compiler(self.codec, _carray)
+        return Compiler(self.codec, DIALECT)
 
     def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         compiler = self.compiler()
@@ -205,6 +206,9 @@ class SqliteStore:
 
 class _Tables:
     """The writer's connection: what group commit and the steps need of it."""
+
+    dialect = DIALECT
+    unguarded: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -292,6 +296,9 @@ class _Tables:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
 
+    def check_unique(self, record: Record) -> None:
+        """SQLite's own indexes do."""
+
     def next_seq(self) -> int:
         self._seq += 1
         return self._seq
@@ -365,14 +372,6 @@ def _facets_of(raw: str) -> tuple[str | None, ...]:
 def _vector_row(row: tuple[Any, ...]) -> VectorRow:
     seq, organization_id, memory_id, namespace, model, facets, vector = row
     return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)
-
-
-def _carray(values: list[Any], bound: list[Any]) -> str:
-    if not all(isinstance(value, str) for value in values):
-        bound.extend(values)
-        return "(" + ", ".join("?" * len(values)) + ")"
-    bound.append(apsw.carray(tuple(values)))
-    return "(SELECT value FROM carray(?))"
 
 
 def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:

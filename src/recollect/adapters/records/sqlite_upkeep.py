@@ -9,7 +9,8 @@ from typing import Any, Protocol, cast
 import apsw
 
 from recollect.adapters.records import schema
-from recollect.adapters.records.rows import Codec, moment_text
+from recollect.adapters.records.dialect import moment_text
+from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.steps import DERIVED
 from recollect.domain.record import RECORDS, Record, new_id, now
