@@ -7,17 +7,41 @@ only what differs: how a JSON member, a JSON list and a long list of values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from recollect.adapters.records.checks import check_filters, check_ordering, column
 from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Codec
-from recollect.domain.record import Record
+from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
 
 
 def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
+
+
+@cache
+def changes_statement() -> tuple[str, int]:
+    """What changed after a seq, and how often (after, tenant, limit) are bound in it before the last limit."""
+    sources = [(quoted(table), "_seq", f"'{table}'", 0) for table in sorted(RECORDS)]
+    sources.append(("recollect_gone", "seq", "table_name", 1))
+    parts = [
+        f"SELECT * FROM (SELECT {seq} AS seq, {name} AS table_name, id, {gone} AS gone FROM {source} "
+        f"WHERE {seq} > ? AND organization_id = ? ORDER BY {seq} LIMIT ?) c"
+        for source, seq, name, gone in sources
+    ]
+    return f"SELECT * FROM ({' UNION ALL '.join(parts)}) d ORDER BY seq LIMIT ?", len(parts)
+
+
+def dangling_statement(record: type[Record], field: str) -> str:
+    """The tenants and ids of records whose field points at nothing."""
+    target = record.shape.references[field].to
+    return (
+        f"SELECT t.organization_id, t.id FROM {quoted(record.shape.table)} t WHERE t.{quoted(field)} IS NOT NULL "
+        f"AND NOT EXISTS (SELECT 1 FROM {quoted(target)} r WHERE r.organization_id = t.organization_id "
+        f"AND r.id = t.{quoted(field)}) LIMIT 100"
+    )
 
 
 class Compiler:

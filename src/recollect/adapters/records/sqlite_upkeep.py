@@ -11,7 +11,7 @@ import apsw
 from recollect.adapters.records import schema
 from recollect.adapters.records.dialect import moment_text
 from recollect.adapters.records.rows import Codec
-from recollect.adapters.records.sql import quoted
+from recollect.adapters.records.sql import dangling_statement, quoted
 from recollect.adapters.records.steps import DERIVED
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import NewerStore, StoreError
@@ -233,14 +233,9 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
 
 def _check_references(connection: apsw.Connection, record: type[Record]) -> Iterator[Problem]:
     table = record.shape.table
-    for field, reference in record.shape.references.items():
-        text = (
-            f"SELECT t.organization_id, t.id FROM {quoted(table)} t WHERE t.{quoted(field)} IS NOT NULL AND NOT EXISTS "
-            f"(SELECT 1 FROM {quoted(reference.to)} r WHERE r.organization_id = t.organization_id "
-            f"AND r.id = t.{quoted(field)}) LIMIT 100"
-        )
+    for field in record.shape.references:
         try:
-            for organization_id, id in connection.execute(text):
+            for organization_id, id in connection.execute(dangling_statement(record, field)):
                 yield Problem(f"its {field} points at nothing", table, id, organization_id)
         except apsw.Error as error:
             yield Problem(what=f"its references cannot be followed: {error}", table=table)

@@ -108,7 +108,9 @@ class Steps:
         if record.shape.table in self._tables.unguarded:
             self._tables.check_unique(record)
         codec = self._tables.codec(type(record))
-        row = self._tables.insert(_insert_statement(type(record)), [self._next_seq(), *codec.row(record)])
+        row = self._tables.insert(
+            _insert_statement(record.shape.table, codec.written), [self._next_seq(), *codec.row(record)]
+        )
         self._grow(type(record), 1)
         self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
@@ -196,13 +198,15 @@ class Steps:
         before = dict(zip(record.shape.references, found[2:], strict=True))
         moved = [name for name in before if getattr(record, name) != before[name]]
         self._check_references(record, moved)
-        values = self._tables.codec(type(record)).row(record)
+        codec = self._tables.codec(type(record))
+        values = codec.row(record)
         values[_position(type(record), "version")] = version + 1
         if record.shape.table in self._tables.unguarded:
             self._tables.check_unique(record)
         at_row = self._tables.dialect.at_row
         where = (row,) if at_row.count("?") == 1 else (record.organization_id, row)
-        self._tables.run(_update_statement(type(record), at_row), [self._next_seq(), *values, *where])
+        statement = _update_statement(record.shape.table, codec.written, at_row)
+        self._tables.run(statement, [self._next_seq(), *values, *where])
         if record.shape.text:
             if record.is_deleted:
                 self._tables.unindex_text(type(record), [row])
@@ -301,16 +305,15 @@ def _position(record: type[Record], name: str) -> int:
 
 
 @cache
-def _insert_statement(record: type[Record]) -> str:
-    names = [column.name for column in record.columns()]
+def _insert_statement(table: str, names: tuple[str, ...]) -> str:
     columns = ", ".join(quoted(name) for name in names)
-    return f"INSERT INTO {quoted(record.shape.table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
+    return f"INSERT INTO {quoted(table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
 
 
 @cache
-def _update_statement(record: type[Record], at_row: str) -> str:
-    sets = ", ".join(f"{quoted(column.name)} = ?" for column in record.columns())
-    return f"UPDATE {quoted(record.shape.table)} SET _seq = ?, {sets} WHERE {at_row}"
+def _update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
+    sets = ", ".join(f"{quoted(name)} = ?" for name in names)
+    return f"UPDATE {quoted(table)} SET _seq = ?, {sets} WHERE {at_row}"
 
 
 @cache
