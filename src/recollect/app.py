@@ -100,7 +100,8 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     maker = _STORES.get(scheme)
     if maker is None:
         raise InvalidSettings(
-            f"no store is known for '{scheme}://'", remedy="give a file path, sqlite:///path or memory://"
+            f"no store is known for '{scheme}://'",
+            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
         )
     return maker(address)
 
@@ -121,7 +122,21 @@ def _memory(address: str) -> tuple[Any, Path | None]:
     return MemoryStore(), None
 
 
-_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {"": _sqlite, "sqlite": _sqlite, "memory": _memory}
+def _postgres(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.postgres import PostgresStore
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    return PostgresStore(address), None
+
+
+_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
+    "": _sqlite,
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}
 
 
 def _embedders(settings: Settings, own: Embedder | None) -> tuple[Embedder, ...]:
