@@ -17,6 +17,7 @@ from recollect.domain.tenancy import Organization
 from recollect.errors import DuplicateKey, InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder
 from recollect.ports.records import Insert, Query, RecordStore, Scope, equal
+from recollect.ports.vectors import VectorStore
 from recollect.services.core import Core
 from recollect.services.journal import Journal
 from recollect.settings import EmbedderSettings, Settings, load, secret
@@ -53,9 +54,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         embedders = _embedders(settings, embedder)
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
-        from recollect.adapters.vectors.embedded import EmbeddedIndex
-
-        vectors = EmbeddedIndex(store, index_folder, background=settings.background)
+        vectors = _vector_store(store, index_folder, settings)
     except BaseException:
         store.close()
         raise
@@ -104,6 +103,17 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
             remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
         )
     return maker(address)
+
+
+def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
+    """The database's own vectors where it has some, or else the embedded index."""
+    if getattr(store, "has_vectors", False):
+        from recollect.adapters.vectors.pgvector import PgVectorStore
+
+        return PgVectorStore(store)
+    from recollect.adapters.vectors.embedded import EmbeddedIndex
+
+    return EmbeddedIndex(store, index_folder, background=settings.background)
 
 
 def _sqlite(address: str) -> tuple[Any, Path | None]:

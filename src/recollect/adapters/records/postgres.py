@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 
@@ -22,18 +22,17 @@ from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres_link import Connection, Link
 from recollect.adapters.records.postgres_upkeep import check_records, dump
-from recollect.adapters.records.reads import SqlReads
+from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
+from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.steps import Steps
-from recollect.domain.memory import space_name
+from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
 from recollect.ports.records import Capabilities, Committed, Problem, Scope, Step, TextHit, TextQuery
-from recollect.ports.vectors import VectorRow
 
 SEQS_AT_ONCE = 16
-_VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
 
 
 class PostgresStore(SqlReads):
@@ -43,6 +42,7 @@ class PostgresStore(SqlReads):
         super().__init__(cipher)
         self.link = Link(address)
         self._month = 0
+        self.has_vectors = self.vectors_are_new = False
         self.migrate()
         self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
 
@@ -66,8 +66,9 @@ class PostgresStore(SqlReads):
     def migrate(self) -> list[str]:
         connection = self.link.connect()
         try:
-            with self.link.our_errors():
+            with self.link.our_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.link.label)
+                self.has_vectors, self.vectors_are_new = prepare(connection)
         finally:
             connection.close()
         self._month = _this_month()
@@ -83,7 +84,7 @@ class PostgresStore(SqlReads):
     def mend(self) -> list[str]:
         """The words of a text are a generated column, so only their indexes can be wrong."""
         done = []
-        with self._as_owner() as connection:
+        with self.as_owner() as connection:
             for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
                 connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
                 done.append(f"{table}: text index made again")
@@ -91,7 +92,7 @@ class PostgresStore(SqlReads):
 
     def erase_traces(self) -> None:
         """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
-        with self._as_owner() as connection:
+        with self.as_owner() as connection:
             for table in (*sorted(RECORDS), "recollect_gone"):
                 connection.execute(f"VACUUM {quoted(table)}")
 
@@ -100,16 +101,8 @@ class PostgresStore(SqlReads):
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[PostgresVectors]:
-        """One moment at which no writer is under way, so that no lower seq can turn up after a higher one was seen.
-
-        The lock waits for the writers that have begun and is given back at once: undoing to the savepoint frees it
-        and keeps the moment. (An advisory lock would not do: asking for it would already fix the moment.)
-        """
-        begin = "SAVEPOINT still; LOCK TABLE recollect_order IN SHARE MODE"
-        with self.link.our_errors(), self.link.snapshot(first=begin) as connection:
-            last, incarnation = connection.execute(_MOMENT).fetchall()[0]
-            connection.execute("ROLLBACK TO still")
-            yield PostgresVectors(connection, last, incarnation)
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            yield PostgresVectors(connection)
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         text = placeholders(statement)
@@ -118,8 +111,14 @@ class PostgresStore(SqlReads):
     def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step]) -> Committed:
         return Steps(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
 
+    def _derived(self, record: type[Record]) -> Derived:
+        if record is Embedding and self.has_vectors:
+            return (("_halfvec", lambda embedding: half(embedding.vector)),)
+        return ()
+
     @contextmanager
-    def _as_owner(self) -> Iterator[Connection]:
+    def as_owner(self) -> Iterator[Connection]:
+        """A connection of its own, as the user of the address: only the owner of tables may index and vacuum them."""
         if self.link.is_closed:
             raise Closed("this store is closed", remedy="open it again")
         connection = self.link.connect()
@@ -133,7 +132,7 @@ class PostgresStore(SqlReads):
         """A program that runs for months makes the partitions of the next ones itself."""
         if self._month != _this_month():
             self._month = _this_month()
-            with self._as_owner() as connection:
+            with self.as_owner() as connection:
                 tables_of.make_partitions(connection)
 
 
@@ -190,55 +189,6 @@ class _Tables:
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
         """The words are a generated column; a search skips the soft-deleted."""
-
-
-# A store restored from a dump has other tables, so it is another incarnation.
-_MOMENT = (
-    "SELECT (SELECT last_value FROM recollect_seq), "
-    "(SELECT value FROM recollect_store WHERE key = 'incarnation') || '.' || 'recollect_store'::regclass::oid"
-)
-
-
-class PostgresVectors:
-    """The stored vectors as one transaction sees them."""
-
-    def __init__(self, connection: Connection, last_seq: int, incarnation: str) -> None:
-        self._connection = connection
-        self._last_seq = last_seq
-        self.incarnation = incarnation
-
-    def last_seq(self) -> int:
-        return self._last_seq
-
-    def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
-        return self._rows("_seq > %s ORDER BY _seq LIMIT %s", (seq, limit))
-
-    def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
-        return self._rows("_seq = ANY(%s)", ([int(seq) for seq in seqs],))
-
-    def living_seqs(self, after: int, upto: int) -> list[int]:
-        text = "SELECT _seq FROM embedding WHERE _seq > %s AND _seq <= %s ORDER BY _seq"
-        return [seq for (seq,) in self._connection.execute(text, (after, upto))]
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        namespace, _, model = space.partition("/")
-        text = (
-            "SELECT memory_id, vector, tokens FROM embedding "
-            "WHERE organization_id = %s AND memory_id = ANY(%s) AND namespace = %s AND model = %s"
-        )
-        found = self._connection.execute(text, (organization_id, list(ids), namespace, model), binary=True)
-        return cast(list[tuple[str, bytes, bytes | None]], found.fetchall())
-
-    def _rows(self, where: str, values: Sequence[Any]) -> list[VectorRow]:
-        text = f"SELECT {_VECTOR_COLUMNS} FROM embedding WHERE {where}"
-        return [
-            VectorRow(seq, organization_id, memory_id, space_name(namespace, model), tuple(facets), vector)
-            for seq, organization_id, memory_id, namespace, model, facets, vector in self._connection.execute(
-                text, values, binary=True
-            )
-        ]
 
 
 def _this_month() -> int:

@@ -80,26 +80,29 @@ class Link:
     def write(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction, again if it failed in a way that passes."""
         begin = _begin_writing(tenant)
-        for attempt in range(TRIES):
-            try:
-                return self._write_once(begin, work)
-            except psycopg.Error as error:
-                if attempt + 1 == TRIES or not _may_pass(error):
-                    raise meaning(error, self.label) from error
-            time.sleep(random.uniform(0.2, 1.0) * 0.01 * 2**attempt)
-        raise AssertionError("unreachable")
+        return self._persistently(lambda: self._write_once(begin, work))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
-        """Runs work that only reads; once more if the pooled line turns out to be dead."""
-        with self.our_errors():
-            try:
-                with self.reading(tenant) as connection:
-                    return work(connection)
-            except psycopg.Error as error:
-                if not _may_pass(error):
-                    raise
+        """Runs work that only reads, again if its line turns out to be dead."""
+
+        def once() -> T:
             with self.reading(tenant) as connection:
                 return work(connection)
+
+        return self._persistently(once)
+
+    def _persistently(self, attempt: Callable[[], T]) -> T:
+        with self.our_errors():
+            for number in range(TRIES - 1):
+                try:
+                    return attempt()
+                except psycopg.Error as error:
+                    if not _may_pass(error):
+                        raise
+                    if error.sqlstate not in _TRANSIENT:
+                        self._open_pool().check()  # where one line is dead, those that lie idle may be too
+                time.sleep(random.uniform(0.2, 1.0) * 0.01 * 2**number)
+            return attempt()
 
     @property
     def is_closed(self) -> bool:
@@ -138,7 +141,7 @@ class Link:
             pool.putconn(connection)
 
     def _write_once(self, begin: str, work: Callable[[Connection], T]) -> T:
-        with self.our_errors_of_pool(), self._transaction(begin) as connection:
+        with self._transaction(begin) as connection:
             result = work(connection)
             try:
                 connection.execute("COMMIT")
@@ -150,16 +153,6 @@ class Link:
                     remedy="read whether the change is there before you repeat it",
                 ) from error
             return result
-
-    @contextmanager
-    def our_errors_of_pool(self) -> Iterator[None]:
-        """What is not the database's word is never worth another try."""
-        try:
-            yield
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInput(f"a value does not fit into {self.label}") from error
-        except (PoolTimeout, PoolClosed) as error:
-            raise meaning(error, self.label) from error
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         if self._process != os.getpid():

@@ -10,6 +10,7 @@ month of their UUIDv7, embeddings by tenant. No triggers and no foreign keys: th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from recollect.errors import NewerStore, StoreError, StoreReadOnly
 BY_MONTH = ("memory", "access_log")
 BY_TENANT = {"embedding": 8}
 MONTHS_AHEAD = 3
+OLDEST = 150000  # unique keys whose empty fields are equal
 _LOCK = 0x7265636F6C6C  # "recoll": one process at a time changes the tables
 _TEXT = 'text COLLATE "C"'
 _TYPES = {
@@ -63,18 +65,26 @@ END $$;
 """
 
 
-def migrate(connection: Connection, label: str) -> list[str]:
-    """Bring the store up to date: one process at a time, each migration whole and recorded, or not at all."""
+@contextmanager
+def alone(connection: Connection) -> Iterator[None]:
+    """No other process changes the tables meanwhile."""
     connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
     try:
-        _make_roles(connection)
-        _foundation(connection)
-        applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
-        make_partitions(connection)
-        return applied
+        yield
     finally:
         if not connection.closed:
             connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+
+
+def migrate(connection: Connection, label: str) -> list[str]:
+    """Bring the store up to date: each migration whole and recorded, or not at all."""
+    if connection.info.server_version < OLDEST:
+        raise StoreError(f"{label} is too old", remedy=f"use PostgreSQL {OLDEST // 10_000} or newer")
+    _make_roles(connection)
+    _foundation(connection)
+    applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
+    make_partitions(connection)
+    return applied
 
 
 def _migrated(connection: Connection, migration: schema.Migration, label: str) -> bool:
@@ -123,11 +133,16 @@ def _make_roles(connection: Connection) -> None:
             raise StoreReadOnly(
                 f"the role {role} is missing and this user may not create it",
                 remedy=f"let an administrator run: CREATE ROLE {APP} NOLOGIN; CREATE ROLE {UPKEEP} NOLOGIN; "
-                f"GRANT {APP}, {UPKEEP} TO the user of the address",
+                f"GRANT {APP}, {UPKEEP} TO the user of the address{_lent(connection)}",
             ) from None
     for role in (APP, UPKEEP):
         if not connection.execute("SELECT pg_has_role(current_user, %s, 'MEMBER')", (role,)).fetchall()[0][0]:
-            connection.execute(f"GRANT {role} TO CURRENT_USER")
+            connection.execute(f"GRANT {role} TO CURRENT_USER{_lent(connection)}")
+
+
+def _lent(connection: Connection) -> str:
+    """To switch to, not to have: a login that inherits the upkeep role would see all tenants without switching."""
+    return " WITH INHERIT FALSE, SET TRUE" if connection.info.server_version >= 160000 else ""
 
 
 def _foundation(connection: Connection) -> None:
