@@ -18,9 +18,9 @@ import psycopg
 
 from recollect.adapters.records import schema
 from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection
-from recollect.adapters.records.sql import quoted
+from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
 from recollect.domain.record import new_id, now
-from recollect.errors import NewerStore, StoreError, StoreReadOnly
+from recollect.errors import StoreError, StoreReadOnly
 
 BY_MONTH = ("memory", "access_log")
 BY_TENANT = {"embedding": 8}
@@ -91,9 +91,7 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
     with connection.transaction():
         recorded = connection.execute("SELECT number, checksum FROM recollect_migrations").fetchall()
         done = {number: checksum for number, checksum in recorded}  # noqa: C416 - rows are tuples of any length
-        _refuse_newer(done, label)
-        if migration.number in done:
-            _same_migration(migration, done[migration.number], label)
+        if not schema.pending(migration, done, label):
             return False
         for step in migration.steps:
             for statement in statements(step):
@@ -103,23 +101,6 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
             (migration.number, migration.name, migration.checksum, now()),
         )
         return True
-
-
-def _refuse_newer(done: dict[Any, Any], label: str) -> None:
-    newest = len(schema.migrations())
-    if done and max(done) > newest:
-        raise NewerStore(
-            f"{label} was written by a newer Recollect (schema {max(done)}, this program knows {newest})",
-            remedy="upgrade this program: pip install -U recollect",
-        )
-
-
-def _same_migration(migration: schema.Migration, checksum: str, label: str) -> None:
-    if migration.checksum != checksum:
-        raise StoreError(
-            f"migration {migration.number} of {label} is not the one this program knows",
-            remedy="open it with the release that made it",
-        )
 
 
 def _make_roles(connection: Connection) -> None:
@@ -190,9 +171,9 @@ def statements(step: schema.Step) -> Iterator[str]:
     elif kind == "add_unique":
         yield _unique(table, step["unique"])
     elif kind == "add_index":
-        yield _index(table, step["fields"], set())
+        yield index_statement(table, step["fields"], set())
     elif kind == "drop_index":
-        yield f"DROP INDEX IF EXISTS {quoted(_index_name(table, step['fields']))}"
+        yield f"DROP INDEX IF EXISTS {quoted(index_name(table, step['fields']))}"
     elif kind == "index_text":
         yield f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text"
         yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_text_column(step['text'])}"
@@ -222,18 +203,14 @@ def _create(step: schema.Step) -> Iterator[str]:
     for key in step["unique"]:
         yield _unique(table, key)
     for fields in step["indexes"]:
-        yield _index(table, fields, nullable)
+        yield index_statement(table, fields, nullable)
     if step["text"]:
         yield _text_index(table)
     yield from protected(table)
 
 
 def _column(column: list[Any], filled: bool = False) -> str:
-    name, type, nullable = column
-    text = f"{quoted(name)} {_TYPES[type]}"
-    if nullable:
-        return text
-    return f"{text} NOT NULL DEFAULT {_EMPTY[type]}" if filled else f"{text} NOT NULL"
+    return column_clause(column, _TYPES, _EMPTY if filled else {})
 
 
 def _text_column(text: dict[str, Any]) -> str:
@@ -252,17 +229,6 @@ def _unique(table: str, key: dict[str, Any]) -> str:
     columns = ", ".join(quoted(name) for name in key["fields"])
     name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
     return f"CREATE {kind} {name} ON {quoted(table)}(organization_id, {columns}){equal}"
-
-
-def _index(table: str, fields: list[str], nullable: set[str]) -> str:
-    columns = ", ".join(quoted(name) for name in fields)
-    # Most memories leave most links empty: a partial index costs nothing for those.
-    partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if fields[0] in nullable else ""
-    return f"CREATE INDEX {quoted(_index_name(table, fields))} ON {quoted(table)}(organization_id, {columns}){partial}"
-
-
-def _index_name(table: str, fields: list[str]) -> str:
-    return f"{table}_by_{'_'.join(fields)}"
 
 
 def first_id(year: int, month: int) -> str:
