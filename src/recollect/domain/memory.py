@@ -41,6 +41,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 TRUSTED: frozenset[str] = frozenset({"verified", "published"})
 LONG_TERM, SHORT_TERM = "long_term", "short_term"
+LINKS = ("user", "agent", "session", "project", "cycle")
 
 Namespace = Annotated[Name, StringConstraints(pattern=r"^[^/]+$")]
 TagName = Annotated[Text, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]

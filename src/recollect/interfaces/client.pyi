@@ -8,15 +8,16 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.audit import LogPage
 from recollect.services.core import Core
+from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
-from recollect.services.remember import Receipt, RememberManyReply, RememberRequest
+from recollect.services.remember import RememberManyReply, RememberRequest
+from recollect.services.revise import Receipt
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
-from recollect.domain.memory import Memory
-from recollect.domain.provenance import World
+from recollect.domain.kinds import describe
+from recollect.domain.memory import Memory, Tag
+from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Record
-from recollect.errors import NotFound
+from recollect.errors import InvalidInput, NotFound
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, RecordStore, Scope, Step
+from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
@@ -84,3 +85,20 @@ def commit(core: Core, scope: Scope, steps: Sequence[Step]) -> int:
     seq = core.store.transact(scope, steps).seq
     core.vectors.hint(seq)
     return seq
+
+
+def made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
+    """A validated record of the tenant, with a readable error instead of pydantic's."""
+    audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
+    try:
+        return record(organization_id=tenant.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:
+    return core.store.find(scope, Query(Citation, (equal("memory_id", memory_id),))).records
+
+
+def tags_of(core: Core, scope: Scope, memory_id: str) -> list[str]:
+    return sorted(tag for (tag,) in core.store.select(scope, Query(Tag, (equal("memory_id", memory_id),)), ("tag",)))

@@ -27,12 +27,11 @@ from recollect.ports.records import (
     equal,
     revised,
 )
-from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
 from recollect.services.indexing import reindex_steps
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
-from recollect.services.remember import citations_of, tags_of
 
 Party = Literal["user", "agent", "session", "project"]
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}

@@ -17,8 +17,9 @@ from recollect.domain.provenance import Citation, read_citation
 from recollect.domain.record import Id, Text, now
 from recollect.errors import IllegalTransition, InvalidInput, NotFound
 from recollect.ports.records import Delete, Insert, OneOf, Query, Scope, Step, Update, equal, revised
-from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.remember import change_steps, citation_record, citations_of
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
+from recollect.services.remember import citation_record
+from recollect.services.revise import change_steps
 
 DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
 PAGE = 500

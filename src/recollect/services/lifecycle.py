@@ -25,7 +25,7 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.remember import change_steps
+from recollect.services.revise import change_steps
 
 PAGE = 1000
 TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived": -2.0}
