@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import recollect.domain  # noqa: F401 - registers the records
+from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import DuplicateKey, InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, Query, RecordStore, Scope, equal
+from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.services.core import Core
 from recollect.services.journal import Journal
 from recollect.settings import EmbedderSettings, Settings, load, secret
@@ -24,7 +25,7 @@ from recollect.settings import EmbedderSettings, Settings, load, secret
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
 
-LOG_TABLES = ("access_log", "execution", "cycle", "result", "message")
+LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
 def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, **settings: Any) -> Recollect:
@@ -60,13 +61,16 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         store.close()
         raise
 
-    def world(scope: Scope) -> LocalWorld:
-        """The world as one tenant may see it: its own log, and the files the settings allow."""
+    def world(scope: Scope, about: str | None) -> LocalWorld:
+        """The world as one tenant may see it: its own log, and the files the settings allow.
+
+        What the log says about a memory is no evidence for that memory.
+        """
         return LocalWorld(
             root=settings.citation_root,
             roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
             repositories=settings.repositories,
-            log_exists=lambda id: _is_logged(store, scope, id),
+            log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
         )
 
@@ -90,7 +94,10 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
             return  # another process opened the same new store a moment ago
 
 
-def _is_logged(store: RecordStore, scope: Scope, id: str) -> bool:
+def _is_logged(store: RecordStore, scope: Scope, id: str, about: str | None) -> bool:
+    access = (equal("id", id), Compare("memory_id", "!=", about)) if about else (equal("id", id),)
+    if store.count(scope, Query(AccessLog, access)):
+        return True
     return any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES)
 
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.core import Core
 from recollect.services.audit import LogPage
+from recollect.services.core import Core
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply

@@ -41,7 +41,7 @@ class Core:
     store: RecordStore
     vectors: VectorStore
     embedders: tuple[Embedder, ...]
-    world: Callable[[Scope], World]
+    world: Callable[[Scope, str | None], World]
     journal: Journal
     timezone: str = "UTC"
     late_interaction: bool = True

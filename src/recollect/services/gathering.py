@@ -133,18 +133,34 @@ def asked_vector(
 
 
 def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> dict[str, float]:
-    """The nearest with their similarity, best first; exact among the few when a filter is selective."""
+    """The nearest that pass every filter, best first: exact among few, else the index is asked on until enough pass."""
     if narrowed.where:
         rows = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
         if len(rows) <= EXACT_UP_TO:
             scores = similarities(core, scope, narrowed, [id for (id,) in rows], vector)
             return _best(scores, limit)
-        limit *= 4
+    depth = limit
+    while True:
+        found, exhausted = _nearest(core, scope, narrowed, vector, depth)
+        passing = (OneOf("id", tuple(found)), *narrowed.filters())
+        kept = {id for (id,) in core.store.select(scope, Query(Memory, passing), ("id",))} if found else set()
+        if len(kept) >= limit or exhausted:
+            return _best({id: found[id] for id in kept}, limit)
+        depth *= 4
+
+
+def _nearest(
+    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, depth: int
+) -> tuple[dict[str, float], bool]:
+    """The nearest in any of the namespaces, and whether there are no more."""
     found: dict[str, float] = {}
+    exhausted = True
     for space in _spaces(core, narrowed):
-        for hit in core.vectors.search(scope.organization_id, space, vector, limit, narrowed.vector_facets()):
+        hits = core.vectors.search(scope.organization_id, space, vector, depth, narrowed.vector_facets())
+        exhausted = exhausted and len(hits) < depth
+        for hit in hits:
             found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
-    return _best(found, limit)
+    return found, exhausted
 
 
 def _best(scores: dict[str, float], limit: int) -> dict[str, float]:

@@ -80,7 +80,7 @@ class Narrowed:
 
     def selective(self) -> tuple[Filter, ...]:
         """The filters that the indexes do not know."""
-        return tuple(condition.filter for condition in self.where)
+        return tuple(condition.filter for condition in (*self.where, *self.alive))
 
     def vector_facets(self) -> dict[str, tuple[str, ...]]:
         return {name: values for name, values in self.facets.items() if name != "namespaces"}

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-import numpy as np
-
 from recollect.domain.memory import Memory, Revision
-from recollect.domain.questions import Question, embedded_text
-from recollect.domain.relevance import LEXICAL_POOL, Candidate
+from recollect.domain.questions import Question
+from recollect.domain.relevance import LEXICAL_POOL, Candidate, late_similarities
 from recollect.errors import EmbedderFailed
 from recollect.ports.records import Compare, OneOf, Query, Scope, TextQuery, passes
 from recollect.services.core import Core
 from recollect.services.gathering import Pool, gather
+from recollect.services.indexing import _embedded as embedded
 from recollect.services.narrowing import Condition, Narrowed
 
 
@@ -30,7 +29,7 @@ def gather_past(core: Core, scope: Scope, question: Question, narrowed: Narrowed
     unchanged = _current(core, scope, list(pool.facts))
     changed = _as_they_were(core, scope, question, narrowed, moment)
     pool.past = unchanged | changed
-    pool.candidates += _candidates(core, question, [changed[id] for id in changed if id not in pool.facts])
+    pool.candidates += _candidates(core, pool, [changed[id] for id in changed if id not in pool.facts])
     for memory in changed.values():
         pool.facts[memory.id] = memory.__dict__
     return pool
@@ -59,15 +58,22 @@ def _was_wanted(memory: Memory, narrowed: Narrowed) -> bool:
     return all(passes(memory, given) is not False for given in narrowed.filters())
 
 
-def _candidates(core: Core, question: Question, memories: list[Memory]) -> list[Candidate]:
+def _candidates(core: Core, pool: Pool, memories: list[Memory]) -> list[Candidate]:
+    """Old texts, measured on the spot by the same question vector and token codes as the others of the pool."""
     made = [Candidate(m.id, m.text, m.author, m.session_id, None, m.occurred_at, lexical=1.0) for m in memories]
-    if core.embedder is None or not memories:
+    asked = pool.asked
+    if core.embedder is None or asked is None or not memories:
         return made
     try:
-        vector = core.embedder.embed_query(question.text)
-        scores = core.embedder.embed([embedded_text(m.author, m.text) for m in memories]) @ vector
+        measured = embedded(core, core.embedder, memories)
     except EmbedderFailed:
         return made
-    for candidate, score in zip(made, np.asarray(scores).tolist(), strict=True):
-        candidate.similarity = score
+    for candidate, (vector, codes) in zip(made, measured, strict=True):
+        score = float(vector @ asked.vector)
+        if asked.rephrased:
+            candidate.similarity_rephrased = score
+        else:
+            candidate.similarity = score
+        if asked.codes is not None and codes:
+            candidate.late = late_similarities(asked.codes, [codes])[0]
     return made

@@ -19,9 +19,11 @@ from recollect.domain.kinds import TEXT_LIMIT, read_content
 from recollect.domain.memory import (
     LINKS,
     LONG_TERM,
+    UTTERANCES,
     Memory,
     Namespace,
     Relationship,
+    Revision,
     Tag,
     content_hash,
     identity_of,
@@ -30,22 +32,36 @@ from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, read_citation
 from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
-from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge
+from recollect.errors import (
+    Conflict,
+    DuplicateKey,
+    InvalidInput,
+    ReferenceMissing,
+    RequirementFailed,
+    TooLarge,
+    VersionConflict,
+)
 from recollect.ports.records import (
     Absent,
+    AnyOf,
+    Compare,
+    Filter,
     Insert,
+    IsNull,
     OneOf,
+    Order,
     Query,
     Scope,
     Step,
     equal,
 )
-from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made, tags_of
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
 from recollect.services.indexing import index_steps
-from recollect.services.revise import Receipt, change_steps
+from recollect.services.revise import Receipt
+from recollect.services.supersession import end_steps, refuse_replaced
 
 MOST_AT_ONCE = 10_000
-UTTERANCES = frozenset({"conversation", "interaction"})
+DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
 
 
 class RememberRequest(Request):
@@ -90,7 +106,14 @@ class RememberRequest(Request):
 
     def is_merged(self) -> bool:
         """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
+        if self.supersedes is not None:
+            return False  # what replaces something is said anew, even in old words
         return (self.on_duplicate or ("keep" if self.kind in UTTERANCES else "return")) == "return"
+
+    @field_validator("namespaces")
+    @classmethod
+    def _once(cls, namespaces: list[str]) -> list[str]:
+        return list(dict.fromkeys(namespaces))
 
     @field_validator("tags")
     @classmethod
@@ -115,6 +138,9 @@ class RememberManyReply(Reply):
     receipts: list[Receipt]
 
 
+Hanging = Citation | Tag | Relationship
+
+
 @dataclass(slots=True)
 class _Draft:
     """A validated memory with all that will be written beside it."""
@@ -126,8 +152,8 @@ class _Draft:
     links: list[Relationship]
     superseded: Memory | None = None
 
-    def hangs_on_it(self) -> list[Citation | Tag]:
-        return [*self.citations, *self.tags]
+    def hangs_on_it(self) -> list[Hanging]:
+        return [*self.citations, *self.tags, *self.links]
 
 
 def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
@@ -147,10 +173,13 @@ def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: 
     known = _already_known(core, scope, drafts)
     try:
         return _store(core, scope, drafts, known)
-    except (RequirementFailed, DuplicateKey) as conflict:
+    except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
         if not looks_left or "id" in conflict.details.get("fields", []):
             raise _explained(conflict) from None
-    # Somebody stored the same between our look and our write: look again, which now finds theirs.
+    # Somebody stored, replaced or forgot the same between our look and our write: look again.
+    for draft in drafts:
+        if draft.superseded is not None:
+            draft.superseded = load(core, scope, Memory, draft.superseded.id)
     return _remembered(core, scope, drafts, looks_left - 1)
 
 
@@ -162,7 +191,7 @@ def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    citations = [read_citation(one).sealed(core.world(scope)) for one in request.cites]
+    citations = [read_citation(one).sealed(core.world(scope, None)) for one in request.cites]
     memory = _memory(core, scope, request, content, text)
     return _Draft(
         request,
@@ -170,8 +199,14 @@ def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
         [made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
         [citation_record(scope, memory.id, one) for one in _distinct(citations)],
         _links(scope, memory, request),
-        load(core, scope, Memory, request.supersedes) if request.supersedes else None,
+        _replaceable(core, scope, request.supersedes) if request.supersedes else None,
     )
+
+
+def _replaceable(core: Core, scope: Scope, id: str) -> Memory:
+    target = load(core, scope, Memory, id)
+    refuse_replaced(core, scope, target)
+    return target
 
 
 def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
@@ -179,6 +214,8 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
     at = request.at or moment
     links = {f"{name}_id": getattr(request, name) for name in LINKS}
     digest = content_hash(request.kind, content)
+    expires_at = _expiry(request, moment)
+    lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
     memory: Memory = made(
         Memory,
         scope,
@@ -186,16 +223,23 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
         content=content,
         text=text,
         content_hash=digest,
-        identity=identity_of(digest, {**links, "author": request.author}, request.at),
+        identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
         occurred_at=at,
-        moment=moment_words(at.astimezone(ZoneInfo(core.timezone))),
-        expires_at=_expiry(request, moment),
+        moment=_in_words(at, core.timezone),
+        expires_at=expires_at,
         created_at=moment,
         updated_at=moment,
         **links,
         **{name: getattr(request, name) for name in _COPIED},
     )
     return memory
+
+
+def _in_words(at: datetime, timezone: str) -> str:
+    try:
+        return moment_words(at.astimezone(ZoneInfo(timezone)))
+    except OverflowError:  # the first and last days of the calendar have no local time everywhere
+        return moment_words(at)
 
 
 _COPIED = (
@@ -229,9 +273,11 @@ def _distinct(citations: Sequence[Any]) -> list[Any]:
 
 def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relationship]:
     pairs = [(id, "derived_from") for id in request.derived_from]
-    pairs += [(id, "generalized_from") for id in memory.content.get("generalized_from", [])]
-    pairs += [(id, "summarizes") for id in memory.content.get("covers", [])]
+    field, link = DERIVING.get(memory.kind, ("", ""))
+    pairs += [(id, link) for id in memory.content.get(field, [])]
     pairs += list(request.relates.items())
+    if any(id == memory.id for id, _ in pairs):
+        raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
     if request.supersedes:
         pairs.append((request.supersedes, "supersedes"))
     return [
@@ -244,30 +290,52 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     """Which drafts repeat a stored memory, or an earlier draft of the same call."""
     repeated: dict[str, Memory | _Draft] = {}
     keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
-    by_key = {m.idempotency_key: m for m in _find(core, scope, "idempotency_key", keys, deleted="yes")}
+    by_key = {
+        m.idempotency_key: m
+        for m in _find(core, scope, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
+    }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
-    by_identity = {m.identity: m for m in _find(core, scope, "identity", identities, deleted="no")}
+    by_identity = {
+        m.identity: m for m in _find(core, scope, Query(Memory, (OneOf("identity", identities), *_current())))
+    }
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
-        memory = draft.memory
-        if memory.idempotency_key and memory.idempotency_key in by_key:
-            repeated[memory.id] = _same_request(draft, by_key[memory.idempotency_key])
+        memory, key = draft.memory, draft.memory.idempotency_key
+        found: Memory | _Draft | None = None
+        if key and key in by_key:
+            found = _same_request(core, scope, draft, by_key[key])
+        elif key and key in earlier:
+            found = earlier[key]
         elif draft.request.is_merged():
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)
-            if found is not None:
-                repeated[memory.id] = found
-            earlier.setdefault(memory.identity, draft)
+        if found is not None:
+            repeated[memory.id] = found
+        for mark in (key, memory.identity if draft.request.is_merged() else None):
+            if mark:
+                earlier.setdefault(mark, draft)
     return repeated
 
 
-def _find(core: Core, scope: Scope, field: str, values: tuple[str, ...], deleted: Literal["yes", "no"]) -> list[Memory]:
-    if not values:
-        return []
-    return core.store.find(scope, Query(Memory, (OneOf(field, values),), deleted=deleted)).records
+def _current() -> tuple[Filter, ...]:
+    """Only a memory that recall would find can stand for another."""
+    moment = now()
+    return (
+        AnyOf((IsNull("expires_at"), Compare("expires_at", ">", moment))),
+        AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment))),
+        Compare("status", "!=", "archived"),
+    )
 
 
-def _same_request(draft: _Draft, stored: Memory) -> Memory:
-    if stored.content_hash != draft.memory.content_hash:
+def _find(core: Core, scope: Scope, query: Query[Memory]) -> list[Memory]:
+    asked = query.where[0]
+    return core.store.find(scope, query).records if isinstance(asked, OneOf) and asked.values else []
+
+
+def _same_request(core: Core, scope: Scope, draft: _Draft, stored: Memory) -> Memory:
+    """The key's memory, if it began as what is asked for now; it may have been revised since."""
+    first = core.store.find(scope, Query(Revision, (equal("memory_id", stored.id),), (Order("number"),), limit=1))
+    began_as = first.records[0].state["content_hash"] if first.records else stored.content_hash
+    if began_as != draft.memory.content_hash:
         raise Conflict(
             "that idempotency key was used for another memory", remedy="use a new key for new content", id=stored.id
         )
@@ -314,21 +382,13 @@ def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
     memory = draft.memory
     steps: list[Step] = []
     if draft.request.is_merged():
-        steps.append(Absent(Memory, (equal("identity", memory.identity),)))
+        steps.append(Absent(Memory, (equal("identity", memory.identity), *_current())))
     steps.append(Insert(memory))
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
     steps.append(logged(scope, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
     if draft.superseded is not None:
-        end = memory.valid_from or memory.occurred_at
-        old = draft.superseded
-        steps += change_steps(
-            core, scope, old, "superseded", f"replaced by {memory.id}", valid_to=_not_before(old, end)
-        )
+        steps += end_steps(core, scope, memory, draft.superseded)
     return steps
-
-
-def _not_before(memory: Memory, end: datetime) -> datetime:
-    return max(end, memory.valid_from) if memory.valid_from else end
 
 
 def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> Receipt:
@@ -348,29 +408,42 @@ def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> 
 
 def _added(
     core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
-) -> dict[str, tuple[Memory, list[Citation | Tag]]]:
-    """A duplicate is not stored twice, but its evidence and tags are added to what is known, each once."""
-    added: dict[str, tuple[Memory, list[Citation | Tag]]] = {}
+) -> dict[str, tuple[Memory, list[Hanging]]]:
+    """A duplicate is not stored twice, but its evidence, tags and links are added to what is known, each once."""
+    added: dict[str, tuple[Memory, list[Hanging]]] = {}
     had: dict[str, set[str]] = {}
     for draft, known in repeated:
-        if isinstance(known, _Draft):
-            memory, stored = known.memory, [_mark(record) for record in known.hangs_on_it()]
-        else:
-            memory, stored = known, [_mark(citation) for citation in citations_of(core, scope, known.id)]
-            stored += tags_of(core, scope, known.id)
-        marks = had.setdefault(memory.id, set(stored))
-        new = [record for record in draft.hangs_on_it() if _mark(record) not in marks]
+        memory = known.memory if isinstance(known, _Draft) else known
+        stored = known.hangs_on_it() if isinstance(known, _Draft) else _hanging(core, scope, known.id)
+        marks = had.setdefault(memory.id, {_mark(record) for record in stored})
+        new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
         marks.update(map(_mark, new))
-        added[draft.memory.id] = memory, [record.changed(memory_id=memory.id) for record in new]
+        added[draft.memory.id] = memory, [_hung_on(record, memory.id) for record in new]
     return added
 
 
-def _mark(record: Citation | Tag) -> str:
-    """What makes a citation or tag of a memory the same as another; JSON and a stripped tag never look alike."""
-    return record.tag if isinstance(record, Tag) else record.model_dump_json(include={"evidence"})
+def _hanging(core: Core, scope: Scope, memory_id: str) -> list[Hanging]:
+    tags = core.store.find(scope, Query(Tag, (equal("memory_id", memory_id),))).records
+    links = core.store.find(scope, Query(Relationship, (equal("source_id", memory_id),))).records
+    return [*citations_of(core, scope, memory_id), *tags, *links]
 
 
-def _seen_again(memory: Memory, added: Sequence[Citation | Tag], seq: int) -> Receipt:
+def _hung_on(record: Hanging, memory_id: str) -> Hanging:
+    field = "source_id" if isinstance(record, Relationship) else "memory_id"
+    hung: Hanging = record.changed(**{field: memory_id})
+    return hung
+
+
+def _mark(record: Hanging) -> str:
+    """What makes something that hangs on a memory the same as another of its kind."""
+    if isinstance(record, Tag):
+        return f"tag {record.tag}"
+    if isinstance(record, Relationship):
+        return f"link {record.type} {record.target_id}"
+    return f"citation {record.model_dump_json(include={'evidence'})}"
+
+
+def _seen_again(memory: Memory, added: Sequence[Hanging], seq: int) -> Receipt:
     return Receipt(
         id=memory.id,
         version=memory.version,
@@ -379,6 +452,7 @@ def _seen_again(memory: Memory, added: Sequence[Citation | Tag], seq: int) -> Re
         duplicate=True,
         tags=sum(isinstance(record, Tag) for record in added),
         citations=sum(isinstance(record, Citation) for record in added),
+        links=sum(isinstance(record, Relationship) for record in added),
         seq=seq if added else 0,
     )
 

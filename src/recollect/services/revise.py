@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from recollect.domain.kinds import describe, read_content
+from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
 from recollect.domain.memory import (
     LINKS,
     Change,
@@ -24,7 +24,7 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.record import Id, Json, Moment, Text
-from recollect.errors import InvalidInput, RequirementFailed, VersionConflict
+from recollect.errors import InvalidInput, RequirementFailed, TooLarge, VersionConflict
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.indexing import reindex_steps
@@ -68,8 +68,9 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     memory = load(core, scope, Memory, request.id)
     if request.version is not None and request.version != memory.version:
         memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
-    kept = ("metadata", "confidence", "priority", "importance", "valid_from", "valid_to", "expires_at")
-    fields = {name: value for name in kept if (value := getattr(request, name)) is not None}
+    fields = {name: value for name in _KEPT if (value := getattr(request, name)) is not None}
+    # Said to be empty is not the same as left out.
+    fields |= {name: None for name in _ENDS if name in request.model_fields_set and getattr(request, name) is None}
     if request.content is not None:
         fields |= _new_content(memory, request.content)
     steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
@@ -100,6 +101,10 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     )
 
 
+_ENDS = ("valid_from", "valid_to", "expires_at")
+_KEPT = ("metadata", "confidence", "priority", "importance", *_ENDS)
+
+
 def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> list[str]:
     """The models whose vectors some steps store, or leave owed."""
     made = [step.record for step in steps if isinstance(step, Insert)]
@@ -110,10 +115,13 @@ def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
     content, text = read_content(memory.kind, given)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
+    if len(text) > TEXT_LIMIT:
+        raise TooLarge(f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit")
     digest = content_hash(memory.kind, content)
     links = {f"{name}_id": getattr(memory, f"{name}_id") for name in LINKS}
     said_at = memory.occurred_at if memory.occurred_at != memory.created_at else None
-    identity = identity_of(digest, {**links, "author": memory.author}, said_at)
+    lasting = (sorted(memory.namespaces), memory.valid_from, memory.valid_to, memory.expires_at)
+    identity = identity_of(digest, {**links, "author": memory.author}, said_at, lasting)
     status = "hypothesis" if digest != memory.content_hash else memory.status
     return {"content": content, "text": text, "content_hash": digest, "identity": identity, "status": status}
 
