@@ -37,11 +37,16 @@ def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, *
     from recollect.interfaces.client import Recollect
 
     own = embedder if embedder is not None and not isinstance(embedder, dict | str | EmbedderSettings) else None
+    if own is not None and not hasattr(own, "embed_query"):
+        raise InvalidSettings(
+            f"{type(own).__name__} is not an embedder",
+            remedy="give a name, settings, or an object with embed and embed_query",
+        )
     if embedder is not None and own is None:
         settings["embedder"] = {"provider": embedder} if isinstance(embedder, str) else embedder
     loaded = load(source, **settings)
     core = build(loaded, own)
-    return Recollect.embedded(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+    return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
 
 
 def build(settings: Settings, embedder: Embedder | None = None) -> Core:
@@ -67,7 +72,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         What the log says about a memory is no evidence for that memory.
         """
         return LocalWorld(
-            root=settings.citation_root,
+            root=settings.citation_root or (index_folder.parent if index_folder else None),
             roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
             repositories=settings.repositories,
             log_exists=lambda id: _is_logged(store, scope, id, about),

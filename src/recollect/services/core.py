@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
-from recollect.domain.record import Record
+from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound
 from recollect.ports.models import Embedder
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
@@ -25,13 +25,13 @@ R = TypeVar("R", bound=Record)
 class Request(BaseModel):
     """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class Reply(BaseModel):
     """What an operation answers."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +102,13 @@ def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:
 
 def tags_of(core: Core, scope: Scope, memory_id: str) -> list[str]:
     return sorted(tag for (tag,) in core.store.select(scope, Query(Tag, (equal("memory_id", memory_id),)), ("tag",)))
+
+
+_ID: TypeAdapter[str] = TypeAdapter(Id)
+
+
+def checked_id(given: str, what: str) -> str:
+    try:
+        return _ID.validate_python(given)
+    except ValidationError as error:
+        raise InvalidInput(f"that {what} is not valid: {describe(error)}", remedy="give 1 to 255 characters") from None

@@ -25,7 +25,7 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
-from recollect.ports.records import Filter, OneOf, Order, Query, Scope, TextQuery
+from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
@@ -34,8 +34,6 @@ from recollect.services.narrowing import Narrowed
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
 SESSION_ROWS = 4_000
-# Expired, replaced and archived memories are still in the vector index; a few more are asked for in their place.
-SPARE = 5
 _FIELDS = ("id", "text", "author", "session_id", "occurred_at", "priority", "status", "access_count")
 
 
@@ -47,7 +45,6 @@ class Pool:
     past: dict[str, Memory] | None = None
     asked: Asked | None = None
     ranked: list[Ranked] | None = None
-    unproven: tuple[Filter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +90,16 @@ def gather_near(
     narrowed: Narrowed,
     given: Sequence[float] | None,
     limit: int,
+    *,
+    facts: bool = False,
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity: what a plain vector store answers."""
     pool = Pool()
     pool.asked = asked_vector(core, question, {}, given, pool)
     if pool.asked is None:
         return pool
-    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit + SPARE)
-    pool.unproven = narrowed.filters()
+    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit)
+    pool.facts = _read(core, scope, narrowed, list(near)) if facts else {}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
 
@@ -199,16 +198,18 @@ def _neighbourhood(
 
 
 def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
-    """The memories of each session in the order they happened, as far as the row limit reaches."""
+    """The memories of each session in the order they happened; of a very long one, the latest."""
     order: dict[str, list[str]] = {session: [] for session in sessions}
-    query = Query(
-        Memory,
-        (OneOf("session_id", tuple(sessions)),),
-        (Order("session_id"), Order("occurred_at")),
-        limit=SESSION_ROWS,
-    )
-    for session, id in core.store.select(scope, query, ("session_id", "id")):
-        order[session].append(id)
+    together = OneOf("session_id", tuple(sessions))
+    ordering = (Order("session_id"), Order("occurred_at"))
+    rows = core.store.select(scope, Query(Memory, (together,), ordering, limit=SESSION_ROWS), ("session_id", "id"))
+    if len(rows) < SESSION_ROWS:
+        for session, id in rows:
+            order[session].append(id)
+        return order
+    for session in sessions:  # too many for one reading: each gets its own share
+        latest = Query(Memory, (equal("session_id", session),), (Order("occurred_at", True),), limit=SESSION_ROWS)
+        order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
     return order
 
 

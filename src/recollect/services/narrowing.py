@@ -118,7 +118,7 @@ def _statuses(wanted: Wanted) -> tuple[str, ...]:
 
 
 def _where(wanted: Wanted) -> Iterator[Condition]:
-    for tag in wanted.tags:
+    for tag in (tag.strip() for tag in wanted.tags):
         yield Condition(f"it has no tag '{tag}'", Linked(Tag, "memory_id", (equal("tag", tag),)))
     if wanted.any_tags:
         any_tag = Linked(Tag, "memory_id", (OneOf("tag", tuple(wanted.any_tags)),))
