@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.audit import LogPage
 from recollect.services.core import Core
+from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
@@ -27,8 +27,6 @@ class Recollect:
     """An open memory, seen from one organization."""
 
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
-    @classmethod
-    def embedded(cls, core: Core, scope: Scope, prepare: Prepare) -> Recollect: ...
     @property
     def organization(self) -> str: ...
     @property
@@ -256,7 +254,7 @@ class Recollect:
     def promote(self, id: str, to: Literal["verified", "published"] = "verified", *, why: str = "") -> Standing:
         """Verify or publish a memory whose citations hold."""
 
-    def demote(self, id: str, *, why: str = "") -> Standing:
+    def demote(self, id: str, *, why: str = "", to: Literal["hypothesis", "verified"] = "hypothesis") -> Standing:
         """Make a memory a hypothesis again."""
 
     def archive(self, id: str, *, why: str = "") -> Standing:

@@ -126,10 +126,11 @@ def _vectors(
 
 def unit(vector: Sequence[float]) -> Vectors:
     array = np.asarray(vector, dtype=np.float64)
-    length = float(np.linalg.norm(array))
-    if not np.isfinite(length) or length == 0:
+    largest = float(np.abs(array).max(initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
         raise InvalidInput("a vector must be finite and have a direction", remedy="leave it out to have one made")
-    return (array / length).astype(np.float32)
+    scaled = array / largest  # first, so that no square overflows
+    return (scaled / np.linalg.norm(scaled)).astype(np.float32)
 
 
 def _embeddings(memory: Memory, model: str, made: Vectorized) -> Iterator[Embedding]:
