@@ -15,7 +15,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
-from recollect.errors import DuplicateKey, InvalidSettings, MissingExtra
+from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.services.core import Core
@@ -124,7 +124,13 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
     if address.startswith("sqlite:////"):
         path = Path("/") / path
     path = path.expanduser()
-    return SqliteStore(path), path.with_name(path.name + ".index")
+    index = path.with_name(path.name + ".index")
+    if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
+        raise DamagedData(
+            f"'{path.name}' is empty, but its index is not: it was cut off",
+            remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
+        )
+    return SqliteStore(path), index
 
 
 def _memory(address: str) -> tuple[Any, Path | None]:
