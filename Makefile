@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 DEMO_READY := $(VENV)/.base
 TEST_READY := $(VENV)/.dev
 BENCH_READY := $(VENV)/.bench

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import recollect.domain  # noqa: F401 - registers the records
+from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
-from recollect.errors import DuplicateKey, InvalidSettings, MissingExtra
+from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, Query, RecordStore, Scope, equal
+from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.core import Core
 from recollect.services.journal import Journal
@@ -25,7 +26,7 @@ from recollect.settings import EmbedderSettings, Settings, load, secret
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
 
-LOG_TABLES = ("access_log", "execution", "cycle", "result", "message")
+LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
 def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, **settings: Any) -> Recollect:
@@ -37,11 +38,16 @@ def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, *
     from recollect.interfaces.client import Recollect
 
     own = embedder if embedder is not None and not isinstance(embedder, dict | str | EmbedderSettings) else None
+    if own is not None and not hasattr(own, "embed_query"):
+        raise InvalidSettings(
+            f"{type(own).__name__} is not an embedder",
+            remedy="give a name, settings, or an object with embed and embed_query",
+        )
     if embedder is not None and own is None:
         settings["embedder"] = {"provider": embedder} if isinstance(embedder, str) else embedder
     loaded = load(source, **settings)
     core = build(loaded, own)
-    return Recollect.embedded(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+    return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
 
 
 def build(settings: Settings, embedder: Embedder | None = None) -> Core:
@@ -59,13 +65,16 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         store.close()
         raise
 
-    def world(scope: Scope) -> LocalWorld:
-        """The world as one tenant may see it: its own log, and the files the settings allow."""
+    def world(scope: Scope, about: str | None) -> LocalWorld:
+        """The world as one tenant may see it: its own log, and the files the settings allow.
+
+        What the log says about a memory is no evidence for that memory.
+        """
         return LocalWorld(
-            root=settings.citation_root,
+            root=settings.citation_root or (index_folder.parent if index_folder else None),
             roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
             repositories=settings.repositories,
-            log_exists=lambda id: _is_logged(store, scope, id),
+            log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
         )
 
@@ -89,7 +98,10 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
             return  # another process opened the same new store a moment ago
 
 
-def _is_logged(store: RecordStore, scope: Scope, id: str) -> bool:
+def _is_logged(store: RecordStore, scope: Scope, id: str, about: str | None) -> bool:
+    access = (equal("id", id), Compare("memory_id", "!=", about)) if about else (equal("id", id),)
+    if store.count(scope, Query(AccessLog, access)):
+        return True
     return any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES)
 
 
@@ -123,7 +135,13 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
     if address.startswith("sqlite:////"):
         path = Path("/") / path
     path = path.expanduser()
-    return SqliteStore(path), path.with_name(path.name + ".index")
+    index = path.with_name(path.name + ".index")
+    if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
+        raise DamagedData(
+            f"'{path.name}' is empty, but its index is not: it was cut off",
+            remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
+        )
+    return SqliteStore(path), index
 
 
 def _memory(address: str) -> tuple[Any, Path | None]:

@@ -62,7 +62,7 @@ _LINES = (
     _op("why_not", "recall:why_not", "read", "POST /recall/why-not", "query id", "Say what kept a memory out of an answer."),
     _op("show", "directory:show", "read", "GET /memories/{id}", "id", "Show one memory with everything that hangs on it."),
     _op("list", "directory:list_memories", "read", "GET /memories", "", "List memories, the newest first."),
-    _op("revise", "remember:revise", "write", "PATCH /memories/{id}", "id content", "Change a memory; its former state is kept."),
+    _op("revise", "revise:revise", "write", "PATCH /memories/{id}", "id content", "Change a memory; its former state is kept."),
     _op("history", "lifecycle:history", "read", "GET /memories/{id}/history", "id", "Show every state a memory was in."),
     _op("relate", "governance:relate", "write", "POST /memories/{id}/links", "id to type", "Link a memory to another."),
     _op("cite", "governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),

@@ -53,7 +53,9 @@ class Settings(BaseModel):
     embedder: EmbedderSettings = Field(EmbedderSettings(), description="The model that serves recall")
     incoming_embedder: EmbedderSettings | None = Field(None, description="A model being moved to; see `reindex`")
     kinds: list[Name] = Field(default_factory=list, description="Kinds of memory of your own")
-    citation_root: Path | None = Field(None, description="Where relative paths of file citations start")
+    citation_root: Path | None = Field(
+        None, description="Where relative paths of file citations start; the folder of the store if left out"
+    )
     citation_roots: list[Path] | None = Field(None, description="Cite files only inside these folders")
     repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
@@ -71,6 +73,9 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
     if source is not None and path is None:
         values["store"] = str(source)
     values = _merged(values, {name: value for name, value in given.items() if value is not None})
+    for name in ("embedder", "incoming_embedder"):
+        if isinstance(values.get(name), str):
+            values[name] = {"provider": values[name]}
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -100,7 +105,11 @@ def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
         elif name.startswith(PREFIX):
             inner = values
             for part in path[:-1]:
-                inner = inner.setdefault(part, {})
+                if not isinstance(inner.get(part), dict):
+                    inner[part] = {"provider": inner[part]} if part in inner else {}
+                inner = inner[part]
+            if isinstance(inner.get(path[-1]), dict):
+                inner, path = inner[path[-1]], ["provider"]
             inner[path[-1]] = value if path[-1] not in _LISTS else [one for one in value.split(",") if one]
     return values
 
@@ -130,7 +139,9 @@ def _from_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidSettings(f"'{path}' holds no settings", remedy="write `name: value` lines")
     if "store" in values and "://" not in str(values["store"]):
-        values["store"] = str(path.parent / str(values["store"]))  # beside the settings file, wherever one stands
+        values["store"] = str(
+            path.parent / Path(str(values["store"])).expanduser()
+        )  # beside the settings file, wherever one stands
     return values
 
 

@@ -324,7 +324,7 @@ def assert_whole(mem: Any, ledger: Ledger, chance: random.Random, *, recalls: in
     assert_indexes_equal_records(mem, {id for id, state in seen.items() if not state["deleted"]})
     recallable = [id for id, state in seen.items() if not state["deleted"]]
     for id in chance.sample(recallable, min(recalls, len(recallable))):
-        hits = mem.recall(f"what about {id.replace('-', '')}?", limit=5).hits
+        hits = mem.recall(f"what about {id.replace('-', '')}?", limit=1000).hits  # found, wherever it ranks
         assert (id, seen[id]["text"]) in [(hit.id, hit.text) for hit in hits]
 
 

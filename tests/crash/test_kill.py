@@ -61,7 +61,7 @@ def test_no_acknowledged_write_is_lost_and_none_is_half_there_after_kill_9(
     for life in range(times(LIVES)):
         log, ticks, seed, states = tmp_path / f"{life}.log", new_ticks(), str(chance.random()), ledger.living()
         child = children.start("write", path=path, log=log, ticks=ticks.path, life=life, seed=seed, states=states)
-        ticks.wait(chance.choice((0, chance.randrange(80))))
+        ticks.wait(0 if life % 2 else chance.randrange(10, 80))  # every other one is hit while it opens, or just after
         select.select([], [], [], chance.uniform(0.0, 0.1))  # a random instant, not the one just after a commit
         child.kill()
         ledger = compare.Ledger.read(lines_of(log), ledger)
@@ -70,7 +70,7 @@ def test_no_acknowledged_write_is_lost_and_none_is_half_there_after_kill_9(
         compare.assert_whole(mem, ledger, chance)
         mem.close()
     print(f"{acknowledged} acknowledged writes in {times(LIVES)} lives")
-    assert acknowledged > times(LIVES)
+    assert acknowledged > 5 * times(LIVES)
 
 
 def test_a_kill_before_any_statement_of_any_write_leaves_it_done_or_undone(

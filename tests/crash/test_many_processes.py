@@ -5,6 +5,7 @@ The bar: 32 writers with versions, 0 anomalies.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -18,8 +19,9 @@ import pytest
 
 import recollect
 from recollect.domain.memory import Memory
-from recollect.errors import VersionConflict
-from recollect.ports.records import Query
+from recollect.domain.tenancy import User
+from recollect.errors import DuplicateKey, VersionConflict
+from recollect.ports.records import Insert, Query
 
 PROCESSES, THREADS = 4, 8
 
@@ -119,6 +121,30 @@ def one_memory_each(receipts: list[dict[str, Any]], texts: list[str], racers: in
     ids = {text: {one["id"] for one in receipts if one["text"] == text} for text in texts}
     first = Counter(one["text"] for one in receipts if not one["duplicate"])
     return len(receipts) == racers * len(texts) and all(len(ids[text]) == first[text] == 1 for text in texts)
+
+
+def test_who_is_refused_because_of_another_in_the_same_commit_finds_that_one_there(tmp_path: Path, opened: Any) -> None:
+    mem = opened(tmp_path / "shared.db")
+    store, scope, held, go_on = mem._core.store, mem._scope, threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert go_on.wait(30)
+
+    def add() -> bool:
+        """Whether it is there, once it was added or refused."""
+        with contextlib.suppress(DuplicateKey):
+            store.transact(scope, [Insert(User(organization_id="default", id="carol", name="Carol"))])
+        return store.get(scope, User, "carol") is not None
+
+    with ThreadPoolExecutor(THREADS + 1) as pool:
+        pool.submit(store._writer.run, hold)
+        assert held.wait(30)  # what is asked for from now on goes into one commit
+        adding = [pool.submit(add) for _ in range(THREADS)]
+        while store._writer._waiting.qsize() < THREADS:
+            threading.Event().wait(0.001)
+        go_on.set()
+        assert all(one.result() for one in adding)
 
 
 @pytest.mark.parametrize("key", ["raced", None])

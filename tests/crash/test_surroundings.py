@@ -114,7 +114,7 @@ def flip(path: Path, position: int, bits: int) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
     if mounted.returncode:
         pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
     yield folder
@@ -149,7 +149,7 @@ def test_a_full_disk_is_told_harms_nothing_and_is_over_when_there_is_room(
 ) -> None:
     mem = opened(small_disk / "store.db")
     first = mem.remember("anchor the first").id
-    ballast = fill(small_disk, leave=700_000)
+    ballast = fill(small_disk, leave=1_500_000)
     acknowledged, error = write_until_refused(mem, "full")
     assert isinstance(error, StoreFull), error
     assert len(acknowledged) > 3

@@ -9,7 +9,7 @@ import pytest
 
 import recollect
 from recollect.catalogue import OPERATIONS
-from recollect.errors import Closed, InvalidInput, InvalidSettings, RecollectError
+from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, RecollectError
 from recollect.interfaces.client import Recollect, signature
 from recollect.settings import load
 
@@ -111,3 +111,12 @@ def test_words_alone_work_without_any_model(tmp_path: Path) -> None:
         assert receipt.indexed == ["text"]
         assert mem.recall("words")[0].id == receipt.id
         assert mem.verify().sound
+
+
+def test_a_store_cut_to_nothing_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "x.db", embedder="hash") as mem:
+        mem.remember("here once")
+        mem._core.vectors.refresh()
+    (tmp_path / "x.db").write_bytes(b"")
+    with pytest.raises(DamagedData):
+        recollect.open(tmp_path / "x.db", embedder="hash")

@@ -149,3 +149,62 @@ def test_racing_workers_get_one_lease(mem: Any) -> None:
     for thread in threads:
         thread.join()
     assert len(won) == 1
+
+
+@pytest.mark.parametrize("existing", ["skip", "replace"])
+def test_importing_again_after_a_change_is_safe(mem: Any, tmp_path: Path, existing: str) -> None:
+    filled(mem)
+    first = mem.recall("sky")[0].id
+    mem.export(str(tmp_path / "one.jsonl"))
+    with recollect.open(tmp_path / "other.db", embedder="hash") as other:
+        other.import_(str(tmp_path / "one.jsonl"))
+        mem.revise(first, "the sky is sometimes blue")
+        mem.export(str(tmp_path / "two.jsonl"))
+        other.import_(str(tmp_path / "two.jsonl"), existing=existing)
+        expected = "the sky is sometimes blue" if existing == "replace" else "the sky is often blue"
+        assert other.show(first).text == expected
+        assert other.verify().sound
+        other.revise(first, "and on it goes")
+        assert len(other.history(first).entries) == len({entry.number for entry in other.history(first).entries})
+
+
+def test_replacing_by_import_gives_the_same_bytes(mem: Any, tmp_path: Path) -> None:
+    filled(mem)
+    mem.export(str(tmp_path / "one.jsonl"))
+    with recollect.open(tmp_path / "other.db", embedder="hash") as other:
+        other.import_(str(tmp_path / "one.jsonl"))
+        other.revise(other.list().memories[0].id, priority=9)
+        other.import_(str(tmp_path / "one.jsonl"), existing="replace")
+        other.export(str(tmp_path / "two.jsonl"))
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+
+
+def test_an_export_during_writes_stands_alone(mem: Any, tmp_path: Path) -> None:
+    mem.remember_many([f"note {n}" for n in range(20)])
+    meddled: list[int] = []
+
+    def meddle(done: int, total: int) -> None:
+        if len(meddled) < 3:
+            meddled.append(done)
+            mem.remember(f"while exporting {done}", tags=["late"])
+
+    mem.call("export", path=str(tmp_path / "e.jsonl"), progress=meddle)
+    with recollect.open(tmp_path / "other.db", embedder="hash") as other:
+        other.import_(str(tmp_path / "e.jsonl"))
+        assert other.verify().sound
+
+
+@pytest.mark.parametrize(
+    "line", ['{"table":"memory","record":5}', '{"table":[1],"record":{}}', "7", '{"table":"user","record":{}}']
+)
+def test_a_wrong_line_imports_nothing(mem: Any, tmp_path: Path, line: str) -> None:
+    import hashlib
+
+    head = b'{"format":"recollect-export-1","organization":"default"}\n'
+    user = b'{"record":{"id":"u","name":"U","organization_id":"default"},"table":"user"}\n'
+    body = head + user + line.encode() + b"\n"
+    end = f'{{"end":"recollect-export-1","hash":"{hashlib.sha256(body).hexdigest()}","records":2}}\n'
+    (tmp_path / "bad.jsonl").write_bytes(body + end.encode())
+    with pytest.raises(InvalidInput):
+        mem.import_(str(tmp_path / "bad.jsonl"))
+    assert mem.parties("user").parties == []

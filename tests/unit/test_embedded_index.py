@@ -23,7 +23,7 @@ from recollect.adapters.vectors.segments import open_segment
 from recollect.adapters.vectors.shelf import Shelf
 from recollect.errors import Closed, InvalidInput, StoreFull
 from recollect.ports.vectors import VectorHit, VectorSnapshot
-from recollect.testing.vector_truths import MemoryTruth, nearest
+from recollect.testing.vector_truths import MemoryTruth, nearest, packed
 
 OPEN = Callable[..., EmbeddedIndex]
 
@@ -252,18 +252,38 @@ def test_the_dead_do_not_crowd_out_the_living(
     assert index.search("org", "default", query, limit) == left
 
 
-def test_the_answer_is_exact_when_some_of_the_best_have_died(
-    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator
+def test_living_rows_with_wide_bounds_do_not_hide_nearer_ones_with_narrow_bounds(
+    truth: MemoryTruth, open_index: OPEN
 ) -> None:
-    """Enough living rows among the first asked are not yet the nearest: the next ones may be nearer."""
-    for number, vector in enumerate(random.standard_normal((600, 64))):
-        truth.put("org", f"m{number}", vector)
+    """The two best are dead; two rough ones were hopeful beside them and live; two exact ones, less so, are nearer."""
+    query = np.ones(256, np.float32)
+
+    def flat(negatives: int) -> NDArray[np.float64]:
+        return np.where(np.arange(256) < negatives, -1.0, 1.0)
+
+    def spiked(height: float) -> NDArray[np.float64]:
+        return np.where(np.arange(256) == 0, height, 1.0)
+
+    def bounds(vector: NDArray[np.float64]) -> tuple[float, float, float]:
+        """Lower bound, truth, upper bound, as the index sees them."""
+        stored = np.frombuffer(packed(vector), "<f2").astype(np.float32)[None, :]
+        coarse, scale, slack = codes.encode(stored)
+        products = scan.dots(coarse, codes.Query.of(query).rounded)
+        _, (estimate,), (error,) = codes.estimates(products, np.zeros(1, np.int64), scale, slack)
+        return estimate - error, float(stored[0] @ query) / 16, estimate + error
+
+    rough = max(map(spiked, np.linspace(5, 15, 400)), key=lambda one: bounds(one)[2] - bounds(one)[1])
+    _, rough_similarity, rough_upper = bounds(rough)
+    best, nearer = [flat(n) for n in range(256) if rough_similarity < bounds(flat(n))[0] < rough_upper][:2]
+    assert rough_similarity < bounds(nearer)[1] <= bounds(nearer)[2] < bounds(best)[0] < rough_upper
+    for name, vector in (("best", best), ("rough", rough), ("nearer", nearer)):
+        for twin in "12":
+            truth.put("org", name + twin, vector)
     index = open_index()
     index.refresh()
-    for query in random.standard_normal((20, 64)).astype(np.float32):
-        for hit in nearest(truth, "org", "default", query, 5):
-            truth.delete("org", hit.memory_id)
-        assert index.search("org", "default", query, 4) == nearest(truth, "org", "default", query, 4)
+    for twin in "12":
+        truth.delete("org", f"best{twin}")
+    assert [hit.memory_id for hit in index.search("org", "default", query, 2)] == ["nearer1", "nearer2"]
 
 
 def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, random: np.random.Generator) -> None:

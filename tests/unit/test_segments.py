@@ -285,6 +285,23 @@ def test_a_block_is_checked_before_it_is_used(random: np.random.Generator) -> No
         section.column("coarse")
 
 
+def test_threads_may_check_the_same_blocks_at_once(
+    random: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread finds the last block right, and drops the checksums, while another is in the middle of them."""
+    guard = parse(memoryview(bytes_of(rows_of(random, 4000, 8))), checked=False).guard
+    plain = segments.zlib.crc32
+
+    def intruded(data: memoryview) -> int:
+        monkeypatch.setattr(segments.zlib, "crc32", plain)
+        guard.check(0, len(guard.data))
+        assert guard.sums is None
+        return plain(data)
+
+    monkeypatch.setattr(segments.zlib, "crc32", intruded)
+    guard.check(0, len(guard.data))
+
+
 # -- the folder ------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -41,6 +41,8 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 TRUSTED: frozenset[str] = frozenset({"verified", "published"})
 LONG_TERM, SHORT_TERM = "long_term", "short_term"
+UTTERANCES = frozenset({"conversation", "interaction"})
+LINKS = ("user", "agent", "session", "project", "cycle")
 
 Namespace = Annotated[Name, StringConstraints(pattern=r"^[^/]+$")]
 TagName = Annotated[Text, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
@@ -230,7 +232,11 @@ def content_hash(kind: str, content: Mapping[str, Any]) -> str:
     return "m1:" + hashlib.sha256(canonical([kind, content])).hexdigest()
 
 
-def identity_of(content_hash: str, owners: Mapping[str, str | None], said_at: datetime | None) -> str:
-    """What makes two memories the same: content, whose it is, who said it where, and when if that was told."""
-    parts = [content_hash, dict(owners), said_at.isoformat() if said_at else None]
-    return "i1:" + hashlib.sha256(canonical(parts)).hexdigest()[:32]
+def identity_of(
+    content_hash: str, owners: Mapping[str, str | None], said_at: datetime | None, lasting: Sequence[Any]
+) -> str:
+    """What makes two memories the same: content, whose it is, who said it where, and when if that was told;
+    also where it is searched and how long it holds, since one that ends sooner cannot stand for one that stays.
+    """
+    moments = [one.isoformat() if isinstance(one, datetime) else one for one in (said_at, *lasting)]
+    return "i1:" + hashlib.sha256(canonical([content_hash, dict(owners), moments])).hexdigest()[:32]

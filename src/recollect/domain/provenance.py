@@ -7,6 +7,7 @@ the world only through `World`, so the rules stay pure and testable.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from os import PathLike
@@ -74,7 +75,7 @@ class CommitCitation(_Cited):
     diff_summary: Text | None = None
 
     def source(self) -> str:
-        return f"commit:{self.repo}@{self.hash}"
+        return f"commit:{self.repo}@{self.hash.lower()}"
 
     def check(self, world: World) -> Finding:
         try:
@@ -133,7 +134,7 @@ class FileCitation(_Cited):
         return self
 
     def source(self) -> str:
-        return f"file:{self.path}"
+        return f"file:{posixpath.normpath(self.path)}"
 
     def sealed(self, world: World) -> Self:
         """With the hash of the lines, and both their ends: an open end would move when the file grows."""

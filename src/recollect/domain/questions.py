@@ -155,7 +155,7 @@ def _times(text: str, now: datetime | None) -> list[NamedTime]:
         for match in _YEAR.finditer(text):
             year = int(match[1])
             found.append(_open_ended(NamedTime(date(year, 1, 1), date(year, 12, 31)), text, match))
-    if now is not None:
+    if now is not None and now.year > 150:  # "a hundred years ago" must still have a date
         found.extend(_relative_times(text, now.date()))
     return [time for time in found if time is not None]
 

@@ -296,14 +296,18 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _content(text: str) -> Any:
-    """`-` reads standard input, `@file` a file; a JSON object is the typed content of a kind."""
+    """`-` reads standard input, `@file` a file (`@@` is an @); a JSON object is the typed content of a kind."""
     from recollect.errors import InvalidInput
 
     try:
         if text == "-":
             text = sys.stdin.read()
-        elif text.startswith("@"):
+        elif text.startswith("@@"):
+            return text[1:]
+        elif text.startswith("@") and " " not in text:
             text = Path(text[1:]).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"'{text[1:]}' is not a text file", remedy="give a file of UTF-8 text") from None
     except OSError as error:
         raise InvalidInput(f"cannot read '{text[1:]}': {error.strerror}", remedy="give an existing file") from None
     if text.lstrip().startswith("{"):

@@ -13,7 +13,7 @@ from typing import Any
 from recollect.catalogue import OPERATIONS, Operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.core import Core
+from recollect.services.core import Core, checked_id
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -27,10 +27,6 @@ class Recollect:
         self._prepare = prepare
         self._owns = owns
 
-    @classmethod
-    def embedded(cls, core: Core, scope: Scope, prepare: Prepare) -> Recollect:
-        return cls(core, scope, prepare)
-
     @property
     def organization(self) -> str:
         return self._scope.organization_id
@@ -41,7 +37,8 @@ class Recollect:
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store seen from another organization or by another actor. Close only the one you opened."""
-        scope = Scope(organization or self._scope.organization_id, actor or self._scope.actor)
+        tenant = self._scope.organization_id if organization is None else checked_id(organization, "organization")
+        scope = Scope(tenant, self._scope.actor if actor is None else checked_id(actor, "actor"))
         self._prepare(self._core.store, scope)
         return type(self)(self._core, scope, self._prepare, owns=False)
 

@@ -16,7 +16,8 @@ from recollect.services.indexing import ReindexReply
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
-from recollect.services.remember import Receipt, RememberManyReply, RememberRequest
+from recollect.services.remember import RememberManyReply, RememberRequest
+from recollect.services.revise import Receipt
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
 
@@ -26,8 +27,6 @@ class Recollect:
     """An open memory, seen from one organization."""
 
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
-    @classmethod
-    def embedded(cls, core: Core, scope: Scope, prepare: Prepare) -> Recollect: ...
     @property
     def organization(self) -> str: ...
     @property
@@ -255,7 +254,7 @@ class Recollect:
     def promote(self, id: str, to: Literal["verified", "published"] = "verified", *, why: str = "") -> Standing:
         """Verify or publish a memory whose citations hold."""
 
-    def demote(self, id: str, *, why: str = "") -> Standing:
+    def demote(self, id: str, *, why: str = "", to: Literal["hypothesis", "verified"] = "hypothesis") -> Standing:
         """Make a memory a hypothesis again."""
 
     def archive(self, id: str, *, why: str = "") -> Standing:

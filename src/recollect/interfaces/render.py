@@ -61,7 +61,7 @@ class Renderer:
             status = f"[{COLOURS[hit.status]}]{hit.status}[/]"
             said = f"  [dim]{escape(hit.author)}, {self.when(hit.occurred_at)}[/]" if hit.author else ""
             self.console.print(f"[bold]{place:2}[/] [cyan]{hit.match:5.2f}[/]  {escape(hit.text)}  {status}{said}")
-            self.console.print(f"           [dim]{escape(hit.why)}  {hit.id}[/]")
+            self.console.print(f"           [dim]{escape(hit.why)}  {escape(hit.id)}[/]")
             for citation in hit.citations:
                 self.console.print(f"           {_citation(citation.source, citation.state, citation.note)}")
         for note in reply.notes:
@@ -77,7 +77,7 @@ class Renderer:
     def memory(self, reply: MemoryView) -> None:
         self.console.print(f"[bold]{escape(reply.text)}[/]")
         self.console.print(
-            f"[{COLOURS[reply.status]}]{reply.status}[/] {reply.kind}  [dim]{reply.id} v{reply.version}[/]"
+            f"[{COLOURS[reply.status]}]{reply.status}[/] {reply.kind}  [dim]{escape(reply.id)} v{reply.version}[/]"
         )
         table = Table.grid(padding=(0, 2))
         for name, value in reply.fields.items():
@@ -88,14 +88,14 @@ class Renderer:
         for citation in reply.citations:
             self.console.print(_citation(citation.source, citation.state, citation.note))
         for link in reply.links:
-            self.console.print(f"{link.type} {'→' if link.direction == 'to' else '←'} {link.id}")
+            self.console.print(f"{escape(link.type)} {'→' if link.direction == 'to' else '←'} {escape(link.id)}")
 
     def memories(self, reply: MemoryPage) -> None:
         table = Table("when", "status", "kind", "text", _whole("id"), box=None, header_style="dim")
         for line in reply.memories:
             text = line.text if len(line.text) <= 100 else line.text[:99] + "…"
             status = f"[{COLOURS[line.status]}]{line.status}[/]"
-            table.add_row(self.when(line.occurred_at), status, line.kind, escape(text), f"[dim]{line.id}[/]")
+            table.add_row(self.when(line.occurred_at), status, line.kind, escape(text), f"[dim]{escape(line.id)}[/]")
         self.console.print(table)
         more = f"; more with --after {reply.next}" if reply.next else ""
         self.console.print(f"[dim]{len(reply.memories)} of {reply.total}{more}[/]")
@@ -113,7 +113,9 @@ class Renderer:
         table = Table("when", "what", "action", "by", "memory", _whole("id"), box=None, header_style="dim")
         for entry in reply.entries:
             when, by, memory = self.when(entry.timestamp), entry.actor or "", entry.memory or ""
-            table.add_row(when, entry.operation, entry.action, escape(by), f"[dim]{memory}[/]", f"[dim]{entry.id}[/]")
+            table.add_row(
+                when, entry.operation, entry.action, escape(by), f"[dim]{escape(memory)}[/]", f"[dim]{entry.id}[/]"
+            )
         self.console.print(table)
 
     def history(self, reply: History) -> None:

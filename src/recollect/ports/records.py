@@ -180,9 +180,13 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Inserts, or replaces whatever version is there: only for what cannot be lost by overwriting."""
+    """Inserts, or replaces whatever version is there: only for what cannot be lost by overwriting.
+
+    With `restoring`, the record keeps its own version and may refer to soft-deleted records: for imports.
+    """
 
     record: Record
+    restoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
-from recollect.domain.memory import Memory
-from recollect.domain.provenance import World
-from recollect.domain.record import Record
-from recollect.errors import NotFound
+from recollect.domain.kinds import describe
+from recollect.domain.memory import Memory, Tag
+from recollect.domain.provenance import Citation, World
+from recollect.domain.record import Id, Record
+from recollect.errors import InvalidInput, NotFound
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, RecordStore, Scope, Step
+from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
@@ -24,13 +25,13 @@ R = TypeVar("R", bound=Record)
 class Request(BaseModel):
     """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class Reply(BaseModel):
     """What an operation answers."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Core:
     store: RecordStore
     vectors: VectorStore
     embedders: tuple[Embedder, ...]
-    world: Callable[[Scope], World]
+    world: Callable[[Scope, str | None], World]
     journal: Journal
     timezone: str = "UTC"
     late_interaction: bool = True
@@ -84,3 +85,30 @@ def commit(core: Core, scope: Scope, steps: Sequence[Step]) -> int:
     seq = core.store.transact(scope, steps).seq
     core.vectors.hint(seq)
     return seq
+
+
+def made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
+    """A validated record of the tenant, with a readable error instead of pydantic's."""
+    audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
+    try:
+        return record(organization_id=tenant.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:
+    return core.store.find(scope, Query(Citation, (equal("memory_id", memory_id),))).records
+
+
+def tags_of(core: Core, scope: Scope, memory_id: str) -> list[str]:
+    return sorted(tag for (tag,) in core.store.select(scope, Query(Tag, (equal("memory_id", memory_id),)), ("tag",)))
+
+
+_ID: TypeAdapter[str] = TypeAdapter(Id)
+
+
+def checked_id(given: str, what: str) -> str:
+    try:
+        return _ID.validate_python(given)
+    except ValidationError as error:
+        raise InvalidInput(f"that {what} is not valid: {describe(error)}", remedy="give 1 to 255 characters") from None

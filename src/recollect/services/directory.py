@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -19,6 +20,7 @@ from recollect.ports.records import (
     Delete,
     Filter,
     Insert,
+    OneOf,
     Order,
     Query,
     Scope,
@@ -27,12 +29,11 @@ from recollect.ports.records import (
     equal,
     revised,
 )
-from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.indexing import reindex_steps
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
-from recollect.services.remember import citations_of, tags_of
+from recollect.services.revise import change_steps
 
 Party = Literal["user", "agent", "session", "project"]
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
@@ -130,6 +131,9 @@ def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) 
     try:
         commit(core, scope, [Insert(made), entry])
     except DuplicateKey as error:
+        raced = core.store.get(scope, record, made.id) if request.on_existing == "return" else None
+        if raced is not None:
+            return view(raced)
         raise DuplicateKey(
             f"there is such a {record.shape.table} already",
             remedy="choose another id or email, or say on_existing='return'",
@@ -153,7 +157,7 @@ class ListPartiesRequest(Request):
     """Which sort of party to list."""
 
     type: Party = Field(description="user, agent, session or project")
-    user: Id | None = Field(None, description="Only this user's (sessions)")
+    user: Id | None = Field(None, description="Only this user's sessions or projects")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -165,7 +169,8 @@ class PartyPage(Reply):
 
 def list_parties(core: Core, scope: Scope, request: ListPartiesRequest) -> PartyPage:
     """List users, agents, sessions or projects, the newest first."""
-    where = (equal("user_id", request.user),) if request.user and request.type == "session" else ()
+    owner = {"session": "user_id", "project": "owner_id"}.get(request.type)
+    where = (equal(owner, request.user),) if request.user and owner else ()
     query = Query(
         PARTIES[request.type], where, (Order("id", descending=True),), limit=request.limit, after=request.after
     )
@@ -188,23 +193,46 @@ class Removed(Reply):
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
     record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
-    steps: list[Step] = []
-    if request.type in ("session", "project"):
-        steps = _unlinked(core, scope, f"{request.type}_id", record.id)
+    steps = _unlinked(core, scope, request.type, [record.id])
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
     erase_traces(core)
     return Removed(id=record.id, deleted=done.deleted)
 
 
-def _unlinked(core: Core, scope: Scope, field: str, id: str) -> list[Step]:
-    """The memories let go of the link first, so that their vectors' filter columns follow in the same write."""
-    memories = core.store.find(scope, Query(Memory, (equal(field, id),), deleted="yes")).records
+# What else goes when a party is deleted, and by which of its fields.
+_GOES_ALONG = {
+    "user": (("session", "user_id"), ("project", "owner_id")),
+    "agent": (("session", "agent_id"),),
+    "project": (("session", "project_id"),),
+}
+
+
+def _unlinked(core: Core, scope: Scope, type: str, ids: list[str]) -> list[Step]:
+    """Memories that stay let go of the link first, so that their history and vectors follow in the same write."""
+    changes = _links_to_clear(core, scope, type, ids)
     steps: list[Step] = []
-    for memory in memories:
-        after = revised(memory, scope, **{field: None})
-        steps += [Update(after), *([] if memory.is_deleted else reindex_steps(core, memory, after))]
+    for id, fields in changes.items():
+        memory = core.store.get(scope, Memory, id, deleted=True)
+        if memory is not None:
+            what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
+            steps += change_steps(core, scope, memory, "moved", f"its {what} was removed", **fields)
     return steps
+
+
+def _links_to_clear(core: Core, scope: Scope, type: str, ids: list[str]) -> dict[str, dict[str, None]]:
+    """Which memories lose which links when these parties and all that goes along with them are deleted."""
+    found: dict[str, dict[str, None]] = {}
+    for other, field in _GOES_ALONG.get(type, ()):
+        along = core.store.select(scope, Query(PARTIES[other], (OneOf(field, tuple(ids)),), deleted="yes"), ("id",))
+        if along:
+            for id, fields in _links_to_clear(core, scope, other, [id for (id,) in along]).items():
+                found.setdefault(id, {}).update(fields)
+    if type in ("session", "project"):
+        linked = Query(Memory, (OneOf(f"{type}_id", tuple(ids)),), deleted="yes")
+        for (id,) in core.store.select(scope, linked, ("id",)):
+            found.setdefault(id, {})[f"{type}_id"] = None
+    return found
 
 
 class EndSessionRequest(Request):
@@ -309,7 +337,8 @@ class MemoryPage(Reply):
 
 def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
     """List memories, the newest first, with the filters of recall."""
-    filters = narrow(request, now()).filters()
+    narrowed = narrow(request, now())
+    filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
     page = core.store.find(scope, query)

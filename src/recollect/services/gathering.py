@@ -25,7 +25,7 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
-from recollect.ports.records import Filter, OneOf, Order, Query, Scope, TextQuery
+from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
@@ -34,8 +34,6 @@ from recollect.services.narrowing import Narrowed
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
 SESSION_ROWS = 4_000
-# Expired, replaced and archived memories are still in the vector index; a few more are asked for in their place.
-SPARE = 5
 _FIELDS = ("id", "text", "author", "session_id", "occurred_at", "priority", "status", "access_count")
 
 
@@ -47,7 +45,6 @@ class Pool:
     past: dict[str, Memory] | None = None
     asked: Asked | None = None
     ranked: list[Ranked] | None = None
-    unproven: tuple[Filter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +90,16 @@ def gather_near(
     narrowed: Narrowed,
     given: Sequence[float] | None,
     limit: int,
+    *,
+    facts: bool = False,
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity: what a plain vector store answers."""
     pool = Pool()
     pool.asked = asked_vector(core, question, {}, given, pool)
     if pool.asked is None:
         return pool
-    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit + SPARE)
-    pool.unproven = narrowed.filters()
+    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit)
+    pool.facts = _read(core, scope, narrowed, list(near)) if facts else {}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
 
@@ -133,18 +132,34 @@ def asked_vector(
 
 
 def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> dict[str, float]:
-    """The nearest with their similarity, best first; exact among the few when a filter is selective."""
+    """The nearest that pass every filter, best first: exact among few, else the index is asked on until enough pass."""
     if narrowed.where:
         rows = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
         if len(rows) <= EXACT_UP_TO:
             scores = similarities(core, scope, narrowed, [id for (id,) in rows], vector)
             return _best(scores, limit)
-        limit *= 4
+    depth = limit
+    while True:
+        found, exhausted = _nearest(core, scope, narrowed, vector, depth)
+        passing = (OneOf("id", tuple(found)), *narrowed.filters())
+        kept = {id for (id,) in core.store.select(scope, Query(Memory, passing), ("id",))} if found else set()
+        if len(kept) >= limit or exhausted:
+            return _best({id: found[id] for id in kept}, limit)
+        depth *= 4
+
+
+def _nearest(
+    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, depth: int
+) -> tuple[dict[str, float], bool]:
+    """The nearest in any of the namespaces, and whether there are no more."""
     found: dict[str, float] = {}
+    exhausted = True
     for space in _spaces(core, narrowed):
-        for hit in core.vectors.search(scope.organization_id, space, vector, limit, narrowed.vector_facets()):
+        hits = core.vectors.search(scope.organization_id, space, vector, depth, narrowed.vector_facets())
+        exhausted = exhausted and len(hits) < depth
+        for hit in hits:
             found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
-    return _best(found, limit)
+    return found, exhausted
 
 
 def _best(scores: dict[str, float], limit: int) -> dict[str, float]:
@@ -183,16 +198,18 @@ def _neighbourhood(
 
 
 def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
-    """The memories of each session in the order they happened, as far as the row limit reaches."""
+    """The memories of each session in the order they happened; of a very long one, the latest."""
     order: dict[str, list[str]] = {session: [] for session in sessions}
-    query = Query(
-        Memory,
-        (OneOf("session_id", tuple(sessions)),),
-        (Order("session_id"), Order("occurred_at")),
-        limit=SESSION_ROWS,
-    )
-    for session, id in core.store.select(scope, query, ("session_id", "id")):
-        order[session].append(id)
+    together = OneOf("session_id", tuple(sessions))
+    ordering = (Order("session_id"), Order("occurred_at"))
+    rows = core.store.select(scope, Query(Memory, (together,), ordering, limit=SESSION_ROWS), ("session_id", "id"))
+    if len(rows) < SESSION_ROWS:
+        for session, id in rows:
+            order[session].append(id)
+        return order
+    for session in sessions:  # too many for one reading: each gets its own share
+        latest = Query(Memory, (equal("session_id", session),), (Order("occurred_at", True),), limit=SESSION_ROWS)
+        order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
     return order
 
 

@@ -14,11 +14,13 @@ from pydantic import Field
 
 from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
 from recollect.domain.provenance import Citation, read_citation
-from recollect.domain.record import Id, Text, now
-from recollect.errors import IllegalTransition, InvalidInput, NotFound
-from recollect.ports.records import Delete, Insert, OneOf, Query, Scope, Step, Update, equal, revised
-from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.remember import change_steps, citation_record, citations_of
+from recollect.domain.record import Id, Json, Text, now
+from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
+from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
+from recollect.services.remember import citation_record
+from recollect.services.revise import change_steps
+from recollect.services.supersession import SUPERSEDES, promoted_steps, reinstated_steps
 
 DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
 PAGE = 500
@@ -39,9 +41,10 @@ class Cited(Reply):
 def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
     memory = load(core, scope, Memory, request.id)
-    cited = [read_citation(one).sealed(core.world(scope)) for one in request.cites]
+    cited = [read_citation(one).sealed(core.world(scope, None)) for one in request.cites]
     had = {citation.cited().model_dump_json() for citation in citations_of(core, scope, memory.id)}
-    records = [citation_record(scope, memory.id, one) for one in cited if one.model_dump_json() not in had]
+    fresh = {one.model_dump_json(): one for one in cited if one.model_dump_json() not in had}
+    records = [citation_record(scope, memory.id, one) for one in fresh.values()]
     if records:
         entry = logged(scope, "update", "cite", memory, sources=[record.source for record in records])
         commit(core, scope, [*(Insert(record) for record in records), entry])
@@ -58,12 +61,14 @@ class UnciteRequest(Request):
 def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
     """Remove a citation; a trusted memory left without one that holds becomes a hypothesis again."""
     memory = load(core, scope, Memory, request.id)
-    kept = [c for c in citations_of(core, scope, memory.id) if c.id != request.citation]
-    if len(kept) == len(citations_of(core, scope, memory.id)):
+    had = citations_of(core, scope, memory.id)
+    kept = [citation for citation in had if citation.id != request.citation]
+    if len(kept) == len(had):
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
-    steps: list[Step] = [Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
+    unchanged = Require(Memory, memory.id, {"version": memory.version})
+    steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
     if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
-        steps += _moved(core, scope, memory, "hypothesis", "demoted", "its last citation was removed")
+        steps += change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
     commit(core, scope, steps)
     return _standing(core, scope, memory.id)
 
@@ -96,7 +101,10 @@ def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
     while True:
         page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
-            _check_memory(core, scope, memory_id, citations, report)
+            try:
+                _check_memory(core, scope, memory_id, citations, report)
+            except VersionConflict:
+                continue  # somebody else is checking or changing it at this moment, and will have the last word
         after = page.next
         if after is None:
             return report
@@ -117,7 +125,7 @@ def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[
     steps: list[Step] = [Update(after) for before, after in zip(citations, checked, strict=True) if before != after]
     broken = [citation for citation in checked if citation.state == "broken"]
     if broken and memory.status in TRUSTED:
-        steps += _moved(core, scope, memory, "hypothesis", "demoted", f"no longer holds: {broken[0].note}")
+        steps += change_steps(core, scope, memory, "demoted", f"no longer holds: {broken[0].note}", status="hypothesis")
         report.demoted.append(memory.id)
     if steps:
         found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
@@ -128,7 +136,7 @@ def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[
 
 
 def _looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
-    finding = citation.cited().check(core.world(scope))
+    finding = citation.cited().check(core.world(scope, citation.memory_id))
     return revised(citation, scope, state=finding.state, note=finding.note, checked_at=now())
 
 
@@ -158,6 +166,10 @@ def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
     """Raise a memory's status, if its citations, checked now, support it."""
     memory = load(core, scope, Memory, request.id)
     _refuse_illegal(memory, request.to)
+    if memory.status == "published":
+        raise IllegalTransition(
+            "that memory is published already", remedy="demote it to lower its status", id=memory.id
+        )
     citations = citations_of(core, scope, memory.id)
     if not citations:
         raise IllegalTransition(
@@ -168,14 +180,23 @@ def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
     checked = [_looked_up(core, scope, citation) for citation in citations]
     _refuse_unsupported(memory, checked)
     steps: list[Step] = [Update(citation) for citation in checked]
-    steps += _moved(core, scope, memory, request.to, "promoted", request.why)
+    steps += change_steps(core, scope, memory, "promoted", request.why, status=request.to)
+    steps += promoted_steps(core, scope, memory.changed(status=request.to))
     commit(core, scope, steps)
     return _standing(core, scope, memory.id)
 
 
-def demote(core: Core, scope: Scope, request: MoveRequest) -> Standing:
-    """Take a memory's status away: it becomes a hypothesis."""
-    return _move(core, scope, request, "hypothesis", "demoted")
+class DemoteRequest(MoveRequest):
+    """Lower a memory's status."""
+
+    to: Literal["hypothesis", "verified"] = Field("hypothesis", description="How far down")
+
+
+def demote(core: Core, scope: Scope, request: DemoteRequest) -> Standing:
+    """Lower a memory's status: from published to verified, or to a hypothesis."""
+    if request.to == "verified" and load(core, scope, Memory, request.id).status == "hypothesis":
+        raise IllegalTransition("a hypothesis cannot be demoted to verified", remedy="promote it", id=request.id)
+    return _move(core, scope, request, request.to, "demoted")
 
 
 def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
@@ -186,12 +207,8 @@ def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
 def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
     memory = load(core, scope, Memory, request.id)
     _refuse_illegal(memory, to)
-    commit(core, scope, _moved(core, scope, memory, to, change, request.why))
+    commit(core, scope, change_steps(core, scope, memory, change, request.why, status=to))
     return _standing(core, scope, memory.id)
-
-
-def _moved(core: Core, scope: Scope, memory: Memory, to: str, change: Change, why: str) -> list[Step]:
-    return change_steps(core, scope, memory, change, why, status=to)
 
 
 def _refuse_illegal(memory: Memory, to: str) -> None:
@@ -251,8 +268,9 @@ def roll_back(core: Core, scope: Scope, request: RollBackRequest) -> RolledBack:
             step
             for memory in memories
             if memory.status != "archived"
-            for step in _moved(core, scope, memory, "archived", "archived", why)
+            for step in change_steps(core, scope, memory, "archived", why, status="archived")
         ]
+        steps += reinstated_steps(core, scope, memories)
         if steps:
             commit(core, scope, steps)
     return RolledBack(citing=citing, derived=derived)
@@ -268,7 +286,8 @@ def _derived(core: Core, scope: Scope, origins: Sequence[str]) -> list[str]:
 
 
 def _loaded(core: Core, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-    return core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+    """Forgotten ones too: restored, they must not come back trusted."""
+    return core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
 
 
 class RelateRequest(Request):
@@ -277,7 +296,7 @@ class RelateRequest(Request):
     id: Id = Field(description="The memory the link starts from")
     to: Id = Field(description="The memory it points to")
     type: Text = Field(min_length=1, max_length=255, description="What the link says, such as supports or contradicts")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Anything about the link")
+    metadata: Json = Field(default_factory=dict, description="Anything about the link")
 
 
 class Related(Reply):
@@ -289,6 +308,8 @@ def relate(core: Core, scope: Scope, request: RelateRequest) -> Related:
     """Link one memory to another; the same link twice is one link."""
     if request.id == request.to:
         raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
+    if request.type == SUPERSEDES:
+        raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
     memory = load(core, scope, Memory, request.id)
     load(core, scope, Memory, request.to)
     same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))

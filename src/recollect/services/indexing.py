@@ -16,10 +16,9 @@ from pydantic import Field
 from recollect.domain.memory import Embedding, IndexTask, Memory
 from recollect.domain.questions import embedded_text
 from recollect.domain.relevance import token_codes
-from recollect.errors import EmbedderFailed, RequirementFailed
+from recollect.errors import EmbedderFailed, InvalidInput, RequirementFailed
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.records import (
-    AnyOf,
     Compare,
     DeleteWhere,
     Insert,
@@ -96,7 +95,7 @@ def _stored(core: Core, memory: Memory) -> list[Embedding]:
     return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
 
 
-def _embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[Vectorized]:
+def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[Vectorized]:
     """A vector for each memory, with token codes where the model tells tokens apart and the settings want them."""
     texts = [text_of(memory) for memory in memories]
     if not texts:
@@ -104,8 +103,16 @@ def _embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> lis
     if core.late_interaction and isinstance(embedder, TokenEmbedder):
         vectors, tokens = embedder.embed_with_tokens(texts)
         codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
-        return list(zip(vectors, codes, strict=True))
-    return [(vector, None) for vector in embedder.embed(texts)]
+        return list(zip(_usable(vectors, embedder, len(texts)), codes, strict=True))
+    return [(vector, None) for vector in _usable(embedder.embed(texts), embedder, len(texts))]
+
+
+def _usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
+    """One bad vector would spoil every ranking it takes part in, so a model that makes one has failed."""
+    array = np.asarray(vectors, dtype=np.float32)
+    if array.shape != (count, embedder.dimensions) or not np.isfinite(array).all():
+        raise EmbedderFailed(f"the model '{embedder.model}' gave vectors that cannot be used", remedy="check the model")
+    return array
 
 
 def _vectors(
@@ -113,14 +120,17 @@ def _vectors(
 ) -> list[Vectorized]:
     known = given if given is not None else [None] * len(memories)
     missing = [memory for memory, vector in zip(memories, known, strict=True) if vector is None]
-    made = iter(_embedded(core, embedder, missing))
+    made = iter(embedded(core, embedder, missing))
     return [next(made) if vector is None else (unit(vector), None) for vector in known]
 
 
 def unit(vector: Sequence[float]) -> Vectors:
-    array = np.asarray(vector, dtype=np.float32)
-    length = float(np.linalg.norm(array))
-    return array / length if length else array
+    array = np.asarray(vector, dtype=np.float64)
+    largest = float(np.abs(array).max(initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
+        raise InvalidInput("a vector must be finite and have a direction", remedy="leave it out to have one made")
+    scaled = array / largest  # first, so that no square overflows
+    return (scaled / np.linalg.norm(scaled)).astype(np.float32)
 
 
 def _embeddings(memory: Memory, model: str, made: Vectorized) -> Iterator[Embedding]:
@@ -180,14 +190,17 @@ def reindex(
             progress(made, total)
     if request.retire:
         current = tuple(Compare("model", "!=", embedder.model) for embedder in core.embedders)
-        dropped += core.store.transact(scope, [DeleteWhere(Embedding, current or (_anything(),))]).deleted
+        everything = (_anything("dimensions"),), (_anything("attempts"),)
+        of_vectors, of_tasks = (current, current) if current else everything
+        dropped += core.store.transact(scope, [DeleteWhere(Embedding, of_vectors)]).deleted
+        core.store.transact(scope, [DeleteWhere(IndexTask, of_tasks)])
     core.vectors.refresh()
     remaining = sum(core.store.count(scope, _without_vector(embedder.model)) for embedder in core.embedders)
     return ReindexReply(made=made, dropped=dropped, remaining=remaining)
 
 
-def _anything() -> AnyOf:
-    return AnyOf((Compare("dimensions", ">=", 1),))
+def _anything(counter: str) -> Compare:
+    return Compare(counter, ">=", 0)
 
 
 def _without_vector(model: str) -> Query[Memory]:
@@ -216,7 +229,7 @@ def _fill(core: Core, scope: Scope, memories: Sequence[Memory], embedder: Embedd
         had = core.store.count(scope, Query(Embedding, of_these))
         steps: list[Step] = [Require(Memory, memory.id, {"version": memory.version}) for memory in memories]
         steps += [DeleteWhere(IndexTask, of_these), DeleteWhere(Embedding, of_these)]
-        for memory, vector in zip(memories, _embedded(core, embedder, memories), strict=True):
+        for memory, vector in zip(memories, embedded(core, embedder, memories), strict=True):
             steps += [Insert(embedding) for embedding in _embeddings(memory, embedder.model, vector)]
         try:
             core.store.transact(scope, steps)

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.memory import Memory, Revision
+from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Text, now
-from recollect.errors import Conflict, InvalidInput
+from recollect.errors import Conflict, InvalidInput, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -25,7 +25,8 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.remember import change_steps
+from recollect.services.revise import change_steps
+from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
 TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived": -2.0}
@@ -46,7 +47,8 @@ class Forgotten(Reply):
 def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(core, scope, Memory, request.id)
-    commit(core, scope, change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True))
+    steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
+    commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
 
 
@@ -55,9 +57,9 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     memory = load(core, scope, Memory, request.id, deleted=True)
     if not memory.is_deleted:
         raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
-    same = (equal("identity", memory.identity),)
+    same = (equal("identity", memory.identity), Compare("created_at", ">", memory.updated_at))
     again = core.store.find(scope, Query(Memory, same, limit=1)).records
-    if again:
+    if again and memory.kind not in UTTERANCES:
         raise Conflict(
             "the same has been remembered anew since", remedy=f"use that one, or forget it first: {again[0].id}"
         )
@@ -68,7 +70,9 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
     memory = load(core, scope, Memory, request.id, deleted=True)
-    commit(core, scope, [Delete(Memory, memory.id), logged(scope, "delete", "erase", None, id=memory.id)])
+    reinstated = reinstated_steps(core, scope, [memory])
+    entry = logged(scope, "delete", "erase", None, id=memory.id)
+    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
     erase_traces(core)
     return Forgotten(id=memory.id, restorable=False)
 
@@ -105,8 +109,8 @@ class PruneRequest(Request):
     """Make room: forget what is old and unread, or the least worth keeping above a number."""
 
     keep: int | None = Field(None, ge=0, description="Keep so many of each tenant's memories, the most worth keeping")
-    older_than_days: float | None = Field(None, gt=0, description="Forget what is older …")
-    unread_for_days: float | None = Field(None, gt=0, description="… and was not recalled for so long")
+    older_than_days: float | None = Field(None, gt=0, le=365_000, description="Forget what is older …")
+    unread_for_days: float | None = Field(None, gt=0, le=365_000, description="… and was not recalled for so long")
     max_priority: int = Field(9, ge=1, le=10, description="Never forget a memory of a higher priority")
     user: Id | None = Field(None, description="Only this user's")
     agent: Id | None = Field(None, description="Only this agent's")
@@ -161,13 +165,19 @@ def _worth(row: tuple[Any, ...], moment: datetime) -> float:
 
 
 def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
-    memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
-    steps = [
-        step
-        for memory in memories
-        for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
-    ]
-    commit(core, scope, steps)
+    while True:
+        memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+        steps = [
+            step
+            for memory in memories
+            for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
+        ]
+        try:
+            if steps:
+                commit(core, scope, steps)
+            return
+        except VersionConflict:
+            continue  # somebody changed or pruned one of them meanwhile: read them again
 
 
 class HistoryRequest(Request):

@@ -80,7 +80,7 @@ class Narrowed:
 
     def selective(self) -> tuple[Filter, ...]:
         """The filters that the indexes do not know."""
-        return tuple(condition.filter for condition in self.where)
+        return tuple(condition.filter for condition in (*self.where, *self.alive))
 
     def vector_facets(self) -> dict[str, tuple[str, ...]]:
         return {name: values for name, values in self.facets.items() if name != "namespaces"}
@@ -118,7 +118,7 @@ def _statuses(wanted: Wanted) -> tuple[str, ...]:
 
 
 def _where(wanted: Wanted) -> Iterator[Condition]:
-    for tag in wanted.tags:
+    for tag in (tag.strip() for tag in wanted.tags):
         yield Condition(f"it has no tag '{tag}'", Linked(Tag, "memory_id", (equal("tag", tag),)))
     if wanted.any_tags:
         any_tag = Linked(Tag, "memory_id", (OneOf("tag", tuple(wanted.any_tags)),))

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from recollect.ports.records import Scope
 from recollect.services.core import Core, Reply
-from recollect.services.recall import Hit, RecallRequest, recall
+from recollect.services.recall import Hit, RecallRequest, RecentResult, find, note_search
 
 CHARACTERS_PER_TOKEN = 4
 HEADER = (
@@ -47,10 +47,14 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     """Recall for a task and pack the best hits into a budget, ready to put into a prompt."""
     fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name != "tokens"}
     asked = RecallRequest(**{"limit": request.limit, **fields})
-    found = recall(core, scope, asked)
+    found = find(core, scope, asked)
     room = request.tokens - tokens_in(HEADER + FOOTER)
     chosen: list[str] = []
     used: list[str] = []
+    for entry in map(_result, found.recent):
+        if tokens_in(entry) <= room // 4:  # what was just done may take some of the room, not all of it
+            chosen.append(entry)
+            room -= tokens_in(entry)
     for hit in found.hits:
         entry = _entry(hit, len(used) + 1, core.timezone)
         cost = tokens_in(entry)
@@ -58,6 +62,7 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
             chosen.append(entry)
             used.append(hit.id)
             room -= cost
+    note_search(core, scope, asked, used, "context")
     text = HEADER + "".join(chosen) + FOOTER
     return Context(
         text=text, tokens=tokens_in(text), used=used, left_out=len(found.hits) - len(used), notes=found.notes
@@ -71,14 +76,30 @@ def tokens_in(text: str) -> int:
 
 def _entry(hit: Hit, number: int, timezone: str) -> str:
     when = hit.occurred_at.astimezone(ZoneInfo(timezone))
-    labels = [f"n={number}", f"id={hit.id}", f"status={hit.status}", f"kind={hit.kind}", f"when={when:%Y-%m-%d}"]
+    labels = [
+        f"n={number}",
+        f'id="{_label(hit.id)}"',
+        f"status={hit.status}",
+        f"kind={hit.kind}",
+        f"when={when:%Y-%m-%d}",
+    ]
     if hit.author:
-        labels.append(f'by="{_harmless(hit.author)}"')
+        labels.append(f'by="{_label(hit.author)}"')
     cites = "; ".join(f"{citation.source} ({citation.state})" for citation in hit.citations[:3])
-    source = f"\n  source: {_harmless(cites)}" if cites else "\n  source: none given"
-    return f"<memory {' '.join(labels)}>\n  {_harmless(hit.text)}{source}\n</memory>\n"
+    source = _label(cites) or "none given"
+    return f"<memory {' '.join(labels)}>\n  source: {source}\n  {_harmless(hit.text)}\n</memory>\n"
+
+
+def _result(result: RecentResult) -> str:
+    head = f"<result outcome={result.outcome} at={result.at:%Y-%m-%dT%H:%M}Z>"
+    return f"{head}\n  {_harmless(result.summary)}\n</result>\n"
+
+
+def _label(text: str) -> str:
+    """Beside a text stands nothing that could pass for another label: one line, no quotes."""
+    return _harmless(" ".join(text.split())).replace('"', "'")
 
 
 def _harmless(text: str) -> str:
-    """No text can close its own marker or open another: angle brackets are written out."""
-    return text.replace("<", "‹").replace(">", "›")
+    """No text can close its marker, open another or begin a line that looks like ours."""
+    return text.replace("<", "‹").replace(">", "›").replace("\n", "\n  | ")

@@ -1,36 +1,44 @@
 """What was known at a moment of the past: memories as they read then, from the revisions kept since.
 
 A memory that has not changed since then is found as usual. One that has is found through the revision that held at
-that moment, by its words; its meaning is measured on the spot, since old texts are not kept in the vector index.
+that moment, by its words or by what it means today; the old text's meaning is measured on the spot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import numpy as np
-
 from recollect.domain.memory import Memory, Revision
-from recollect.domain.questions import Question, embedded_text
-from recollect.domain.relevance import LEXICAL_POOL, Candidate
+from recollect.domain.questions import Question
+from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, late_similarities
 from recollect.errors import EmbedderFailed
-from recollect.ports.records import Compare, OneOf, Query, Scope, TextQuery, passes
+from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQuery, equal, passes
 from recollect.services.core import Core
-from recollect.services.gathering import Pool, gather
+from recollect.services.gathering import Pool, by_meaning, gather
+from recollect.services.indexing import embedded
 from recollect.services.narrowing import Condition, Narrowed
 
 
-def gather_past(core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime) -> Pool:
+def gather_past(
+    core: Core,
+    scope: Scope,
+    question: Question,
+    narrowed: Narrowed,
+    moment: datetime,
+    given: Sequence[float] | None,
+    limit: int,
+) -> Pool:
     untouched = (
         Condition("it was remembered later", Compare("created_at", "<=", moment)),
         Condition("it has changed since", Compare("updated_at", "<=", moment)),
     )
-    pool = gather(core, scope, question, replace(narrowed, where=(*narrowed.where, *untouched)))
-    unchanged = _current(core, scope, list(pool.facts))
-    changed = _as_they_were(core, scope, question, narrowed, moment)
-    pool.past = unchanged | changed
-    pool.candidates += _candidates(core, question, [changed[id] for id in changed if id not in pool.facts])
+    still = replace(narrowed, where=(*narrowed.where, *untouched))
+    pool = gather(core, scope, question, still, given=given, limit=limit)
+    changed = _as_they_were(core, scope, question, narrowed, moment, pool)
+    pool.past = _current(core, scope, list(pool.facts)) | changed
+    pool.candidates += _candidates(core, pool, [changed[id] for id in changed if id not in pool.facts])
     for memory in changed.values():
         pool.facts[memory.id] = memory.__dict__
     return pool
@@ -43,31 +51,55 @@ def _current(core: Core, scope: Scope, ids: list[str]) -> dict[str, Memory]:
 
 
 def _as_they_were(
-    core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime
+    core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime, pool: Pool
 ) -> dict[str, Memory]:
+    """Memories changed since, in the state they were in: found by the words of then, or by their meaning now."""
     held = (Compare("held_from", "<=", moment), Compare("held_to", ">", moment))
     hits = core.store.search_text(scope, TextQuery(Revision, question.terms, LEXICAL_POOL, where=held))
-    if not hits:
-        return {}
-    found = core.store.find(scope, Query(Revision, (OneOf("id", tuple(hit.id for hit in hits)),))).records
+    by_words = OneOf("id", tuple(hit.id for hit in hits))
+    by_their_meaning = OneOf("memory_id", tuple(_near_now(core, scope, narrowed, pool)))
+    found = core.store.find(scope, Query(Revision, (AnyOf((by_words, by_their_meaning)), *held))).records
     states = [Memory.model_validate(revision.state) for revision in found]
-    return {memory.id: memory for memory in states if not memory.is_deleted and _was_wanted(memory, narrowed)}
+    wanted = [one for one in states if not one.is_deleted and _was_wanted(core, scope, one, narrowed)]
+    return {memory.id: memory for memory in wanted}
 
 
-def _was_wanted(memory: Memory, narrowed: Narrowed) -> bool:
-    """Filters on the memory's own fields are checked on its state then; tags and citations are not kept by time."""
-    return all(passes(memory, given) is not False for given in narrowed.filters())
+def _near_now(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool) -> list[str]:
+    """What is near in meaning today, whatever else has changed about it: most changes leave the text alone."""
+    if pool.asked is None:
+        return []
+    anything = replace(narrowed, facets={}, where=(), alive=())
+    return list(by_meaning(core, scope, anything, pool.asked.vector, DENSE_POOL))
 
 
-def _candidates(core: Core, question: Question, memories: list[Memory]) -> list[Candidate]:
+def _was_wanted(core: Core, scope: Scope, memory: Memory, narrowed: Narrowed) -> bool:
+    """Filters on the memory's own fields are checked on its state then; tags and citations are today's."""
+    for given in narrowed.filters():
+        verdict = passes(memory, given)
+        if verdict is None:
+            today = Query(Memory, (equal("id", memory.id), given), deleted="yes")
+            verdict = core.store.count(scope, today) == 1
+        if not verdict:
+            return False
+    return True
+
+
+def _candidates(core: Core, pool: Pool, memories: list[Memory]) -> list[Candidate]:
+    """Old texts, measured on the spot by the same question vector and token codes as the others of the pool."""
     made = [Candidate(m.id, m.text, m.author, m.session_id, None, m.occurred_at, lexical=1.0) for m in memories]
-    if core.embedder is None or not memories:
+    asked = pool.asked
+    if core.embedder is None or asked is None or not memories:
         return made
     try:
-        vector = core.embedder.embed_query(question.text)
-        scores = core.embedder.embed([embedded_text(m.author, m.text) for m in memories]) @ vector
+        measured = embedded(core, core.embedder, memories)
     except EmbedderFailed:
         return made
-    for candidate, score in zip(made, np.asarray(scores).tolist(), strict=True):
-        candidate.similarity = score
+    for candidate, (vector, codes) in zip(made, measured, strict=True):
+        score = float(vector @ asked.vector)
+        if asked.rephrased:
+            candidate.similarity_rephrased = score
+        else:
+            candidate.similarity = score
+        if asked.codes is not None and codes:
+            candidate.late = late_similarities(asked.codes, [codes])[0]
     return made

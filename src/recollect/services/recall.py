@@ -21,9 +21,10 @@ from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Id, Moment, Text, now
 from recollect.domain.relevance import Ranked, rank, stem
-from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
+from recollect.errors import InvalidInput
+from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
-from recollect.services.gathering import SPARE, Pool, gather, gather_near
+from recollect.services.gathering import Pool, gather, gather_near
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 
@@ -117,33 +118,40 @@ class Recalled(Reply):
 
 def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     """Find memories by words and by meaning, best first, each with the reasons for its rank."""
+    found = find(core, scope, request)
+    note_search(core, scope, request, [hit.id for hit in found.hits], "recall")
+    return found
+
+
+def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     moment = now()
     narrowed = narrow(request, request.as_of or moment)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
     best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
-    best = best[: request.limit + (SPARE if pool.unproven else 0)]
-    hits = _shown(core, scope, best, pool, question, request.limit)
-    core.journal.note(
-        scope, "search", "recall", [hit.id for hit in hits], session=request.session, agent=request.agent,
-        asked=_sanitized(request),
-    )  # fmt: skip
+    hits = _shown(core, scope, best[: request.limit], pool, question)
     return Recalled(hits=hits, recent=_recent(core, scope, request), notes=pool.notes)
+
+
+def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str], action: str) -> None:
+    """What was shown counts as read; the audit trail gets the shape of the question, not its words."""
+    asked = {
+        "length": len(request.query),
+        "filters": sorted(request.model_fields_set - {"query", "vector"}),
+        "limit": request.limit,
+    }
+    core.journal.note(scope, "search", action, ids, session=request.session, agent=request.agent, asked=asked)
 
 
 def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
     if request.as_of is not None:
-        return gather_past(core, scope, question, narrowed, request.as_of)
+        if request.by != "everything":
+            raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
+        return gather_past(core, scope, question, narrowed, request.as_of, request.vector, request.limit)
     if request.by == "meaning":
-        return gather_near(core, scope, question, narrowed, request.vector, request.limit)
+        return gather_near(core, scope, question, narrowed, request.vector, request.limit, facts=bool(request.boost))
     core = core if request.by == "everything" else replace(core, embedders=())
     return gather(core, scope, question, narrowed, given=request.vector, limit=request.limit)
-
-
-def _sanitized(request: RecallRequest) -> dict[str, Any]:
-    """The shape of the question, not its words: the audit trail holds no text."""
-    filters = request.model_fields_set - {"query", "vector"}
-    return {"length": len(request.query), "filters": sorted(filters), "limit": request.limit}
 
 
 def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
@@ -177,15 +185,17 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
     return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})
 
 
-def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question, limit: int) -> list[Hit]:
+def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
-    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids, pool.unproven)
-    kept = [hit for hit in best if hit.id in memories][:limit]
-    ids = tuple(hit.id for hit in kept)
+    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids)
     citations, tags = _citations(core, scope, ids), _tags(core, scope, ids)
-    return [_hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question) for hit in kept]
+    return [
+        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question)
+        for hit in best
+        if hit.id in memories
+    ]
 
 
 _SHOWN = (
@@ -194,8 +204,8 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def _as_now(core: Core, scope: Scope, ids: tuple[str, ...], filters: tuple[Filter, ...]) -> dict[str, dict[str, Any]]:
-    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids), *filters)), _SHOWN)
+def _as_now(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids),)), _SHOWN)
     return {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rows}
 
 

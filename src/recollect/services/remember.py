@@ -13,14 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
+from recollect.domain.kinds import TEXT_LIMIT, read_content
 from recollect.domain.memory import (
+    LINKS,
     LONG_TERM,
-    Change,
-    Embedding,
-    IndexTask,
+    UTTERANCES,
     Memory,
     Namespace,
     Relationship,
@@ -33,26 +32,36 @@ from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, read_citation
 from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
-from recollect.errors import Conflict, DuplicateKey, InvalidInput, RequirementFailed, TooLarge, VersionConflict
+from recollect.errors import (
+    Conflict,
+    DuplicateKey,
+    InvalidInput,
+    ReferenceMissing,
+    RequirementFailed,
+    TooLarge,
+    VersionConflict,
+)
 from recollect.ports.records import (
     Absent,
-    DeleteWhere,
+    AnyOf,
+    Compare,
+    Filter,
     Insert,
+    IsNull,
     OneOf,
+    Order,
     Query,
-    Require,
     Scope,
     Step,
-    Update,
     equal,
-    revised,
 )
-from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.indexing import index_steps, reindex_steps
+from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
+from recollect.services.indexing import index_steps
+from recollect.services.revise import Receipt
+from recollect.services.supersession import end_steps, refuse_replaced
 
-LINKS = ("user", "agent", "session", "project", "cycle")
 MOST_AT_ONCE = 10_000
-UTTERANCES = frozenset({"conversation", "interaction"})
+DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
 
 
 class RememberRequest(Request):
@@ -97,28 +106,19 @@ class RememberRequest(Request):
 
     def is_merged(self) -> bool:
         """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
+        if self.supersedes is not None:
+            return False  # what replaces something is said anew, even in old words
         return (self.on_duplicate or ("keep" if self.kind in UTTERANCES else "return")) == "return"
+
+    @field_validator("namespaces")
+    @classmethod
+    def _once(cls, namespaces: list[str]) -> list[str]:
+        return list(dict.fromkeys(namespaces))
 
     @field_validator("tags")
     @classmethod
     def _tidy(cls, tags: list[str]) -> list[str]:
         return list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
-
-
-class Receipt(Reply):
-    """What became of a memory: nothing in it is promised that is not already on disk."""
-
-    id: str
-    version: int
-    status: str
-    content_hash: str
-    duplicate: bool = False
-    tags: int = 0
-    citations: int = 0
-    links: int = 0
-    indexed: list[str] = Field(default_factory=list)
-    queued: list[str] = Field(default_factory=list)
-    seq: int = 0
 
 
 class RememberManyRequest(Request):
@@ -138,6 +138,9 @@ class RememberManyReply(Reply):
     receipts: list[Receipt]
 
 
+Hanging = Citation | Tag | Relationship
+
+
 @dataclass(slots=True)
 class _Draft:
     """A validated memory with all that will be written beside it."""
@@ -149,8 +152,8 @@ class _Draft:
     links: list[Relationship]
     superseded: Memory | None = None
 
-    def hangs_on_it(self) -> list[Citation | Tag]:
-        return [*self.citations, *self.tags]
+    def hangs_on_it(self) -> list[Hanging]:
+        return [*self.citations, *self.tags, *self.links]
 
 
 def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
@@ -170,10 +173,13 @@ def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: 
     known = _already_known(core, scope, drafts)
     try:
         return _store(core, scope, drafts, known)
-    except (RequirementFailed, DuplicateKey) as conflict:
+    except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
         if not looks_left or "id" in conflict.details.get("fields", []):
             raise _explained(conflict) from None
-    # Somebody stored the same between our look and our write: look again, which now finds theirs.
+    # Somebody stored, replaced or forgot the same between our look and our write: look again.
+    for draft in drafts:
+        if draft.superseded is not None:
+            draft.superseded = load(core, scope, Memory, draft.superseded.id)
     return _remembered(core, scope, drafts, looks_left - 1)
 
 
@@ -185,16 +191,22 @@ def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    citations = [read_citation(one).sealed(core.world(scope)) for one in request.cites]
+    citations = [read_citation(one).sealed(core.world(scope, None)) for one in request.cites]
     memory = _memory(core, scope, request, content, text)
     return _Draft(
         request,
         memory,
-        [_made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
+        [made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
         [citation_record(scope, memory.id, one) for one in _distinct(citations)],
         _links(scope, memory, request),
-        load(core, scope, Memory, request.supersedes) if request.supersedes else None,
+        _replaceable(core, scope, request.supersedes) if request.supersedes else None,
     )
+
+
+def _replaceable(core: Core, scope: Scope, id: str) -> Memory:
+    target = load(core, scope, Memory, id)
+    refuse_replaced(core, scope, target)
+    return target
 
 
 def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
@@ -202,23 +214,32 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
     at = request.at or moment
     links = {f"{name}_id": getattr(request, name) for name in LINKS}
     digest = content_hash(request.kind, content)
-    memory: Memory = _made(
+    expires_at = _expiry(request, moment)
+    lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
+    memory: Memory = made(
         Memory,
         scope,
         id=request.id or new_id(),
         content=content,
         text=text,
         content_hash=digest,
-        identity=identity_of(digest, {**links, "author": request.author}, request.at),
+        identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
         occurred_at=at,
-        moment=moment_words(at.astimezone(ZoneInfo(core.timezone))),
-        expires_at=_expiry(request, moment),
+        moment=_in_words(at, core.timezone),
+        expires_at=expires_at,
         created_at=moment,
         updated_at=moment,
         **links,
         **{name: getattr(request, name) for name in _COPIED},
     )
     return memory
+
+
+def _in_words(at: datetime, timezone: str) -> str:
+    try:
+        return moment_words(at.astimezone(ZoneInfo(timezone)))
+    except OverflowError:  # the first and last days of the calendar have no local time everywhere
+        return moment_words(at)
 
 
 _COPIED = (
@@ -238,21 +259,12 @@ def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:
         raise InvalidInput("ttl_seconds is too large", remedy="leave it out to keep the memory for good") from None
 
 
-def _made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
-    """A validated record of the tenant, with a readable error instead of pydantic's."""
-    audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
-    try:
-        return record(organization_id=tenant.organization_id, **{**audit, **fields})
-    except ValidationError as error:
-        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
-
-
 def citation_record(scope: Scope, memory_id: str, cited: AnyCitation) -> Citation:
     evidence = cited.model_dump(mode="json", exclude_none=True)
-    made: Citation = _made(
+    record: Citation = made(
         Citation, scope, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence
     )
-    return made
+    return record
 
 
 def _distinct(citations: Sequence[Any]) -> list[Any]:
@@ -261,13 +273,15 @@ def _distinct(citations: Sequence[Any]) -> list[Any]:
 
 def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relationship]:
     pairs = [(id, "derived_from") for id in request.derived_from]
-    pairs += [(id, "generalized_from") for id in memory.content.get("generalized_from", [])]
-    pairs += [(id, "summarizes") for id in memory.content.get("covers", [])]
+    field, link = DERIVING.get(memory.kind, ("", ""))
+    pairs += [(id, link) for id in memory.content.get(field, [])]
     pairs += list(request.relates.items())
+    if any(id == memory.id for id, _ in pairs):
+        raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
     if request.supersedes:
         pairs.append((request.supersedes, "supersedes"))
     return [
-        _made(Relationship, scope, source_id=memory.id, target_id=target, type=type)
+        made(Relationship, scope, source_id=memory.id, target_id=target, type=type)
         for target, type in dict.fromkeys(pairs)
     ]
 
@@ -276,30 +290,52 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     """Which drafts repeat a stored memory, or an earlier draft of the same call."""
     repeated: dict[str, Memory | _Draft] = {}
     keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
-    by_key = {m.idempotency_key: m for m in _find(core, scope, "idempotency_key", keys, deleted="yes")}
+    by_key = {
+        m.idempotency_key: m
+        for m in _find(core, scope, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
+    }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
-    by_identity = {m.identity: m for m in _find(core, scope, "identity", identities, deleted="no")}
+    by_identity = {
+        m.identity: m for m in _find(core, scope, Query(Memory, (OneOf("identity", identities), *_current())))
+    }
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
-        memory = draft.memory
-        if memory.idempotency_key and memory.idempotency_key in by_key:
-            repeated[memory.id] = _same_request(draft, by_key[memory.idempotency_key])
+        memory, key = draft.memory, draft.memory.idempotency_key
+        found: Memory | _Draft | None = None
+        if key and key in by_key:
+            found = _same_request(core, scope, draft, by_key[key])
+        elif key and key in earlier:
+            found = earlier[key]
         elif draft.request.is_merged():
             found = by_identity.get(memory.identity) or earlier.get(memory.identity)
-            if found is not None:
-                repeated[memory.id] = found
-            earlier.setdefault(memory.identity, draft)
+        if found is not None:
+            repeated[memory.id] = found
+        for mark in (key, memory.identity if draft.request.is_merged() else None):
+            if mark:
+                earlier.setdefault(mark, draft)
     return repeated
 
 
-def _find(core: Core, scope: Scope, field: str, values: tuple[str, ...], deleted: Literal["yes", "no"]) -> list[Memory]:
-    if not values:
-        return []
-    return core.store.find(scope, Query(Memory, (OneOf(field, values),), deleted=deleted)).records
+def _current() -> tuple[Filter, ...]:
+    """Only a memory that recall would find can stand for another."""
+    moment = now()
+    return (
+        AnyOf((IsNull("expires_at"), Compare("expires_at", ">", moment))),
+        AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment))),
+        Compare("status", "!=", "archived"),
+    )
 
 
-def _same_request(draft: _Draft, stored: Memory) -> Memory:
-    if stored.content_hash != draft.memory.content_hash:
+def _find(core: Core, scope: Scope, query: Query[Memory]) -> list[Memory]:
+    asked = query.where[0]
+    return core.store.find(scope, query).records if isinstance(asked, OneOf) and asked.values else []
+
+
+def _same_request(core: Core, scope: Scope, draft: _Draft, stored: Memory) -> Memory:
+    """The key's memory, if it began as what is asked for now; it may have been revised since."""
+    first = core.store.find(scope, Query(Revision, (equal("memory_id", stored.id),), (Order("number"),), limit=1))
+    began_as = first.records[0].state["content_hash"] if first.records else stored.content_hash
+    if began_as != draft.memory.content_hash:
         raise Conflict(
             "that idempotency key was used for another memory", remedy="use a new key for new content", id=stored.id
         )
@@ -346,21 +382,13 @@ def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
     memory = draft.memory
     steps: list[Step] = []
     if draft.request.is_merged():
-        steps.append(Absent(Memory, (equal("identity", memory.identity),)))
+        steps.append(Absent(Memory, (equal("identity", memory.identity), *_current())))
     steps.append(Insert(memory))
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
     steps.append(logged(scope, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
     if draft.superseded is not None:
-        end = memory.valid_from or memory.occurred_at
-        old = draft.superseded
-        steps += change_steps(
-            core, scope, old, "superseded", f"replaced by {memory.id}", valid_to=_not_before(old, end)
-        )
+        steps += end_steps(core, scope, memory, draft.superseded)
     return steps
-
-
-def _not_before(memory: Memory, end: datetime) -> datetime:
-    return max(end, memory.valid_from) if memory.valid_from else end
 
 
 def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> Receipt:
@@ -380,29 +408,42 @@ def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> 
 
 def _added(
     core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
-) -> dict[str, tuple[Memory, list[Citation | Tag]]]:
-    """A duplicate is not stored twice, but its evidence and tags are added to what is known, each once."""
-    added: dict[str, tuple[Memory, list[Citation | Tag]]] = {}
+) -> dict[str, tuple[Memory, list[Hanging]]]:
+    """A duplicate is not stored twice, but its evidence, tags and links are added to what is known, each once."""
+    added: dict[str, tuple[Memory, list[Hanging]]] = {}
     had: dict[str, set[str]] = {}
     for draft, known in repeated:
-        if isinstance(known, _Draft):
-            memory, stored = known.memory, [_mark(record) for record in known.hangs_on_it()]
-        else:
-            memory, stored = known, [_mark(citation) for citation in citations_of(core, scope, known.id)]
-            stored += tags_of(core, scope, known.id)
-        marks = had.setdefault(memory.id, set(stored))
-        new = [record for record in draft.hangs_on_it() if _mark(record) not in marks]
+        memory = known.memory if isinstance(known, _Draft) else known
+        stored = known.hangs_on_it() if isinstance(known, _Draft) else _hanging(core, scope, known.id)
+        marks = had.setdefault(memory.id, {_mark(record) for record in stored})
+        new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
         marks.update(map(_mark, new))
-        added[draft.memory.id] = memory, [record.changed(memory_id=memory.id) for record in new]
+        added[draft.memory.id] = memory, [_hung_on(record, memory.id) for record in new]
     return added
 
 
-def _mark(record: Citation | Tag) -> str:
-    """What makes a citation or tag of a memory the same as another; JSON and a stripped tag never look alike."""
-    return record.tag if isinstance(record, Tag) else record.model_dump_json(include={"evidence"})
+def _hanging(core: Core, scope: Scope, memory_id: str) -> list[Hanging]:
+    tags = core.store.find(scope, Query(Tag, (equal("memory_id", memory_id),))).records
+    links = core.store.find(scope, Query(Relationship, (equal("source_id", memory_id),))).records
+    return [*citations_of(core, scope, memory_id), *tags, *links]
 
 
-def _seen_again(memory: Memory, added: Sequence[Citation | Tag], seq: int) -> Receipt:
+def _hung_on(record: Hanging, memory_id: str) -> Hanging:
+    field = "source_id" if isinstance(record, Relationship) else "memory_id"
+    hung: Hanging = record.changed(**{field: memory_id})
+    return hung
+
+
+def _mark(record: Hanging) -> str:
+    """What makes something that hangs on a memory the same as another of its kind."""
+    if isinstance(record, Tag):
+        return f"tag {record.tag}"
+    if isinstance(record, Relationship):
+        return f"link {record.type} {record.target_id}"
+    return f"citation {record.model_dump_json(include={'evidence'})}"
+
+
+def _seen_again(memory: Memory, added: Sequence[Hanging], seq: int) -> Receipt:
     return Receipt(
         id=memory.id,
         version=memory.version,
@@ -411,124 +452,12 @@ def _seen_again(memory: Memory, added: Sequence[Citation | Tag], seq: int) -> Re
         duplicate=True,
         tags=sum(isinstance(record, Tag) for record in added),
         citations=sum(isinstance(record, Citation) for record in added),
+        links=sum(isinstance(record, Relationship) for record in added),
         seq=seq if added else 0,
     )
-
-
-def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:
-    return core.store.find(scope, Query(Citation, (equal("memory_id", memory_id),))).records
-
-
-def tags_of(core: Core, scope: Scope, memory_id: str) -> list[str]:
-    return sorted(tag for (tag,) in core.store.select(scope, Query(Tag, (equal("memory_id", memory_id),)), ("tag",)))
 
 
 def _explained(conflict: Conflict) -> Conflict:
     if isinstance(conflict, DuplicateKey) and "id" in conflict.details.get("fields", []):
         return DuplicateKey("there is a memory with that id already", remedy="revise it, or choose another id")
     return conflict
-
-
-class ReviseRequest(Request):
-    """Change what a memory says or carries; what is left out stays. The former state is kept as a revision."""
-
-    id: Id = Field(description="The memory to change")
-    content: str | dict[str, Any] | None = Field(None, description="What it says now")
-    why: Text = Field("", description="Why it changed")
-    tags: list[str] | None = Field(None, description="Its tags from now on")
-    metadata: Json | None = Field(None, description="Its metadata from now on")
-    confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")
-    priority: int | None = Field(None, ge=1, le=10, description="1 to 10")
-    importance: float | None = Field(None, ge=0, description="How much it matters")
-    valid_from: Moment | None = Field(None, description="Since when it holds")
-    valid_to: Moment | None = Field(None, description="Until when it holds")
-    expires_at: Moment | None = Field(None, description="When to let go of it")
-    version: int | None = Field(None, ge=1, description="Only if it still has this version")
-
-
-def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
-    """Change a memory and keep what it was. New content is a new claim: it starts as a hypothesis again."""
-    memory = load(core, scope, Memory, request.id)
-    if request.version is not None and request.version != memory.version:
-        memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
-    kept = ("metadata", "confidence", "priority", "importance", "valid_from", "valid_to", "expires_at")
-    fields = {name: value for name in kept if (value := getattr(request, name)) is not None}
-    if request.content is not None:
-        fields |= _new_content(memory, request.content)
-    steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
-    if request.tags is not None:
-        steps += _retag_steps(core, scope, memory, request.tags)
-    if not steps:
-        raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
-    if not fields and request.version is not None:  # tags alone make no new version, but ask for one all the same
-        steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
-    try:
-        seq = commit(core, scope, steps)
-    except RequirementFailed:
-        raise VersionConflict(
-            f"memory '{memory.id}' was changed by someone else",
-            remedy="read it again and repeat the change",
-            id=memory.id,
-            expected=request.version,
-        ) from None
-    # What this call made of it, not what others made of it since: its version may be the base of the next change.
-    return Receipt(
-        id=memory.id,
-        version=memory.version + 1 if fields else memory.version,
-        status=fields.get("status", memory.status),
-        content_hash=fields.get("content_hash", memory.content_hash),
-        indexed=["text", *_spaces(steps, Embedding)] if fields else [],
-        queued=_spaces(steps, IndexTask),
-        seq=seq,
-    )
-
-
-def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> list[str]:
-    """The models whose vectors some steps store, or leave owed."""
-    made = [step.record for step in steps if isinstance(step, Insert)]
-    return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
-
-
-def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
-    content, text = read_content(memory.kind, given)
-    if not text:
-        raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
-    digest = content_hash(memory.kind, content)
-    links = {f"{name}_id": getattr(memory, f"{name}_id") for name in LINKS}
-    said_at = memory.occurred_at if memory.occurred_at != memory.created_at else None
-    identity = identity_of(digest, {**links, "author": memory.author}, said_at)
-    status = "hypothesis" if digest != memory.content_hash else memory.status
-    return {"content": content, "text": text, "content_hash": digest, "identity": identity, "status": status}
-
-
-def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
-    had = set(tags_of(core, scope, memory.id))
-    want = {tag.strip() for tag in wanted if tag.strip()}
-    steps: list[Step] = [Insert(_made(Tag, scope, memory_id=memory.id, tag=tag)) for tag in sorted(want - had)]
-    if had - want:
-        gone = OneOf("tag", tuple(sorted(had - want)))
-        steps.append(DeleteWhere(Tag, (equal("memory_id", memory.id), gone)))
-    return [*steps, logged(scope, "update", "retag", memory)] if steps else []
-
-
-def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> list[Step]:
-    """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
-    try:
-        after = revised(memory, scope, **fields)
-    except ValidationError as error:
-        raise InvalidInput(f"that change is not valid: {describe(error)}") from None
-    revision = _made(
-        Revision,
-        scope,
-        memory_id=memory.id,
-        number=memory.version,
-        change=change,
-        why=why,
-        state=memory.model_dump(mode="json"),
-        text=memory.text,
-        held_from=memory.updated_at,
-        held_to=after.updated_at,
-    )
-    operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
-    entry = logged(scope, operation, change, memory, fields=sorted(fields))
-    return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]

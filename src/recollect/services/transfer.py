@@ -18,9 +18,11 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from recollect.domain.kinds import describe
+from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, Revision, Tag
+from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Insert, OneOf, Order, Put, Query, Scope, Step
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Put, Query, Scope, Step
 from recollect.services.core import Core, Reply, Request, commit, logged
 from recollect.services.indexing import Progress
 
@@ -61,6 +63,7 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
             file.write(_line({"end": FORMAT, "records": count - 1, "hash": digest.hexdigest()}))
         partial.replace(target)
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise InvalidInput(
             f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
         ) from None
@@ -68,16 +71,26 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
 
 
 def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
+    """One line a record. What came in after its parents were written is left out: the file must stand alone."""
     yield _line({"format": FORMAT, "organization": scope.organization_id})
+    written: dict[str, set[str]] = {"organization": {scope.organization_id}}
     for record in _exported(audit):
+        ids = written.setdefault(record.shape.table, set())
         after: str | None = None
         while True:
             page = core.store.find(scope, Query(record, (), (Order("id"),), PAGE, after, "yes"))
             for one in page.records:
-                yield _line({"table": record.shape.table, "record": _plain(one)})
+                if _stands_on(one, written):
+                    ids.add(one.id)
+                    yield _line({"table": record.shape.table, "record": _plain(one)})
             after = page.next
             if after is None:
                 break
+
+
+def _stands_on(record: Record, written: dict[str, set[str]]) -> bool:
+    links = ((reference.to, getattr(record, field)) for field, reference in record.shape.references.items())
+    return all(id is None or id in written.get(table, ()) for table, id in links)
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -119,27 +132,57 @@ class ImportRequest(Request):
 
 
 def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
-    """Read an export back: checked whole first, then written in batches, parents first; safe to repeat."""
+    """Read an export back: every line is checked before the first is written, and all are written, or none.
+
+    A memory and what hangs on it (tags, citations, links, history, vectors) are one: skipped or replaced together.
+    """
     path = Path(request.path)
-    header, end = _checked(path)
-    written = skipped = done = 0
-    batch: list[Record] = []
+    end = _checked(path)
+    records = []
     for item in _items(path):
-        batch.append(_record(item, scope))
-        if len(batch) == PAGE:
-            added = _write(core, scope, batch, request.existing)
-            written, skipped, done = written + added, skipped + len(batch) - added, done + len(batch)
-            progress(done, end["records"])
-            batch = []
-    added = _write(core, scope, batch, request.existing) if batch else 0
-    written, skipped = written + added, skipped + len(batch) - added
-    progress(end["records"], end["records"])
-    commit(core, scope, [logged(scope, "create", "import", None, records=written, source=header["organization"])])
+        records.append(_record(item, scope))
+        progress(len(records), 2 * end["records"])
+    steps = _steps(core, scope, records, request.existing)
+    if steps:
+        commit(core, scope, [*steps, logged(scope, "create", "import", None, records=len(records))])
+    progress(2 * end["records"], 2 * end["records"])
     core.vectors.refresh()
-    return Transferred(path=str(path), records=written, hash=end["hash"], skipped=skipped)
+    written = sum(isinstance(step, Insert | Put) for step in steps)
+    return Transferred(path=str(path), records=written, hash=end["hash"], skipped=len(records) - written)
 
 
-def _checked(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _steps(core: Core, scope: Scope, records: list[Record], existing: str) -> list[Step]:
+    present = {
+        (record.shape.table, id)
+        for record in {type(one) for one in records}
+        for id in _present(core, scope, record, records)
+    }
+    known = {id for table, id in present if table == "memory"}
+    steps: list[Step] = []
+    if existing == "replace" and known:
+        for hanging in (Tag, Citation, Embedding, Revision, IndexTask):
+            steps.append(DeleteWhere(hanging, (OneOf("memory_id", tuple(sorted(known))),)))
+    for one in records:
+        is_here = (one.shape.table, one.id) in present
+        if _memory_of(one) in known:
+            # Its old parts were deleted above, so that none stands in the way of the file's.
+            steps += [Put(one, restoring=True)] if existing == "replace" else []
+        elif not is_here:
+            steps.append(Insert(one, restoring=True))
+        elif existing == "replace":
+            steps.append(Put(one, restoring=True))
+    return steps
+
+
+def _memory_of(record: Record) -> str | None:
+    """The memory a record is a part of: itself, or the one it hangs on."""
+    if isinstance(record, Memory):
+        return record.id
+    owner = getattr(record, "memory_id", None) or (record.source_id if isinstance(record, Relationship) else None)
+    return owner if isinstance(owner, str) else None
+
+
+def _checked(path: Path) -> dict[str, Any]:
     digest, previous, header = hashlib.sha256(), b"", None
     try:
         with path.open("rb") as file:
@@ -151,11 +194,11 @@ def _checked(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
     end = _parsed(previous) if previous else {}
-    if not header or header.get("format") != FORMAT:
+    if not header or header.get("format") != FORMAT or not isinstance(end.get("records", 0), int):
         raise InvalidInput(f"'{path.name}' is not a Recollect export", remedy="make one with: recollect export FILE")
     if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest():
         raise DamagedData(f"'{path.name}' was cut short or changed", remedy="export it again; nothing was imported")
-    return header, end
+    return end
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -169,42 +212,32 @@ def _parsed(line: bytes) -> dict[str, Any]:
 def _items(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         for line in file:
-            item = json.loads(line)
+            item = _parsed(line)
             if "record" in item:
                 yield item
+            elif "format" not in item and "end" not in item:
+                raise InvalidInput("a line of the file is no record", remedy="export it again")
 
 
 def _record(item: dict[str, Any], scope: Scope) -> Record:
-    record = RECORDS.get(item.get("table", ""))
-    if record is None:
-        raise InvalidInput(f"this program knows no record '{item.get('table')}'", remedy="upgrade Recollect")
-    fields = dict(item["record"])
-    for column in record.columns():
-        if column.type == "bytes" and fields.get(column.name) is not None:
-            fields[column.name] = base64.b64decode(fields[column.name])
+    table, fields = item.get("table"), item["record"]
+    record = RECORDS.get(table) if isinstance(table, str) else None
+    if record is None or not isinstance(fields, dict):
+        raise InvalidInput(f"this program knows no record '{str(table)[:50]}'", remedy="upgrade Recollect")
     try:
+        for column in record.columns():
+            if column.type == "bytes" and fields.get(column.name) is not None:
+                fields[column.name] = base64.b64decode(fields[column.name], validate=True)
         return record.model_validate({**fields, "organization_id": scope.organization_id})
     except ValidationError as error:
         raise InvalidInput(f"a {record.shape.table} in the file is not valid: {describe(error)}") from None
+    except (TypeError, ValueError):
+        raise InvalidInput(f"a {record.shape.table} in the file is not valid", remedy="export it again") from None
 
 
-def _write(core: Core, scope: Scope, batch: list[Record], existing: str) -> int:
-    present = {key for record in {type(one) for one in batch} for key in _present(core, scope, record, batch)}
-    steps: list[Step] = []
-    for one in batch:
-        if (one.shape.table, one.id) not in present:
-            steps.append(Insert(one, restoring=True))
-        elif existing == "replace":
-            steps.append(Put(one))
-    if steps:
-        commit(core, scope, steps)
-    return len(steps)
-
-
-def _present(core: Core, scope: Scope, record: type[Record], batch: list[Record]) -> set[tuple[str, str]]:
-    ids = tuple(one.id for one in batch if type(one) is record)
-    rows = core.store.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))
-    return {(record.shape.table, id) for (id,) in rows}
+def _present(core: Core, scope: Scope, record: type[Record], records: list[Record]) -> set[str]:
+    ids = tuple(one.id for one in records if type(one) is record)
+    return {id for (id,) in core.store.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
 
 
 class BackupRequest(Request):

@@ -230,15 +230,16 @@ class _Transaction:
             raise NotFound(f"there is no {key[0]} '{key[2]}'", id=key[2])
         if stored.version != step.record.version:
             raise VersionConflict(f"{key[0]} '{key[2]}' was changed by someone else", id=key[2])
-        self._replace(key, stored, step.record)
+        self._replace(key, stored, step.record, stored.version + 1)
 
     def _put(self, step: Put) -> None:
         key = self._key(step.record)
         stored = self._store._records.get(key)
         if stored is None:
-            self._insert(Insert(step.record))
+            self._insert(Insert(step.record, step.restoring))
         else:
-            self._replace(key, stored, step.record)
+            version = step.record.version if step.restoring else stored.version + 1
+            self._replace(key, stored, step.record, version, living=not step.restoring)
 
     def _delete(self, step: Delete) -> None:
         self._remove((step.record.shape.table, self._scope.organization_id, step.id))
@@ -271,10 +272,10 @@ class _Transaction:
             raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
         return (record.shape.table, record.organization_id, record.id)
 
-    def _replace(self, key: Key, stored: Record, record: Record) -> None:
+    def _replace(self, key: Key, stored: Record, record: Record, version: int, living: bool = True) -> None:
         moved = [name for name in record.shape.references if getattr(record, name) != getattr(stored, name)]
-        self._check_references(record, moved)
-        self._write(key, record.changed(version=stored.version + 1))
+        self._check_references(record, moved, living)
+        self._write(key, record.changed(version=version))
 
     def _write(self, key: Key, record: Record) -> None:
         for unique in record.shape.unique:

@@ -135,7 +135,9 @@ class Steps:
     def _put(self, step: Put) -> None:
         found = self._stored(step.record)
         if found is None:
-            self._insert(Insert(step.record))
+            self._insert(Insert(step.record, step.restoring))
+        elif step.restoring:
+            self._replace(found[0], step.record.version - 1, step.record, found, living=False)
         else:
             self._replace(found[0], found[1], step.record, found)
 
@@ -193,11 +195,11 @@ class Steps:
         )
         return rows[0] if rows else None
 
-    def _replace(self, row: Any, version: int, record: Record, found: Sequence[Any]) -> None:
+    def _replace(self, row: Any, version: int, record: Record, found: Sequence[Any], living: bool = True) -> None:
         self._known.clear()
         before = dict(zip(record.shape.references, found[2:], strict=True))
         moved = [name for name in before if getattr(record, name) != before[name]]
-        self._check_references(record, moved)
+        self._check_references(record, moved, living)
         codec = self._tables.codec(type(record))
         values = codec.row(record)
         values[_position(type(record), "version")] = version + 1

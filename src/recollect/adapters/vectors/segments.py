@@ -138,10 +138,11 @@ class Guard:
                 self._check_blocks(np.unique(fresh))
 
     def _check_blocks(self, blocks: NDArray[np.int64]) -> None:
-        if self.sums is None:
+        sums = self.sums  # another thread may find the last block right meanwhile and set it to None
+        if sums is None:
             return
         for block in blocks.tolist():
-            if zlib.crc32(self.data[block * BLOCK : (block + 1) * BLOCK]) != self.sums[block]:
+            if zlib.crc32(self.data[block * BLOCK : (block + 1) * BLOCK]) != sums[block]:
                 raise DamagedSegment(self.owner(), f"block {block} has a wrong checksum")
             self.right[block] = True
         if self.right.all():

@@ -1,0 +1,159 @@
+"""A memory changes: the new state, and the whole former one kept as a revision.
+
+Every change of a memory goes through `change_steps`: the record, its revision, its vectors and the audit entry are
+one transaction, whoever asks for it (a revision, a promotion, forgetting, supersession).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
+from recollect.domain.memory import (
+    LINKS,
+    Change,
+    Embedding,
+    IndexTask,
+    Memory,
+    Revision,
+    Tag,
+    content_hash,
+    identity_of,
+)
+from recollect.domain.record import Id, Json, Moment, Text
+from recollect.errors import InvalidInput, RequirementFailed, TooLarge, VersionConflict
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Require, Scope, Step, Update, equal, revised
+from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
+from recollect.services.indexing import reindex_steps
+
+
+class Receipt(Reply):
+    """What became of a memory: nothing in it is promised that is not already on disk."""
+
+    id: str
+    version: int
+    status: str
+    content_hash: str
+    duplicate: bool = False
+    tags: int = 0
+    citations: int = 0
+    links: int = 0
+    indexed: list[str] = Field(default_factory=list)
+    queued: list[str] = Field(default_factory=list)
+    seq: int = 0
+
+
+class ReviseRequest(Request):
+    """Change what a memory says or carries; what is left out stays. The former state is kept as a revision."""
+
+    id: Id = Field(description="The memory to change")
+    content: str | dict[str, Any] | None = Field(None, description="What it says now")
+    why: Text = Field("", description="Why it changed")
+    tags: list[str] | None = Field(None, description="Its tags from now on")
+    metadata: Json | None = Field(None, description="Its metadata from now on")
+    confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")
+    priority: int | None = Field(None, ge=1, le=10, description="1 to 10")
+    importance: float | None = Field(None, ge=0, description="How much it matters")
+    valid_from: Moment | None = Field(None, description="Since when it holds")
+    valid_to: Moment | None = Field(None, description="Until when it holds")
+    expires_at: Moment | None = Field(None, description="When to let go of it")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+
+def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
+    """Change a memory and keep what it was. New content is a new claim: it starts as a hypothesis again."""
+    memory = load(core, scope, Memory, request.id)
+    if request.version is not None and request.version != memory.version:
+        memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
+    fields = {name: value for name in _KEPT if (value := getattr(request, name)) is not None}
+    # Said to be empty is not the same as left out.
+    fields |= {name: None for name in _ENDS if name in request.model_fields_set and getattr(request, name) is None}
+    if request.content is not None:
+        fields |= _new_content(memory, request.content)
+    steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
+    if request.tags is not None:
+        steps += _retag_steps(core, scope, memory, request.tags)
+    if not steps:
+        raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
+    if not fields and request.version is not None:  # tags alone make no new version, but ask for one all the same
+        steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
+    try:
+        seq = commit(core, scope, steps)
+    except RequirementFailed:
+        raise VersionConflict(
+            f"memory '{memory.id}' was changed by someone else",
+            remedy="read it again and repeat the change",
+            id=memory.id,
+            expected=request.version,
+        ) from None
+    # What this call made of it, not what others made of it since: its version may be the base of the next change.
+    return Receipt(
+        id=memory.id,
+        version=memory.version + 1 if fields else memory.version,
+        status=fields.get("status", memory.status),
+        content_hash=fields.get("content_hash", memory.content_hash),
+        indexed=["text", *_spaces(steps, Embedding)] if fields else [],
+        queued=_spaces(steps, IndexTask),
+        seq=seq,
+    )
+
+
+_ENDS = ("valid_from", "valid_to", "expires_at")
+_KEPT = ("metadata", "confidence", "priority", "importance", *_ENDS)
+
+
+def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> list[str]:
+    """The models whose vectors some steps store, or leave owed."""
+    made = [step.record for step in steps if isinstance(step, Insert)]
+    return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
+
+
+def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+    content, text = read_content(memory.kind, given)
+    if not text:
+        raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
+    if len(text) > TEXT_LIMIT:
+        raise TooLarge(f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit")
+    digest = content_hash(memory.kind, content)
+    links = {f"{name}_id": getattr(memory, f"{name}_id") for name in LINKS}
+    said_at = memory.occurred_at if memory.occurred_at != memory.created_at else None
+    lasting = (sorted(memory.namespaces), memory.valid_from, memory.valid_to, memory.expires_at)
+    identity = identity_of(digest, {**links, "author": memory.author}, said_at, lasting)
+    status = "hypothesis" if digest != memory.content_hash else memory.status
+    return {"content": content, "text": text, "content_hash": digest, "identity": identity, "status": status}
+
+
+def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
+    had = set(tags_of(core, scope, memory.id))
+    want = {tag.strip() for tag in wanted if tag.strip()}
+    steps: list[Step] = [Insert(made(Tag, scope, memory_id=memory.id, tag=tag)) for tag in sorted(want - had)]
+    if had - want:
+        gone = OneOf("tag", tuple(sorted(had - want)))
+        steps.append(DeleteWhere(Tag, (equal("memory_id", memory.id), gone)))
+    return [*steps, logged(scope, "update", "retag", memory)] if steps else []
+
+
+def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> list[Step]:
+    """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
+    try:
+        after = revised(memory, scope, **fields)
+    except ValidationError as error:
+        raise InvalidInput(f"that change is not valid: {describe(error)}") from None
+    revision = made(
+        Revision,
+        scope,
+        memory_id=memory.id,
+        number=memory.version,
+        change=change,
+        why=why,
+        state=memory.model_dump(mode="json"),
+        text=memory.text,
+        held_from=memory.updated_at,
+        held_to=after.updated_at,
+    )
+    operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
+    entry = logged(scope, operation, change, memory, fields=sorted(fields))
+    return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]
