@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recollect.adapters.records.rows import Codec, Plain
 from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import connect
 from recollect.adapters.vectors.codes import code_width
 from recollect.adapters.vectors.embedded import EmbeddedIndex
@@ -104,7 +105,7 @@ class Exact:
 
 def load(store: SqliteStore, made: Made, exact: Exact) -> float:
     """Write the embedding rows as the store would, in its own file and table; gives the seconds of writing alone."""
-    codec = Codec(Embedding, Plain())
+    codec = Codec(Embedding, Plain(), DIALECT)
     columns = ", ".join(f'"{name}"' for name in codec.names)
     statement = f"INSERT INTO embedding(_seq, {columns}) VALUES ({', '.join('?' * (len(codec.names) + 1))})"
     connection = connect(store.path, writable=True)

@@ -18,6 +18,7 @@ from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
+from recollect.ports.vectors import VectorStore
 from recollect.services.core import Core
 from recollect.services.journal import Journal
 from recollect.settings import EmbedderSettings, Settings, load, secret
@@ -59,9 +60,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         embedders = _embedders(settings, embedder)
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
-        from recollect.adapters.vectors.embedded import EmbeddedIndex
-
-        vectors = EmbeddedIndex(store, index_folder, background=settings.background)
+        vectors = _vector_store(store, index_folder, settings)
     except BaseException:
         store.close()
         raise
@@ -112,9 +111,21 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     maker = _STORES.get(scheme)
     if maker is None:
         raise InvalidSettings(
-            f"no store is known for '{scheme}://'", remedy="give a file path, sqlite:///path or memory://"
+            f"no store is known for '{scheme}://'",
+            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
         )
     return maker(address)
+
+
+def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
+    """The database's own vectors where it has some, or else the embedded index."""
+    if getattr(store, "has_vectors", False):
+        from recollect.adapters.vectors.pgvector import PgVectorStore
+
+        return PgVectorStore(store)
+    from recollect.adapters.vectors.embedded import EmbeddedIndex
+
+    return EmbeddedIndex(store, index_folder, background=settings.background)
 
 
 def _sqlite(address: str) -> tuple[Any, Path | None]:
@@ -139,7 +150,21 @@ def _memory(address: str) -> tuple[Any, Path | None]:
     return MemoryStore(), None
 
 
-_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {"": _sqlite, "sqlite": _sqlite, "memory": _memory}
+def _postgres(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.postgres import PostgresStore
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    return PostgresStore(address), None
+
+
+_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
+    "": _sqlite,
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}
 
 
 def _embedders(settings: Settings, own: Embedder | None) -> tuple[Embedder, ...]:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from postgres_server import server
 from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +32,22 @@ class TestRecordStores(RecordStoreContract):
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        elif request.param == "postgres":
+            store = PostgresStore(server().emptied_store())
         yield store
         store.close()
 
     @pytest.fixture
     def reopen(self, store: RecordStore) -> Iterator[Callable[[RecordStore], RecordStore] | None]:
-        opened: list[SqliteStore] = []
+        opened: list[RecordStore] = []
 
         def again(before: RecordStore) -> RecordStore:
-            assert isinstance(before, SqliteStore)
             before.close()
-            opened.append(SqliteStore(before.path))
+            if isinstance(before, PostgresStore):
+                opened.append(PostgresStore(before.link.conninfo))
+            else:
+                assert isinstance(before, SqliteStore)
+                opened.append(SqliteStore(before.path))
             return opened[-1]
 
         yield again if store.capabilities.durable else None

@@ -1,4 +1,4 @@
-"""The SQLite store gives the same answers as the plain in-memory store, whatever is done to both.
+"""Every durable store gives the same answers as the plain in-memory store, whatever is done to both.
 
 A failure prints how to replay it. RECOLLECT_SOAK=1 runs ten times as many examples.
 """
@@ -22,7 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from postgres_server import server
 from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.domain.agents import Agent, AgentState
 from recollect.domain.conversations import Session
@@ -231,9 +233,16 @@ def many() -> list[Record]:
     return records
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RecordStore, RecordStore]]:
-    stores = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled")))), MemoryStore()
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RecordStore, RecordStore]]:
+    real: RecordStore
+    if request.param == "postgres":
+        real = PostgresStore(server().new_store())
+    else:
+        real = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled"))))
+    stores = real, MemoryStore()
     steps = [Insert(record, restoring=True) for record in many()]
     for store in stores:
         store.transact(Scope("acme"), steps)
@@ -265,16 +274,27 @@ def same(stores: tuple[RecordStore, RecordStore], question: Callable[[RecordStor
             answers.append(question(store))
         except RecollectError as error:
             answers.append(type(error))
-    assert answers[0] == answers[1], f"SQLite: {answers[0]}\nin memory: {answers[1]}"
+    assert answers[0] == answers[1], f"the store: {answers[0]}\nin memory: {answers[1]}"
     return answers[1]
 
 
 class StoresAgree(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
+    """SQLite against the reference; a subclass says how to begin with, open and end another store."""
+
+    def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=empty_file().parent))
         self.path = Path(shutil.copy(empty_file(), self.folder))
-        self.real: RecordStore = SqliteStore(self.path)
+
+    def open(self) -> RecordStore:
+        return SqliteStore(self.path)
+
+    def end(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin()
+        self.real: RecordStore = self.open()
         self.plain: RecordStore = MemoryStore()
         self.seen = dict.fromkeys(TENANTS, (0, 0))
         for tenant in TENANTS:
@@ -382,7 +402,7 @@ class StoresAgree(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.real.close()
-        self.real = SqliteStore(self.path)
+        self.real = self.open()
 
     def teardown(self) -> None:
         try:
@@ -398,7 +418,7 @@ class StoresAgree(RuleBasedStateMachine):
         finally:
             self.real.close()
             self.plain.close()
-            shutil.rmtree(self.folder)
+            self.end()
 
 
 def written(store: RecordStore, scope: Scope, steps: list[Step]) -> tuple[int, bool]:
@@ -406,6 +426,25 @@ def written(store: RecordStore, scope: Scope, steps: list[Step]) -> tuple[int, b
     return committed.deleted, committed.seq > 0
 
 
+class PostgresAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.address = server().emptied_store()
+
+    def open(self) -> RecordStore:
+        return PostgresStore(self.address)
+
+    def end(self) -> None:
+        """The next example empties it."""
+
+
+TestPostgresAgrees = PostgresAgrees.TestCase
+TestPostgresAgrees.settings = settings(
+    max_examples=20 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
     max_examples=60 * TIMES,

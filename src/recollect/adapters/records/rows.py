@@ -7,12 +7,10 @@ records without validating them again is 6 times faster, and pages are checksumm
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from recollect.adapters.records.checks import in_utc
+from recollect.adapters.records.dialect import Dialect, same
 from recollect.domain.record import Column, ColumnType, Record
 
 R = TypeVar("R", bound=Record)
@@ -34,60 +32,27 @@ class Plain:
         return text
 
 
-def moment_text(moment: datetime) -> str:
-    """UTC with microseconds and fixed width, so that text order is time order."""
-    moment = in_utc(moment)
-    # strftime does not pad years below 1000, and the width must be fixed.
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year > 999 else _early(moment)
-
-
-def _early(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-ENCODE: dict[ColumnType, Callable[[Any], Any]] = {
-    "text": _same,
-    "integer": _same,
-    "real": float,
-    "boolean": int,
-    "moment": moment_text,
-    "bytes": _same,
-    "json": json_text,
-}
-DECODE: dict[ColumnType, Callable[[Any], Any]] = {
-    "text": _same,
-    "integer": _same,
-    "real": _same,
-    "boolean": bool,
-    "moment": datetime.fromisoformat,
-    "bytes": _same,
-    "json": json.loads,
-}
-
-
-_CODED = frozenset({"boolean", "moment", "json"})
-
-
 class Codec:
     """Turns records of one type into rows and back."""
 
-    def __init__(self, record: type[Record], cipher: Cipher) -> None:
+    def __init__(
+        self,
+        record: type[Record],
+        cipher: Cipher,
+        dialect: Dialect,
+        derived: Sequence[tuple[str, Callable[[Any], Any]]] = (),
+    ) -> None:
         self._record = record
         self._cipher = cipher
+        self._dialect = dialect
         self.columns: tuple[Column, ...] = record.columns()
         self.names = tuple(column.name for column in self.columns)
+        self.written = (*self.names, *(name for name, _ in derived))
+        self._derived = [make for _, make in derived]
         self.types: dict[str, ColumnType] = {column.name: column.type for column in self.columns}
         secret = record.shape.encrypted if not isinstance(cipher, Plain) else frozenset()
-        self._encoders = [(c.name, ENCODE[c.type], c.name in secret) for c in self.columns]
-        self._decoders = [(c.name, DECODE[c.type], c.name in secret) for c in self.columns]
+        self._encoders = [(c.name, dialect.encode[c.type], c.name in secret) for c in self.columns]
+        self._decoders = [(c.name, dialect.decode[c.type], c.name in secret) for c in self.columns]
 
     def row(self, record: Record) -> list[Any]:
         values = record.__dict__
@@ -100,6 +65,7 @@ class Codec:
                 if secret:
                     value = self._cipher.seal(organization, value)
             row.append(value)
+        row.extend(make(record) for make in self._derived)
         return row
 
     def record(self, row: Sequence[Any]) -> Any:
@@ -122,7 +88,9 @@ class Codec:
         """Rows of some fields, decoded; only the columns that need it are touched."""
         if not isinstance(self._cipher, Plain) and self._record.shape.encrypted & set(fields):
             raise NotImplementedError("encrypted fields are read with whole records")
-        coded = [(place, DECODE[self.types[name]]) for place, name in enumerate(fields) if self.types[name] in _CODED]
+        decode_of = self._dialect.decode
+        types = [self.types[name] for name in fields]
+        coded = [(place, decode_of[type]) for place, type in enumerate(types) if decode_of[type] is not same]
         if not coded:
             return rows
         made = []
@@ -136,4 +104,4 @@ class Codec:
 
     def bound(self, name: str, value: Any) -> Any:
         """One value as it is stored, for comparing and touching."""
-        return None if value is None else ENCODE[self.types[name]](value)
+        return None if value is None else self._dialect.encode[self.types[name]](value)

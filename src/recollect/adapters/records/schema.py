@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.domain.record import RECORDS, Record
+from recollect.errors import NewerStore, StoreError
 
 Step = dict[str, Any]
 Tables = dict[str, dict[str, Any]]
@@ -57,6 +58,22 @@ def migrations() -> tuple[Migration, ...]:
 def _read(raw: bytes) -> Migration:
     data = json.loads(raw)
     return Migration(data["number"], data["name"], tuple(data["steps"]), hashlib.sha256(raw).hexdigest())
+
+
+def pending(migration: Migration, done: Mapping[int, str], store: str) -> bool:
+    """Whether a store that recorded these numbers and checksums lacks the migration; refuses one that is not ours."""
+    newest = len(migrations())
+    if done and max(done) > newest:
+        raise NewerStore(
+            f"{store} was written by a newer Recollect (schema {max(done)}, this program knows {newest})",
+            remedy="upgrade this program: pip install -U recollect",
+        )
+    if migration.number in done and migration.checksum != done[migration.number]:
+        raise StoreError(
+            f"migration {migration.number} of {store} is not the one this program knows",
+            remedy="open it with the release that made it",
+        )
+    return migration.number not in done
 
 
 def built(history: Iterable[Migration]) -> Tables:

@@ -1,33 +1,75 @@
 """Queries to SQL, shared by the stores that speak it.
 
 Identifiers come only from the records' declarations and are always quoted; values are always bound. A dialect says
-only what differs: how a place-holder, a JSON member and a JSON list look.
+only what differs: how a JSON member, a JSON list and a long list of values are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from recollect.adapters.records.checks import check_filters, check_ordering
+from recollect.adapters.records.checks import check_filters, check_ordering, column
+from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Codec
-from recollect.domain.record import Record
+from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
-
-Many = Callable[[list[Any], list[Any]], str]
-"""Writes `IN` over a long list: gets the list and the bound values to add to, gives the text."""
 
 
 def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+@cache
+def changes_statement() -> tuple[str, int]:
+    """What changed after a seq, and how often (after, tenant, limit) are bound in it before the last limit."""
+    sources = [(quoted(table), "_seq", f"'{table}'", 0) for table in sorted(RECORDS)]
+    sources.append(("recollect_gone", "seq", "table_name", 1))
+    parts = [
+        f"SELECT * FROM (SELECT {seq} AS seq, {name} AS table_name, id, {gone} AS gone FROM {source} "
+        f"WHERE {seq} > ? AND organization_id = ? ORDER BY {seq} LIMIT ?) c"
+        for source, seq, name, gone in sources
+    ]
+    return f"SELECT * FROM ({' UNION ALL '.join(parts)}) d ORDER BY seq LIMIT ?", len(parts)
+
+
+def dangling_statement(record: type[Record], field: str) -> str:
+    """The tenants and ids of records whose field points at nothing."""
+    target = record.shape.references[field].to
+    return (
+        f"SELECT t.organization_id, t.id FROM {quoted(record.shape.table)} t WHERE t.{quoted(field)} IS NOT NULL "
+        f"AND NOT EXISTS (SELECT 1 FROM {quoted(target)} r WHERE r.organization_id = t.organization_id "
+        f"AND r.id = t.{quoted(field)}) LIMIT 100"
+    )
+
+
+def column_clause(column: Sequence[Any], types: Mapping[str, str], empty: Mapping[str, str]) -> str:
+    """A column of a table; one that is added to a table with rows needs an `empty` value for them."""
+    name, type, nullable = column
+    text = f"{quoted(name)} {types[type]}"
+    if nullable:
+        return text
+    return f"{text} NOT NULL DEFAULT {empty[type]}" if empty else f"{text} NOT NULL"
+
+
+def index_name(table: str, fields: Sequence[str]) -> str:
+    return f"{table}_by_{'_'.join(fields)}"
+
+
+def index_statement(table: str, fields: Sequence[str], nullable: set[str]) -> str:
+    columns = ", ".join(quoted(name) for name in fields)
+    # Most memories leave most links empty: a partial index costs nothing for those.
+    partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if fields[0] in nullable else ""
+    return f"CREATE INDEX {quoted(index_name(table, fields))} ON {quoted(table)}(organization_id, {columns}){partial}"
+
+
 class Compiler:
     """Builds one statement: collects bound values while it writes the text."""
 
-    def __init__(self, codec_of: Callable[[type[Record]], Codec], many: Many | None = None) -> None:
+    def __init__(self, codec_of: Callable[[type[Record]], Codec], dialect: Dialect) -> None:
         self._codec_of = codec_of
-        self._many = many
+        self._dialect = dialect
         self.values: list[Any] = []
         self._aliases = 0
 
@@ -46,7 +88,7 @@ class Compiler:
         if start is not None:
             text += f" AND {self._beyond(query, alias, start)}"
         text += " ORDER BY " + ", ".join(
-            self._order(order.field, order.descending, alias) for order in query.ordering()
+            self._order(query.record, order.field, order.descending, alias) for order in query.ordering()
         )
         if query.limit is not None:
             text += f" LIMIT {int(query.limit)}"
@@ -56,61 +98,45 @@ class Compiler:
         check_filters(query.record, query.where)
         parts = [f"{alias}.{quoted('organization_id')} = {self.bind(scope.organization_id)}"]
         if query.deleted != "yes":
-            parts.append(f"{alias}.{quoted('is_deleted')} = {1 if query.deleted == 'only' else 0}")
+            parts.append(f"{alias}.{quoted('is_deleted')} = {'TRUE' if query.deleted == 'only' else 'FALSE'}")
         parts.extend(self.filter(scope, query.record, one, alias) for one in query.where)
         return " AND ".join(parts)
 
     def filter(self, scope: Scope, record: type[Record], given: Filter, alias: str) -> str:
         if isinstance(given, AnyOf):
             if not given.filters:
-                return "0"
+                return "FALSE"
             return "(" + " OR ".join(self.filter(scope, record, one, alias) for one in given.filters) + ")"
         if isinstance(given, Linked):
             return self._linked(scope, given, alias)
         codec = self._codec_of(record)
-        column = f"{alias}.{quoted(given.field)}"
+        place = f"{alias}.{quoted(given.field)}"
         if isinstance(given, Compare):
-            return self._compare(given, codec, column)
+            return self._compare(given, codec, place)
         if isinstance(given, OneOf):
-            return self._one_of(given, codec, column)
+            return self._one_of(given, codec, place)
         if isinstance(given, Holds):
-            # Only members of a list have numbers for keys; `atom`, because `value` shows a nested list as text.
-            member = f"typeof(key) = 'integer' AND type = 'text' AND atom = {self.bind(given.value)}"
-            return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {member})"
-        return f"{column} IS {'' if given.wanted else 'NOT '}NULL"
+            return self._dialect.holds(place, given.value, self.bind)
+        return f"{place} IS {'' if given.wanted else 'NOT '}NULL"
 
     def _compare(self, given: Compare, codec: Codec, column: str) -> str:
         if given.key is not None:
             return self._member(given, column)
         bound = self.bind(codec.bound(given.field, given.value))
         if given.operator == "!=":
-            return f"{column} IS NOT {bound}"
+            return f"{column} IS DISTINCT FROM {bound}"
         return f"{column} {given.operator} {bound}"
 
     def _member(self, given: Compare, column: str) -> str:
-        key = self.bind(given.key)
-        if given.value is None or isinstance(given.value, bool):
-            wanted = {None: "null", True: "true", False: "false"}[given.value]
-            test = f"type = '{wanted}'"
-        else:
-            kinds = ("text",) if isinstance(given.value, str) else ("integer", "real")
-            listed = ", ".join(f"'{kind}'" for kind in kinds)
-            operator = "=" if given.operator == "!=" else given.operator
-            test = f"type IN ({listed}) AND atom {operator} {self.bind(given.value)}"
-        found = f"EXISTS (SELECT 1 FROM json_each({column}) WHERE key = {key} AND {test})"
+        found = self._dialect.member(column, given, self.bind)
         return f"NOT {found}" if given.operator == "!=" else found
 
     def _one_of(self, given: OneOf, codec: Codec, column: str) -> str:
         plain = [codec.bound(given.field, value) for value in given.values if value is not None]
-        parts = []
-        if plain and self._many is not None and len(plain) > 50:
-            # One bound array instead of thousands of place-holders: no limit, one cached statement.
-            parts.append(f"{column} IN {self._many(plain, self.values)}")
-        elif plain:
-            parts.append(f"{column} IN ({', '.join(self.bind(value) for value in plain)})")
+        parts = [self._dialect.many(column, plain, self.bind)] if plain else []
         if len(plain) < len(given.values):
             parts.append(f"{column} IS NULL")
-        return "(" + " OR ".join(parts) + ")" if parts else "0"
+        return "(" + " OR ".join(parts) + ")" if parts else "FALSE"
 
     def _linked(self, scope: Scope, given: Linked, alias: str) -> str:
         inner = self._alias()
@@ -121,8 +147,10 @@ class Compiler:
             f"WHERE {condition} AND {inner}.{quoted(given.field)} = {alias}.{quoted('id')})"
         )
 
-    def _order(self, field: str, descending: bool, alias: str) -> str:
-        return f"{alias}.{quoted(field)}{' DESC' if descending else ''}"
+    def _order(self, record: type[Record], field: str, descending: bool, alias: str) -> str:
+        # Only where there can be empty ones: the words would keep PostgreSQL from reading an index in order.
+        empty = (" NULLS LAST" if descending else " NULLS FIRST") if column(record, field).nullable else ""
+        return f"{alias}.{quoted(field)}{' DESC' if descending else ''}{empty}"
 
     def _beyond(self, query: Query[Any], alias: str, start: Sequence[Any]) -> str:
         """Rows that come after `start` in the ordering, written out field by field because fields may be null."""
@@ -132,14 +160,14 @@ class Compiler:
             for order, value in zip(query.ordering(), start, strict=True)
         ]
         branches = []
-        for position, (column, descending, stored) in enumerate(marks):
-            same = [f"{before} IS {self.bind(value)}" for before, _, value in marks[:position]]
-            branches.append(" AND ".join([*same, self._further(column, descending, stored)]))
+        for position, (place, descending, stored) in enumerate(marks):
+            same = [f"{before} IS NOT DISTINCT FROM {self.bind(value)}" for before, _, value in marks[:position]]
+            branches.append(" AND ".join([*same, self._further(place, descending, stored)]))
         return "(" + " OR ".join(branches) + ")"
 
     def _further(self, column: str, descending: bool, stored: Any) -> str:
         if stored is None:
-            return "0" if descending else f"{column} IS NOT NULL"
+            return "FALSE" if descending else f"{column} IS NOT NULL"
         if descending:
             return f"({column} < {self.bind(stored)} OR {column} IS NULL)"
         return f"{column} > {self.bind(stored)}"

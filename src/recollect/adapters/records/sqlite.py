@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,8 +19,10 @@ import apsw
 from recollect.adapters.records import sqlite_text
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
-from recollect.adapters.records.rows import Cipher, Codec, Plain
+from recollect.adapters.records.reads import SqlReads
+from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
+from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import (
     CHECKSUM_BYTES,
     Readers,
@@ -39,16 +41,12 @@ from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DuplicateKey, InvalidInput, StoreError
 from recollect.ports.records import (
     Capabilities,
-    Change,
     Committed,
-    Page,
     Problem,
-    Query,
     Scope,
     Step,
     TextHit,
     TextQuery,
-    encode_cursor,
 )
 from recollect.ports.vectors import VectorRow
 
@@ -56,11 +54,12 @@ R = TypeVar("R", bound=Record)
 _VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
 
 
-class SqliteStore:
+class SqliteStore(SqlReads):
+    dialect = DIALECT
+
     def __init__(self, path: Path, *, cipher: Cipher | None = None, vfs: str | None = None) -> None:
         self.path = path
-        self._cipher = cipher or Plain()
-        self._codecs: dict[type[Record], Codec] = {}
+        super().__init__(cipher)
         with our_errors(path):
             connection = connect(path, writable=True, vfs=vfs)
             try:
@@ -78,35 +77,6 @@ class SqliteStore:
         with self._readers.one() as connection:
             return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
 
-    def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
-        codec = self.codec(record)
-        with self._readers.one() as connection:
-            row = connection.execute(_get_statement(record), (scope.organization_id, id)).fetchone()
-        if row is None:
-            return None
-        found: R = codec.record(row)
-        return found if deleted or not found.is_deleted else None
-
-    def find(self, scope: Scope, query: Query[R]) -> Page[R]:
-        codec = self.codec(query.record)
-        rows = self._rows(scope, query, codec.names)
-        records: list[R] = [codec.record(row) for row in rows]
-        if query.limit is None or len(records) < query.limit or not records:
-            return Page(records)
-        return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
-
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        codec = self.codec(query.record)
-        rows = self._rows(scope, query, fields)
-        return codec.decoded(rows, fields)
-
-    def count(self, scope: Scope, query: Query[Any]) -> int:
-        compiler = self.compiler()
-        condition = compiler.where(scope, query, "t")
-        with self._readers.one() as connection:
-            text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
-            return int(connection.execute(text, compiler.values).get)
-
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self._writer.run(lambda: self._tables.apply(scope, steps))
 
@@ -114,21 +84,6 @@ class SqliteStore:
         check_text_query(query)
         with self._readers.snapshot() as connection:
             return sqlite_text.search(connection, self.compiler(), scope, query)
-
-    def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
-        living = " UNION ALL ".join(
-            f"SELECT * FROM (SELECT _seq AS seq, '{table}', id, 0 FROM {quoted(table)} "
-            f"WHERE _seq > ?1 AND organization_id = ?2 ORDER BY _seq LIMIT ?3)"
-            for table in sorted(RECORDS)
-        )
-        gone = (
-            "SELECT * FROM (SELECT seq, table_name, id, 1 FROM recollect_gone "
-            "WHERE seq > ?1 AND organization_id = ?2 ORDER BY seq LIMIT ?3)"
-        )
-        text = f"SELECT * FROM ({living} UNION ALL {gone}) ORDER BY seq LIMIT ?3"
-        with self._readers.one() as connection:
-            rows = connection.execute(text, (after, scope.organization_id, limit))
-            return [Change(seq, table, id, bool(is_gone)) for seq, table, id, is_gone in rows]
 
     def migrate(self) -> list[str]:
         return self._writer.run(lambda: [])  # opening already brought the file up to date
@@ -187,24 +142,16 @@ class SqliteStore:
         with self._readers.snapshot() as connection:
             yield SqliteVectors(connection)
 
-    def codec(self, record: type[Record]) -> Codec:
-        codec = self._codecs.get(record)
-        if codec is None:
-            codec = self._codecs[record] = Codec(record, self._cipher)
-        return codec
-
-    def compiler(self) -> Compiler:
-        return Compiler(self.codec, _carray)
-
-    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        compiler = self.compiler()
-        statement = compiler.select(scope, query, fields)
+    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._readers.one() as connection:
-            return connection.execute(statement, compiler.values).fetchall()
+            return connection.execute(statement, values).fetchall()
 
 
 class _Tables:
     """The writer's connection: what group commit and the steps need of it."""
+
+    dialect = DIALECT
+    unguarded: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -292,6 +239,9 @@ class _Tables:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
 
+    def check_unique(self, record: Record) -> None:
+        """SQLite's own indexes do."""
+
     def next_seq(self) -> int:
         self._seq += 1
         return self._seq
@@ -367,14 +317,6 @@ def _vector_row(row: tuple[Any, ...]) -> VectorRow:
     return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)
 
 
-def _carray(values: list[Any], bound: list[Any]) -> str:
-    if not all(isinstance(value, str) for value in values):
-        bound.extend(values)
-        return "(" + ", ".join("?" * len(values)) + ")"
-    bound.append(apsw.carray(tuple(values)))
-    return "(SELECT value FROM carray(?))"
-
-
 def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     message = str(error)
     if "UNIQUE" not in message and "PRIMARY KEY" not in message:
@@ -385,9 +327,3 @@ def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     return DuplicateKey(
         f"there is such a {table} already", remedy="change the existing one, or choose another key", fields=fields
     )
-
-
-@cache
-def _get_statement(record: type[Record]) -> str:
-    columns = ", ".join(quoted(column.name) for column in record.columns())
-    return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id = ?"

@@ -9,11 +9,12 @@ from typing import Any, Protocol, cast
 import apsw
 
 from recollect.adapters.records import schema
-from recollect.adapters.records.rows import Codec, moment_text
-from recollect.adapters.records.sql import quoted
+from recollect.adapters.records.dialect import moment_text
+from recollect.adapters.records.rows import Codec
+from recollect.adapters.records.sql import column_clause, dangling_statement, index_name, index_statement, quoted
 from recollect.adapters.records.steps import DERIVED
 from recollect.domain.record import RECORDS, Record, new_id, now
-from recollect.errors import NewerStore, StoreError
+from recollect.errors import StoreError
 from recollect.ports.records import Problem
 
 # Stemmed, because questions and memories rarely use the same form of a word; diacritics folded for the same reason.
@@ -43,11 +44,7 @@ def migrate(connection: apsw.Connection, path: Path) -> list[str]:
         connection.execute("BEGIN IMMEDIATE")
         try:
             create(connection)
-            done = _recorded(connection)
-            _refuse_newer(done, path)
-            if migration.number in done:
-                _same_migration(migration, done[migration.number], path)
-            else:
+            if schema.pending(migration, _recorded(connection), f"'{path.name}'"):
                 _apply(connection, migration)
                 applied.append(migration.name)
             connection.execute("COMMIT")
@@ -104,23 +101,6 @@ def _recorded(connection: apsw.Connection) -> dict[int, str]:
     return dict(connection.execute("SELECT number, checksum FROM recollect_migrations"))
 
 
-def _refuse_newer(done: dict[int, str], path: Path) -> None:
-    newest = len(schema.migrations())
-    if done and max(done) > newest:
-        raise NewerStore(
-            f"'{path.name}' was written by a newer Recollect (schema {max(done)}, this program knows {newest})",
-            remedy="upgrade this program: pip install -U recollect",
-        )
-
-
-def _same_migration(migration: schema.Migration, checksum: str, path: Path) -> None:
-    if migration.checksum != checksum:
-        raise StoreError(
-            f"migration {migration.number} of '{path.name}' is not the one this program knows",
-            remedy="open it with the release that made it",
-        )
-
-
 def _apply(connection: apsw.Connection, migration: schema.Migration) -> None:
     for step in migration.steps:
         for statement in _statements(step):
@@ -145,7 +125,7 @@ def _statements(step: schema.Step) -> Iterator[str]:
         for key in step["unique"]:
             yield _unique(table, key, nullable)
         for fields in step["indexes"]:
-            yield _index(table, fields, nullable)
+            yield index_statement(table, fields, nullable)
         if step["text"]:
             yield from _text_table(table, step["text"])
     elif kind == "add_column":
@@ -153,17 +133,13 @@ def _statements(step: schema.Step) -> Iterator[str]:
     elif kind == "add_unique":
         yield _unique(table, step["unique"], set())
     elif kind == "add_index":
-        yield _index(table, step["fields"], set())
+        yield index_statement(table, step["fields"], set())
     elif kind == "drop_index":
-        yield f"DROP INDEX IF EXISTS {quoted(_index_name(table, step['fields']))}"
+        yield f"DROP INDEX IF EXISTS {quoted(index_name(table, step['fields']))}"
 
 
 def _column(column: list[Any], filled: bool = False) -> str:
-    name, type, nullable = column
-    text = f"{quoted(name)} {_TYPES[type]}"
-    if nullable:
-        return text
-    return f"{text} NOT NULL DEFAULT {_EMPTY[type]}" if filled else f"{text} NOT NULL"
+    return column_clause(column, _TYPES, _EMPTY if filled else {})
 
 
 def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
@@ -172,17 +148,6 @@ def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
     ]
     name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
     return f"CREATE UNIQUE INDEX {name} ON {quoted(table)}(organization_id, {', '.join(fields)})"
-
-
-def _index(table: str, fields: list[str], nullable: set[str]) -> str:
-    columns = ", ".join(quoted(name) for name in fields)
-    # Most memories leave most links empty: a partial index costs nothing for those.
-    partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if fields[0] in nullable else ""
-    return f"CREATE INDEX {quoted(_index_name(table, fields))} ON {quoted(table)}(organization_id, {columns}){partial}"
-
-
-def _index_name(table: str, fields: list[str]) -> str:
-    return f"{table}_by_{'_'.join(fields)}"
 
 
 def _text_table(table: str, text: dict[str, Any]) -> Iterator[str]:
@@ -232,14 +197,9 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
 
 def _check_references(connection: apsw.Connection, record: type[Record]) -> Iterator[Problem]:
     table = record.shape.table
-    for field, reference in record.shape.references.items():
-        text = (
-            f"SELECT t.organization_id, t.id FROM {quoted(table)} t WHERE t.{quoted(field)} IS NOT NULL AND NOT EXISTS "
-            f"(SELECT 1 FROM {quoted(reference.to)} r WHERE r.organization_id = t.organization_id "
-            f"AND r.id = t.{quoted(field)}) LIMIT 100"
-        )
+    for field in record.shape.references:
         try:
-            for organization_id, id in connection.execute(text):
+            for organization_id, id in connection.execute(dangling_statement(record, field)):
                 yield Problem(f"its {field} points at nothing", table, id, organization_id)
         except apsw.Error as error:
             yield Problem(what=f"its references cannot be followed: {error}", table=table)

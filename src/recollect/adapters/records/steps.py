@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Protocol, cast
 
 from recollect.adapters.records.checks import checked_touch
+from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.domain.record import RECORDS, Record
@@ -50,7 +51,16 @@ class Tables(Protocol):
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
     def insert(self, statement: str, values: Sequence[Any]) -> int:
-        """Runs an INSERT and gives the row number of the new row."""
+        """Runs an INSERT and gives the row number of the new row, for the text index."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def unguarded(self) -> frozenset[str]:
+        """The tables whose unique keys the database cannot keep by itself; then `check_unique` does."""
+
+    def check_unique(self, record: Record) -> None: ...
 
     def next_seq(self) -> int: ...
 
@@ -95,8 +105,12 @@ class Steps:
         record = step.record
         self._check_tenant(record)
         self._check_references(record, record.shape.references, living=not step.restoring)
+        if record.shape.table in self._tables.unguarded:
+            self._tables.check_unique(record)
         codec = self._tables.codec(type(record))
-        row = self._tables.insert(_insert_statement(type(record)), [self._next_seq(), *codec.row(record)])
+        row = self._tables.insert(
+            _insert_statement(record.shape.table, codec.written), [self._next_seq(), *codec.row(record)]
+        )
         self._grow(type(record), 1)
         self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
@@ -176,17 +190,25 @@ class Steps:
     def _stored(self, record: Record) -> tuple[Any, ...] | None:
         """Row number, version and references of the stored version of a record."""
         self._check_tenant(record)
-        rows = self._tables.run(_stored_statement(type(record)), (record.organization_id, record.id))
+        rows = self._tables.run(
+            _stored_statement(type(record), self._tables.dialect.row), (record.organization_id, record.id)
+        )
         return rows[0] if rows else None
 
-    def _replace(self, row: int, version: int, record: Record, found: Sequence[Any], living: bool = True) -> None:
+    def _replace(self, row: Any, version: int, record: Record, found: Sequence[Any], living: bool = True) -> None:
         self._known.clear()
         before = dict(zip(record.shape.references, found[2:], strict=True))
         moved = [name for name in before if getattr(record, name) != before[name]]
         self._check_references(record, moved, living)
-        values = self._tables.codec(type(record)).row(record)
+        codec = self._tables.codec(type(record))
+        values = codec.row(record)
         values[_position(type(record), "version")] = version + 1
-        self._tables.run(_update_statement(type(record)), [self._next_seq(), *values, row])
+        if record.shape.table in self._tables.unguarded:
+            self._tables.check_unique(record)
+        at_row = self._tables.dialect.at_row
+        where = (row,) if at_row.count("?") == 1 else (record.organization_id, row)
+        statement = _update_statement(record.shape.table, codec.written, at_row)
+        self._tables.run(statement, [self._next_seq(), *values, *where])
         if record.shape.text:
             if record.is_deleted:
                 self._tables.unindex_text(type(record), [row])
@@ -204,7 +226,7 @@ class Steps:
                 continue
             statement = f"SELECT 1 FROM {quoted(target)} WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?"
             if living:
-                statement += f" AND {quoted('is_deleted')} = 0"
+                statement += f" AND {quoted('is_deleted')} = FALSE"
             if not self._tables.run(statement, (self._scope.organization_id, id)):
                 raise ReferenceMissing(
                     f"there is no {target} '{id[:80]}' to refer to",
@@ -225,7 +247,7 @@ class Steps:
         key = f"{quoted('organization_id')} = ? AND {quoted('id')} IN ({marks})"
         values = (self._scope.organization_id, *ids)
         table = quoted(record.shape.table)
-        rows = self._tables.run(f"SELECT _row, {quoted('id')} FROM {table} WHERE {key}", values)
+        rows = self._tables.run(f"SELECT {self._tables.dialect.row}, {quoted('id')} FROM {table} WHERE {key}", values)
         if not rows:
             return
         present = [id for _, id in rows]
@@ -253,7 +275,8 @@ class Steps:
             return
         codec = self._tables.codec(referrer)
         columns = ", ".join(quoted(name) for name in codec.names)
-        for row, *stored in self._tables.run(f"SELECT _row, {columns} FROM {table} WHERE {where}", values):
+        statement = f"SELECT {self._tables.dialect.row}, {columns} FROM {table} WHERE {where}"
+        for row, *stored in self._tables.run(statement, values):
             record = codec.record(stored).changed(**{field: None})
             self._replace(row, record.version, record, self._stored(record) or ())
 
@@ -284,20 +307,19 @@ def _position(record: type[Record], name: str) -> int:
 
 
 @cache
-def _insert_statement(record: type[Record]) -> str:
-    names = [column.name for column in record.columns()]
+def _insert_statement(table: str, names: tuple[str, ...]) -> str:
     columns = ", ".join(quoted(name) for name in names)
-    return f"INSERT INTO {quoted(record.shape.table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
+    return f"INSERT INTO {quoted(table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
 
 
 @cache
-def _update_statement(record: type[Record]) -> str:
-    sets = ", ".join(f"{quoted(column.name)} = ?" for column in record.columns())
-    return f"UPDATE {quoted(record.shape.table)} SET _seq = ?, {sets} WHERE _row = ?"
+def _update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
+    sets = ", ".join(f"{quoted(name)} = ?" for name in names)
+    return f"UPDATE {quoted(table)} SET _seq = ?, {sets} WHERE {at_row}"
 
 
 @cache
-def _stored_statement(record: type[Record]) -> str:
-    columns = ", ".join(["_row", quoted("version"), *(quoted(name) for name in record.shape.references)])
+def _stored_statement(record: type[Record], row: str) -> str:
+    columns = ", ".join([row, quoted("version"), *(quoted(name) for name in record.shape.references)])
     key = f"{quoted('organization_id')} = ? AND {quoted('id')} = ?"
     return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {key}"

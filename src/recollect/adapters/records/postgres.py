@@ -1,0 +1,213 @@
+"""The record store for teams: a PostgreSQL database.
+
+Promise: what `transact` acknowledged is committed; tenants are kept apart twice, by our own conditions and by the
+database's row-level security. Shape: one table per record type with `_seq` (store-wide, ever growing, given anew on
+each write), a generated `_text` where the type is searched, `recollect_gone` for what was deleted for good; see
+postgres_schema. Writers of one tenant take turns, so `_seq` grows in order of commit and no reader of `changes` can
+miss one that commits late; writers of different tenants do not wait. Proof: tests/contract, tests/property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from recollect.adapters.records import postgres_schema as tables_of
+from recollect.adapters.records import postgres_text
+from recollect.adapters.records.checks import check_text as check_text_query
+from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
+from recollect.adapters.records.postgres_link import Connection, Link
+from recollect.adapters.records.postgres_upkeep import check_records, dump
+from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
+from recollect.adapters.records.reads import Derived, SqlReads
+from recollect.adapters.records.rows import Cipher, Codec
+from recollect.adapters.records.sql import Compiler, quoted
+from recollect.adapters.records.steps import Steps
+from recollect.domain.memory import Embedding
+from recollect.domain.record import RECORDS, Record, now
+from recollect.errors import Closed, DuplicateKey
+from recollect.ports.records import Capabilities, Committed, Problem, Scope, Step, TextHit, TextQuery
+
+SEQS_AT_ONCE = 16
+
+
+class PostgresStore(SqlReads):
+    dialect = DIALECT
+
+    def __init__(self, address: str, *, cipher: Cipher | None = None) -> None:
+        super().__init__(cipher)
+        self.link = Link(address)
+        self._month = 0
+        self.has_vectors = self.vectors_are_new = False
+        self.migrate()
+        self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.link.label})"
+
+    def tenants(self) -> list[str]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        self._look_ahead()
+        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps))
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        check_text_query(query)
+        bound = self.link.bound(scope.organization_id)
+        with self.link.our_errors(), self.link.snapshot(first=bound) as connection:
+            return postgres_text.search(connection, self.compiler(), scope, query)
+
+    def migrate(self) -> list[str]:
+        connection = self.link.connect()
+        try:
+            with self.link.our_errors(), tables_of.alone(connection):
+                applied = tables_of.migrate(connection, self.link.label)
+                self.has_vectors, self.vectors_are_new = prepare(connection)
+        finally:
+            connection.close()
+        self._month = _this_month()
+        return applied
+
+    def backup(self, target: Path) -> None:
+        dump(self.link.conninfo, self.link.label, target)
+
+    def verify(self) -> list[Problem]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return list(check_records(connection, self.codec))
+
+    def mend(self) -> list[str]:
+        """The words of a text are a generated column, so only their indexes can be wrong."""
+        done = []
+        with self.as_owner() as connection:
+            for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
+                connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
+                done.append(f"{table}: text index made again")
+        return done
+
+    def erase_traces(self) -> None:
+        """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
+        with self.as_owner() as connection:
+            for table in (*sorted(RECORDS), "recollect_gone"):
+                connection.execute(f"VACUUM {quoted(table)}")
+
+    def close(self) -> None:
+        self.link.close()
+
+    @contextmanager
+    def vector_snapshot(self) -> Iterator[PostgresVectors]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            yield PostgresVectors(connection)
+
+    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        text = placeholders(statement)
+        return self.link.read(scope.organization_id, lambda connection: connection.execute(text, values).fetchall())
+
+    def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return Steps(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+
+    def _derived(self, record: type[Record]) -> Derived:
+        if record is Embedding and self.has_vectors:
+            return (("_halfvec", lambda embedding: half(embedding.vector)),)
+        return ()
+
+    @contextmanager
+    def as_owner(self) -> Iterator[Connection]:
+        """A connection of its own, as the user of the address: only the owner of tables may index and vacuum them."""
+        if self.link.is_closed:
+            raise Closed("this store is closed", remedy="open it again")
+        connection = self.link.connect()
+        try:
+            with self.link.our_errors():
+                yield connection
+        finally:
+            connection.close()
+
+    def _look_ahead(self) -> None:
+        """A program that runs for months makes the partitions of the next ones itself."""
+        if self._month != _this_month():
+            self._month = _this_month()
+            with self.as_owner() as connection:
+                tables_of.make_partitions(connection)
+
+
+class _Tables:
+    """What the steps need of one transaction."""
+
+    dialect = DIALECT
+    unguarded = frozenset(tables_of.BY_MONTH)
+
+    def __init__(
+        self, connection: Connection, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]
+    ) -> None:
+        self._connection = connection
+        self._seqs: list[int] = []
+        self._seqs_at_once = SEQS_AT_ONCE
+        self.codec = codec
+        self.compiler = compiler
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            done = self._connection.execute(placeholders(statement), values)
+        except psycopg.errors.UniqueViolation as error:
+            raise _duplicate(error) from None
+        return done.fetchall() if done.description else []
+
+    def insert(self, statement: str, values: Sequence[Any]) -> int:
+        self.run(statement, values)
+        return 0  # the text index is a column: nobody asks for the row
+
+    def check_unique(self, record: Record) -> None:
+        """Safe without an index that refuses: the tenant has no other writer now."""
+        for key in record.shape.unique:
+            values = [getattr(record, name) for name in key.fields]
+            if None in values and not key.nulls_equal:
+                continue
+            same = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key.fields)
+            statement = (
+                f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
+            )
+            if self.run(statement, [record.organization_id, record.id, *values]):
+                raise _taken(record.shape.table, key.fields)
+
+    def next_seq(self) -> int:
+        """A few at a time: asking for each would be a third of all the talk with the server."""
+        if not self._seqs:
+            text = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
+            rows = self._connection.execute(text, (self._seqs_at_once,)).fetchall()
+            self._seqs = sorted((seq for (seq,) in rows), reverse=True)
+            self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
+        return self._seqs.pop()
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        """The words are a generated column."""
+
+    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
+        """The words are a generated column; a search skips the soft-deleted."""
+
+
+def _this_month() -> int:
+    today = now()
+    return today.year * 12 + today.month
+
+
+def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
+    """The server names the index; its words about the values are withheld where row-level security is on."""
+    table = (error.diag.table_name or "").rstrip("0123456789_")
+    index = error.diag.constraint_name or ""
+    keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
+    named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
+    return _taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
+
+
+def _taken(table: str, fields: Sequence[str]) -> DuplicateKey:
+    return DuplicateKey(
+        f"there is such a {table} already",
+        remedy="change the existing one, or choose another key",
+        fields=list(fields),
+    )

@@ -1,0 +1,259 @@
+"""The tables of a PostgreSQL store: migrations, roles, row-level security, partitions.
+
+Every table has the primary key (organization_id, id) and a policy that shows a transaction only the rows of the
+tenant it is bound to, for the owner too (FORCE). Two roles that nobody can log in with: `recollect_app` does all work
+for a tenant; `recollect_upkeep` reads across tenants, for checks and derived indexes. Both are granted parent tables
+only, because a partition read directly escapes the policy of its parent. Memories and access logs are partitioned by
+month of their UUIDv7, embeddings by tenant. No triggers and no foreign keys: the steps keep the references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from recollect.adapters.records import schema
+from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection
+from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
+from recollect.domain.record import new_id, now
+from recollect.errors import StoreError, StoreReadOnly
+
+BY_MONTH = ("memory", "access_log")
+BY_TENANT = {"embedding": 8}
+MONTHS_AHEAD = 3
+OLDEST = 150000  # unique keys whose empty fields are equal
+_LOCK = 0x7265636F6C6C  # "recoll": one process at a time changes the tables
+_TEXT = 'text COLLATE "C"'
+_TYPES = {
+    "text": _TEXT,
+    "integer": "bigint",
+    "real": "double precision",
+    "boolean": "boolean",
+    "moment": "timestamptz",
+    "bytes": "bytea",
+    "json": "json",
+}
+_EMPTY = {
+    "text": "''",
+    "integer": "0",
+    "real": "0",
+    "boolean": "false",
+    "json": "'null'",
+    "bytes": "''",
+    "moment": "'epoch'",
+}
+_PUNCTUATION = "!\"#$%&''()*+,-./:;<=>?@[\\]^_`{|}~"
+
+# Words as SQLite's index has them: stemmed, none left out, and no path or address taken for one word.
+_WORDS = f"""
+CREATE TEXT SEARCH DICTIONARY {{schema}}.recollect_stem (TEMPLATE = snowball, LANGUAGE = english);
+CREATE TEXT SEARCH CONFIGURATION {{schema}}.recollect_words (COPY = pg_catalog.simple);
+ALTER TEXT SEARCH CONFIGURATION {{schema}}.recollect_words
+  ALTER MAPPING FOR asciiword, word, numword WITH {{schema}}.recollect_stem;
+CREATE FUNCTION {{schema}}.recollect_plain(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+  $$ SELECT translate(given, '{_PUNCTUATION}', repeat(' ', {len(_PUNCTUATION) - 1})) $$;
+CREATE FUNCTION {{schema}}.recollect_index(given text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN to_tsvector('{{schema}}.recollect_words'::regconfig, {{schema}}.recollect_plain(given));
+EXCEPTION WHEN program_limit_exceeded THEN  -- more than a megabyte of different words: the beginning must do
+  RETURN to_tsvector('{{schema}}.recollect_words'::regconfig, left({{schema}}.recollect_plain(given), 120000));
+END $$;
+"""
+
+
+@contextmanager
+def alone(connection: Connection) -> Iterator[None]:
+    """No other process changes the tables meanwhile."""
+    connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+
+
+def migrate(connection: Connection, label: str) -> list[str]:
+    """Bring the store up to date: each migration whole and recorded, or not at all."""
+    if connection.info.server_version < OLDEST:
+        raise StoreError(f"{label} is too old", remedy=f"use PostgreSQL {OLDEST // 10_000} or newer")
+    _make_roles(connection)
+    _foundation(connection)
+    applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
+    make_partitions(connection)
+    return applied
+
+
+def _migrated(connection: Connection, migration: schema.Migration, label: str) -> bool:
+    with connection.transaction():
+        recorded = connection.execute("SELECT number, checksum FROM recollect_migrations").fetchall()
+        done = {number: checksum for number, checksum in recorded}  # noqa: C416 - rows are tuples of any length
+        if not schema.pending(migration, done, label):
+            return False
+        for step in migration.steps:
+            for statement in statements(step):
+                connection.execute(statement)
+        connection.execute(
+            "INSERT INTO recollect_migrations VALUES (%s, %s, %s, %s)",
+            (migration.number, migration.name, migration.checksum, now()),
+        )
+        return True
+
+
+def _make_roles(connection: Connection) -> None:
+    missing = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"
+    for (role,) in connection.execute(missing, ([APP, UPKEEP],)).fetchall():
+        try:
+            connection.execute(f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS")
+        except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            continue  # roles are the whole server's: another database was opened at the same moment
+        except psycopg.errors.InsufficientPrivilege:
+            raise StoreReadOnly(
+                f"the role {role} is missing and this user may not create it",
+                remedy=f"let an administrator run: CREATE ROLE {APP} NOLOGIN; CREATE ROLE {UPKEEP} NOLOGIN; "
+                f"GRANT {APP}, {UPKEEP} TO the user of the address{_lent(connection)}",
+            ) from None
+    for role in (APP, UPKEEP):
+        if not connection.execute("SELECT pg_has_role(current_user, %s, 'MEMBER')", (role,)).fetchall()[0][0]:
+            connection.execute(f"GRANT {role} TO CURRENT_USER{_lent(connection)}")
+
+
+def _lent(connection: Connection) -> str:
+    """To switch to, not to have: a login that inherits the upkeep role would see all tenants without switching."""
+    return " WITH INHERIT FALSE, SET TRUE" if connection.info.server_version >= 160000 else ""
+
+
+def _foundation(connection: Connection) -> None:
+    """What is there before the first migration."""
+    with connection.transaction():
+        if connection.execute("SELECT to_regclass('recollect_migrations') IS NOT NULL").fetchall()[0][0]:
+            return
+        home = quoted(str(connection.execute("SELECT current_schema()").fetchall()[0][0]))
+        connection.execute(
+            f"GRANT USAGE ON SCHEMA {home} TO {APP}, {UPKEEP};"
+            "CREATE TABLE recollect_migrations"
+            "(number bigint PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL);"
+            "CREATE TABLE recollect_store(key text PRIMARY KEY, value text);"
+            "CREATE TABLE recollect_order(nothing boolean);"
+            "CREATE SEQUENCE recollect_seq;"
+            f"CREATE TABLE recollect_gone(seq bigint NOT NULL, organization_id {_TEXT} NOT NULL,"
+            f" table_name {_TEXT} NOT NULL, id {_TEXT} NOT NULL, PRIMARY KEY (organization_id, table_name, id));"
+            "CREATE INDEX recollect_gone_seq ON recollect_gone(organization_id, seq);"
+            f"GRANT SELECT ON recollect_store, recollect_seq TO {APP}, {UPKEEP};"
+            f"GRANT SELECT, UPDATE ON recollect_order TO {APP}, {UPKEEP};"
+            f"GRANT USAGE ON recollect_seq TO {APP};" + ";".join(protected("recollect_gone"))
+        )
+        connection.execute(_WORDS.replace("{schema}", home))
+        connection.execute("INSERT INTO recollect_store VALUES ('incarnation', %s)", (new_id(),))
+
+
+def protected(table: str) -> Iterator[str]:
+    """The second wall around a table."""
+    name = quoted(table)
+    mine = "organization_id = current_setting('recollect.organization', true)"
+    yield f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY"
+    yield f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY"
+    yield f"CREATE POLICY tenant ON {name} TO {APP} USING ({mine}) WITH CHECK ({mine})"
+    yield f"CREATE POLICY upkeep ON {name} FOR SELECT TO {UPKEEP} USING (true)"
+    yield f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {APP}"
+    yield f"GRANT SELECT ON {name} TO {UPKEEP}"
+
+
+def statements(step: schema.Step) -> Iterator[str]:
+    table, kind = step["table"], step["do"]
+    if kind == "create_table":
+        yield from _create(step)
+    elif kind == "add_column":
+        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_column(step['column'], filled=True)}"
+    elif kind == "add_unique":
+        yield _unique(table, step["unique"])
+    elif kind == "add_index":
+        yield index_statement(table, step["fields"], set())
+    elif kind == "drop_index":
+        yield f"DROP INDEX IF EXISTS {quoted(index_name(table, step['fields']))}"
+    elif kind == "index_text":
+        yield f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text"
+        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_text_column(step['text'])}"
+        yield _text_index(table)
+
+
+def _create(step: schema.Step) -> Iterator[str]:
+    table = step["table"]
+    columns = ["_seq bigint NOT NULL", *(_column(column) for column in step["columns"])]
+    if step["text"]:
+        columns.append(_text_column(step["text"]))
+    partitioned = ""
+    if table in BY_MONTH:
+        partitioned = " PARTITION BY RANGE (id)"
+    elif table in BY_TENANT:
+        partitioned = " PARTITION BY HASH (organization_id)"
+    yield f"CREATE TABLE {quoted(table)}({', '.join(columns)}, PRIMARY KEY (organization_id, id)){partitioned}"
+    if table in BY_MONTH:
+        yield f"CREATE TABLE {quoted(table + '_other')} PARTITION OF {quoted(table)} DEFAULT"
+    for number in range(BY_TENANT.get(table, 0)):
+        piece = f"FOR VALUES WITH (MODULUS {BY_TENANT[table]}, REMAINDER {number})"
+        yield f"CREATE TABLE {quoted(f'{table}_{number}')} PARTITION OF {quoted(table)} {piece}"
+    yield f"CREATE INDEX {quoted(table + '_seq')} ON {quoted(table)}(organization_id, _seq)"
+    if table in BY_TENANT:
+        yield f"CREATE INDEX {quoted(table + '_all_seq')} ON {quoted(table)}(_seq)"
+    nullable = {name for name, _, may_be_null in step["columns"] if may_be_null}
+    for key in step["unique"]:
+        yield _unique(table, key)
+    for fields in step["indexes"]:
+        yield index_statement(table, fields, nullable)
+    if step["text"]:
+        yield _text_index(table)
+    yield from protected(table)
+
+
+def _column(column: list[Any], filled: bool = False) -> str:
+    return column_clause(column, _TYPES, _EMPTY if filled else {})
+
+
+def _text_column(text: dict[str, Any]) -> str:
+    words = " || ' ' || ".join(f"coalesce({quoted(field)}, '')" for field in text["fields"])
+    return f"_text tsvector GENERATED ALWAYS AS (recollect_index({words})) STORED"
+
+
+def _text_index(table: str) -> str:
+    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text)"
+
+
+def _unique(table: str, key: dict[str, Any]) -> str:
+    """A key of a table by month is looked up by the steps: an index over all months must contain the id."""
+    kind = "INDEX" if table in BY_MONTH else "UNIQUE INDEX"
+    equal = " NULLS NOT DISTINCT" if key["nulls_equal"] and table not in BY_MONTH else ""
+    columns = ", ".join(quoted(name) for name in key["fields"])
+    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
+    return f"CREATE {kind} {name} ON {quoted(table)}(organization_id, {columns}){equal}"
+
+
+def first_id(year: int, month: int) -> str:
+    """The least UUIDv7 of a month, as text."""
+    milliseconds = int(datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC).timestamp() * 1000)
+    digits = f"{milliseconds:012x}"
+    return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
+
+
+def make_partitions(connection: Connection, today: datetime | None = None) -> list[str]:
+    """The partitions of this month and the next ones, where they are missing; gives their names.
+
+    A month whose records already lie in the default partition (an import, an id of one's own) stays there.
+    """
+    today = today or now()
+    made = []
+    for table in BY_MONTH:
+        for ahead in range(MONTHS_AHEAD + 1):
+            month = today.month + ahead
+            name = f"{table}_{today.year + (month - 1) // 12}_{(month - 1) % 12 + 1:02d}"
+            if connection.execute("SELECT to_regclass(%s) IS NULL", (quoted(name),)).fetchall()[0][0]:
+                bounds = f"FROM ('{first_id(today.year, month)}') TO ('{first_id(today.year, month + 1)}')"
+                try:
+                    connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
+                except psycopg.errors.CheckViolation:
+                    continue
+                made.append(name)
+    return made

