@@ -29,7 +29,7 @@ bench: $(BENCH_READY)  ## speed beside other stores, in one run
 	@$(BIN)/python bench/peers.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
-	@$(BIN)/python bench/recall_quality.py
+	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
 
 bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 	@$(BIN)/python bench/scale.py

@@ -96,8 +96,12 @@ class Recollect:
     def recall(self, user: str, text: str) -> list[str]:
         return [hit.id for hit in self._mem.recall(text, user=user, limit=LIMIT)]
 
+    def by_meaning(self, user: str, text: str) -> list[str]:
+        """What the others do: nearest vectors under a filter, read from the store, through the public API."""
+        return [hit.id for hit in self._mem.recall(text, user=user, limit=LIMIT, by="meaning")]
+
     def nearest(self, user: str, text: str) -> list[str]:
-        """The vector search alone."""
+        """The vector index alone."""
         core, vector = self._mem._core, self._lookup.embed_query(text)
         hits = core.vectors.search(self._mem.organization, self._space, vector, LIMIT, {"user_id": (user,)})
         return [hit.memory_id for hit in hits]
@@ -195,8 +199,10 @@ class Chroma:
 PRODUCTS: dict[str, Callable[..., Any]] = {"recollect": Recollect, "langgraph": LangGraph, "chroma": Chroma}
 PACKAGES = {"recollect": "recollect", "langgraph": "langgraph-checkpoint-sqlite", "chroma": "chromadb"}
 VECTORS_ONLY = "recollect-vectors"
+BY_MEANING = "recollect-meaning"
 NAMES = {
     "recollect": "Recollect",
+    BY_MEANING: "Recollect, by meaning",
     VECTORS_ONLY: "Recollect, vectors only",
     "langgraph": "SqliteStore",
     "chroma": "Chroma",
@@ -377,7 +383,8 @@ class Bench:
         return asked
 
     def _ways(self) -> dict[str, tuple[str, str]]:
-        return {"recollect": ("recollect", "recall"), VECTORS_ONLY: ("recollect", "nearest")} | {
+        ours = {"recollect": "recall", BY_MEANING: "by_meaning", VECTORS_ONLY: "nearest"}
+        return {name: ("recollect", method) for name, method in ours.items()} | {
             name: (name, "recall") for name in self.chosen
         }
 
@@ -471,9 +478,11 @@ def ratios(report: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
     for size, cells in report["sizes"].items():
         peers = [name for name in cells["add"] if name != "recollect"]
         ours, vectors = cells["recall"]["recollect"], cells["recall"][VECTORS_ONLY]
+        meaning = cells["recall"][BY_MEANING]
         found[size] = {
             peer: {
                 "recall": cells["recall"][peer]["p50_ms"] / ours["p50_ms"],
+                "recall, by meaning": cells["recall"][peer]["p50_ms"] / meaning["p50_ms"],
                 "recall, vectors only": cells["recall"][peer]["p50_ms"] / vectors["p50_ms"],
                 "recall, cpu": cells["recall"][peer]["cpu_ms"] / ours["cpu_ms"],
                 "add": cells["add"][peer]["p50_ms"] / cells["add"]["recollect"]["p50_ms"],
@@ -494,9 +503,13 @@ def targets(report: dict[str, Any]) -> list[tuple[str, float, float, bool]]:
     size = max(report["sizes"], key=int)
     cells, ratio = report["sizes"][size], report["ratios"][size]
     wanted = [
-        ("recall, times as fast as SqliteStore", 5.0, ratio.get("langgraph", {}).get("recall")),
-        ("recall, times as fast as Chroma", 20.0, ratio.get("chroma", {}).get("recall")),
-        ("recall@10 of the vector search within a user", 0.99, cells["recall"][VECTORS_ONLY]["recall_at_10"]),
+        ("recall by meaning, times as fast as SqliteStore", 5.0, ratio.get("langgraph", {}).get("recall, by meaning")),
+        ("recall by meaning, times as fast as Chroma", 20.0, ratio.get("chroma", {}).get("recall, by meaning")),
+        ("vector index, times as fast as SqliteStore", 5.0, ratio.get("langgraph", {}).get("recall, vectors only")),
+        ("vector index, times as fast as Chroma", 20.0, ratio.get("chroma", {}).get("recall, vectors only")),
+        ("hybrid recall, times as fast as SqliteStore", 5.0, ratio.get("langgraph", {}).get("recall")),
+        ("hybrid recall, times as fast as Chroma", 20.0, ratio.get("chroma", {}).get("recall")),
+        ("recall@10 by meaning within a user", 0.99, cells["recall"][BY_MEANING]["recall_at_10"]),
         ("single add, times as fast as SqliteStore", 1.0, ratio.get("langgraph", {}).get("add")),
     ]
     return [(name, bar, value, value >= bar) for name, bar, value in wanted if value is not None]
