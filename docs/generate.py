@@ -606,9 +606,16 @@ def _recall_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
 def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     size = max(report["sizes"], key=int)
     cells = report["sizes"][size]
-    for what, part in (("recall within one user", "recall"), ("one durable add", "add")):
-        figures = ", ".join(f"{name} {cells[part][name]['p50_ms']} ms" for name in cells["add"])
-        yield f"{what}, median, {int(size):,} memories", figures, "`make bench`"
+    recalls, adds = cells["recall"], cells["add"]
+    peers = ", ".join(f"{_PEERS[name]} {recalls[name]['p50_ms']} ms" for name in adds if name in _PEERS)
+    ours = {"recollect-vectors": "vector index", "recollect-meaning": 'by="meaning"', "recollect": "full recall"}
+    figures = ", ".join(f"{ours[name]} {recalls[name]['p50_ms']} ms" for name in ours if name in recalls)
+    yield f"one user's ten nearest of {int(size):,} memories, median", f"{figures}; {peers}", "`make bench`"
+    synced = ", ".join(f"{_PEERS.get(name, 'Recollect')} {adds[name]['p50_ms']} ms" for name in adds)
+    yield f"one durable add at {int(size):,}, median", synced, "`make bench`"
+
+
+_PEERS = {"langgraph": "LangGraph's SqliteStore", "chroma": "Chroma"}
 
 
 def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
