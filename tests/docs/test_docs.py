@@ -126,12 +126,12 @@ def test_figures_come_from_the_results_and_only_from_there(tmp_path: Path, monke
 
 def test_the_reports_of_the_benchmarks_are_understood() -> None:
     recall = {"questions": 3, "turns": 5, "recall": {"R@5": 70.1}, "latency_ms": {"median": 4, "p95": 9}}
-    add = {"recollect": {"p50_ms": 1}, "other": {"p50_ms": 2}}
+    add = {"recollect": {"p50_ms": 1}, "chroma": {"p50_ms": 2}}
     peers = {"sizes": {"10": {"recall": add, "add": add}}}
     read = generator()._figures
     assert next(read("recall_quality", recall))[1] == "R@5 70.1"
     assert next(read("peers", peers)) == (
-        "recall within one user, median, 10 memories", "recollect 1 ms, other 2 ms", "`make bench`"
+        "one user's ten nearest of 10 memories, median", "full recall 1 ms; Chroma 2 ms", "`make bench`"
     )  # fmt: skip
     assert list(read("unknown", {})) == []
 

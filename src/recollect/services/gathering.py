@@ -90,16 +90,15 @@ def gather_near(
     narrowed: Narrowed,
     given: Sequence[float] | None,
     limit: int,
-    *,
-    facts: bool = False,
+    fields: Sequence[str],
 ) -> Pool:
-    """Only the nearest in meaning, in the order of their similarity: what a plain vector store answers."""
+    """Only the nearest in meaning, in the order of their similarity, with these fields: what a vector store answers."""
     pool = Pool()
     pool.asked = asked_vector(core, question, {}, given, pool)
     if pool.asked is None:
         return pool
-    near = by_meaning(core, scope, narrowed, pool.asked.vector, limit)
-    pool.facts = _read(core, scope, narrowed, list(near)) if facts else {}
+    near, rows = nearest_passing(core, scope, narrowed, pool.asked.vector, limit, fields)
+    pool.facts = {id: dict(zip(fields, rows[id], strict=True)) for id in near if id in rows}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
 
@@ -132,20 +131,36 @@ def asked_vector(
 
 
 def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> dict[str, float]:
-    """The nearest that pass every filter, best first: exact among few, else the index is asked on until enough pass."""
+    """The nearest that pass every filter, with their similarity, best first."""
+    return nearest_passing(core, scope, narrowed, vector, limit, ("id",))[0]
+
+
+def nearest_passing(
+    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
+) -> tuple[dict[str, float], dict[str, tuple[Any, ...]]]:
+    """Their similarities and these fields of them: exact among few, else the index is asked on until enough pass.
+
+    One reading proves that a memory passes and fetches what is wanted of it; `fields` begin with its id.
+    """
     if narrowed.where:
-        rows = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
-        if len(rows) <= EXACT_UP_TO:
-            scores = similarities(core, scope, narrowed, [id for (id,) in rows], vector)
-            return _best(scores, limit)
+        ids = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
+        if len(ids) <= EXACT_UP_TO:
+            best = _best(similarities(core, scope, narrowed, [id for (id,) in ids], vector), limit)
+            return best, _fields_of(core, scope, best, fields)
     depth = limit
     while True:
         found, exhausted = _nearest(core, scope, narrowed, vector, depth)
-        passing = (OneOf("id", tuple(found)), *narrowed.filters())
-        kept = {id for (id,) in core.store.select(scope, Query(Memory, passing), ("id",))} if found else set()
-        if len(kept) >= limit or exhausted:
-            return _best({id: found[id] for id in kept}, limit)
+        passing = Query(Memory, (OneOf("id", tuple(found)), *narrowed.filters()))
+        by_id = {row[0]: row for row in core.store.select(scope, passing, fields)} if found else {}
+        if len(by_id) >= limit or exhausted:
+            return _best({id: found[id] for id in by_id}, limit), by_id
         depth *= 4
+
+
+def _fields_of(core: Core, scope: Scope, best: dict[str, float], fields: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    if not best or tuple(fields) == ("id",):
+        return {id: (id,) for id in best}
+    return {row[0]: row for row in core.store.select(scope, Query(Memory, (OneOf("id", tuple(best)),)), fields)}
 
 
 def _nearest(

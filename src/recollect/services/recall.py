@@ -149,7 +149,7 @@ def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, 
             raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
         return gather_past(core, scope, question, narrowed, request.as_of, request.vector, request.limit)
     if request.by == "meaning":
-        return gather_near(core, scope, question, narrowed, request.vector, request.limit, facts=bool(request.boost))
+        return gather_near(core, scope, question, narrowed, request.vector, request.limit, _SHOWN)
     core = core if request.by == "everything" else replace(core, embedders=())
     return gather(core, scope, question, narrowed, given=request.vector, limit=request.limit)
 
@@ -189,7 +189,7 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
-    memories = _as_then(pool.past, ids) if pool.past is not None else _as_now(core, scope, ids)
+    memories = _read_already(pool, ids) or _as_now(core, scope, ids)
     citations, tags = _citations(core, scope, ids), _tags(core, scope, ids)
     return [
         _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question)
@@ -200,7 +200,7 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
 
 _SHOWN = (
     "id", "text", "kind", "status", "confidence", "author", "occurred_at", "moment", "content", "metadata", "scope",
-    "user_id", "agent_id", "session_id", "project_id",
+    "user_id", "agent_id", "session_id", "project_id", "priority", "access_count",
 )  # fmt: skip
 
 
@@ -209,8 +209,11 @@ def _as_now(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, dict[st
     return {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rows}
 
 
-def _as_then(past: dict[str, Memory], ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    return {id: past[id].__dict__ for id in ids if id in past}
+def _read_already(pool: Pool, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """What gathering the pool has read whole: past states, or the nearest in meaning."""
+    if pool.past is not None:
+        return {id: pool.past[id].__dict__ for id in ids if id in pool.past}
+    return pool.facts if pool.ranked is not None else {}
 
 
 def _citations(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, list[CitationView]]:
