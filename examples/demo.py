@@ -110,7 +110,9 @@ def replace(mem: Any, ids: dict[str, str]) -> None:
     title("6  Facts change; what was known then is still known")
     before = recollect.domain.record.now()
     newer = recollect.cite.user("alice", "told us on Friday")
-    mem.remember("Alice now prefers ward over pytest", user="alice", supersedes=ids["pytest"], cites=[newer])
+    claim = mem.remember("Alice now prefers ward over pytest", user="alice", supersedes=ids["pytest"], cites=[newer])
+    console.print("  [dim]a verified memory gives way only to a verified one, so the new claim is promoted first[/]")
+    mem.promote(claim.id, why="Alice confirmed it")
     for label, options in (("now", {}), ("as of a moment ago", {"as_of": before})):
         best = mem.recall("what does Alice prefer for tests?", limit=1, **options)[0]
         console.print(f"  {label:20} {escape(best.text)}")

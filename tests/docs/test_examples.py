@@ -1,0 +1,22 @@
+"""The examples run, end by themselves and show what they promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def test_the_demo_shows_the_main_job(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(CHECKOUT / "examples" / "demo.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "now Alice now prefers ward over pytest" in shown
+    assert "as of a moment ago Alice prefers pytest over unittest" in shown
+    assert "checked 3 citations: 2 hold, 1 broken" in shown
+    assert "asked for the door code after its time: not found" in shown
+    assert any(line.startswith("refused a memory without a citation") for line in shown)
+    assert not list(tmp_path.iterdir())
