@@ -14,8 +14,7 @@
     │   ├── ReferenceMissing    reference_missing    409
     │   ├── RequirementFailed   requirement_failed   409
     │   ├── IllegalTransition   illegal_transition   409
-    │   ├── LeaseLost           lease_lost           409
-    │   └── NotEmpty            not_empty            409
+    │   └── LeaseLost           lease_lost           409
     ├── Unavailable             unavailable          503   try again, or mend the surroundings
     │   ├── StoreBusy           store_busy           503
     │   ├── StoreFull           store_full           507
@@ -119,10 +118,6 @@ class IllegalTransition(Conflict):
 
 class LeaseLost(Conflict):
     code = "lease_lost"
-
-
-class NotEmpty(Conflict):
-    code = "not_empty"
 
 
 class Unavailable(RecollectError):

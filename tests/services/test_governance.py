@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,19 @@ def test_deleting_a_user_deletes_what_was_theirs(mem: Any) -> None:
     with pytest.raises(NotFound):
         mem.show(id)
     assert mem.verify().sound
+
+
+def test_checks_at_once_all_finish_and_one_demotes(mem: Any, tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("x\n")
+    ids = [mem.remember(f"claim {n}", cites=[cite.file("f.txt", 1)]).id for n in range(10)]
+    for id in ids:
+        mem.promote(id)
+    (tmp_path / "f.txt").write_text("y\n")
+    reports: list[Any] = []
+    threads = [threading.Thread(target=lambda: reports.append(mem.check())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [report.broken for report in reports] == [10] * 4
+    assert sorted(id for report in reports for id in report.demoted) == sorted(ids)

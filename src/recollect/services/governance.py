@@ -101,10 +101,7 @@ def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
     while True:
         page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
-            try:
-                _check_memory(core, scope, memory_id, citations, report)
-            except VersionConflict:
-                continue  # somebody else is checking or changing it at this moment, and will have the last word
+            _check_memory(core, scope, memory_id, citations, report)
         after = page.next
         if after is None:
             return report
@@ -118,21 +115,38 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
 
 
 def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
-    memory = core.store.get(scope, Memory, memory_id)
-    if memory is None:
-        return
-    checked = [_looked_up(core, scope, citation) for citation in citations]
-    steps: list[Step] = [Update(after) for before, after in zip(citations, checked, strict=True) if before != after]
-    broken = [citation for citation in checked if citation.state == "broken"]
-    if broken and memory.status in TRUSTED:
-        steps += change_steps(core, scope, memory, "demoted", f"no longer holds: {broken[0].note}", status="hypothesis")
-        report.demoted.append(memory.id)
-    if steps:
-        found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
-        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
+    while True:
+        memory = core.store.get(scope, Memory, memory_id)
+        if memory is None:
+            return
+        try:
+            checked, demoted = _checked_now(core, scope, memory, citations)
+            break
+        except VersionConflict:  # somebody checked or changed it meanwhile: look at what they left
+            still = tuple(citation.id for citation in citations)
+            citations = [one for one in citations_of(core, scope, memory_id) if one.id in still]
+    if demoted:
+        report.demoted.append(memory_id)
     for citation in checked:
         setattr(report, citation.state, getattr(report, citation.state) + 1)
     report.looked_at += len(checked)
+
+
+def _checked_now(
+    core: Core, scope: Scope, memory: Memory, citations: Sequence[Citation]
+) -> tuple[list[Citation], bool]:
+    """Look the citations up and commit what was found; says whether the memory lost its status."""
+    checked = [_looked_up(core, scope, citation) for citation in citations]
+    broken = [citation for citation in checked if citation.state == "broken"]
+    steps: list[Step] = [Update(citation) for citation in checked]
+    demoted = bool(broken) and memory.status in TRUSTED
+    if demoted:
+        why = f"no longer holds: {broken[0].note}"
+        steps += change_steps(core, scope, memory, "demoted", why, status="hypothesis")
+    if steps:
+        found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
+        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
+    return checked, demoted
 
 
 def _looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:

@@ -254,6 +254,6 @@ def make_partitions(connection: Connection, today: datetime | None = None) -> li
                 try:
                     connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
                 except psycopg.errors.CheckViolation:
-                    continue
+                    continue  # rows of that month lie in the default partition already, and stay there
                 made.append(name)
     return made
