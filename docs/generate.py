@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect import errors
-from recollect.catalogue import OPERATIONS, Operation
+from recollect.catalogue import OPERATIONS, ROOMS, Operation
 from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import TRANSITIONS
 from recollect.domain.provenance import AnyCitation, CitationState, cite
@@ -224,8 +224,15 @@ def cli_page() -> str:
     ]
     for title, names in cli.GROUPS.items():
         parts.append(f"## {title}\n")
-        parts += [_command(cli.COMMANDS[name]) for name in names.split()]
+        parts += [_command(operation) for name in names.split() for operation in _commands(name)]
     return "\n".join(parts)
+
+
+def _commands(name: str) -> list[Operation]:
+    """The command, or all of a room."""
+    if name in ROOMS:
+        return [operation for operation in cli.COMMANDS.values() if operation.room == name]
+    return [cli.COMMANDS[name]]
 
 
 def _command(operation: Operation) -> str:
@@ -489,7 +496,7 @@ STUB_HEAD = '''\
 """The Python door, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from inspect import Signature
 from typing import Any, Literal
@@ -521,7 +528,17 @@ class Recollect:
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
 '''
+STUB_ROOM = '''
+class Room:
+    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+
+    def __init__(self, mem: Recollect) -> None: ...
+    def call(self, operation: str, /, **fields: Any) -> Any: ...
+'''
 STUB_TAIL = '''
+def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
+    """Give the client a method for each operation, and an attribute for each room."""
+
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
 '''
@@ -541,9 +558,14 @@ def client_stubs() -> str:
             return f"{cls.__name__} | dict[str, Any] | str"
         return cls.__name__
 
-    methods = "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values())
+    def methods(room: str) -> str:
+        return "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values() if operation.room == room)
+
+    rooms = "".join(f'\nclass {name.capitalize()}(Room):\n    """{ROOMS[name]}"""\n\n{methods(name)}' for name in ROOMS)
+    front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in ROOMS)
+    front += methods("")
     imports = "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(used.items()))
-    return STUB_HEAD.replace("{imports}", imports) + methods + STUB_TAIL
+    return STUB_HEAD.replace("{imports}", imports) + front + STUB_ROOM + rooms + STUB_TAIL
 
 
 def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
@@ -560,10 +582,10 @@ def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
             default = "" if parameter.default is parameter.empty else f" = {_stub_default(parameter.default)}"
             lines.append(f"{parameter.name}: {type_text(parameter.annotation, name_of)}{default}")
     answer = type_text(made.return_annotation, name_of)
-    short = f"    def {operation.name}({', '.join(lines)}) -> {answer}:\n"
+    short = f"    def {operation.verb}({', '.join(lines)}) -> {answer}:\n"
     if len(short) > 120:
         inner = "".join(f"        {line},\n" for line in lines)
-        short = f"    def {operation.name}(\n{inner}    ) -> {answer}:\n"
+        short = f"    def {operation.verb}(\n{inner}    ) -> {answer}:\n"
     return f'{short}        """{operation.summary}"""\n'
 
 

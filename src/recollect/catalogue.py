@@ -3,6 +3,8 @@
 A line gives the name, where the function lives, the permission it needs, its HTTP route, which field may be given
 without its name, and what it does in one sentence. The request and reply types are read off the function. To add
 an operation, write the function in a service and one line here.
+
+A name with a dot is an operation of a room: `run.show` is `mem.run.show(...)` and `recollect run show`.
 """
 
 from __future__ import annotations
@@ -44,8 +46,17 @@ class Operation:
         return reply
 
     @property
+    def room(self) -> str:
+        """The room it stands in, empty for those that stand at the front."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def verb(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    @property
     def command(self) -> str:
-        return self.name.rstrip("_").replace("_", "-")
+        return self.name.rstrip("_").replace("_", "-").replace(".", " ")
 
 
 def _op(
@@ -93,6 +104,9 @@ _LINES = (
     _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
     _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
 )  # fmt: skip
+
+ROOMS: dict[str, str] = {}
+"""What each room is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
 

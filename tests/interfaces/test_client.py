@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.catalogue import OPERATIONS
+from recollect.catalogue import OPERATIONS, ROOMS, Operation
 from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, RecollectError
-from recollect.interfaces.client import Recollect, signature
+from recollect.interfaces.client import Recollect, attach, signature
 from recollect.settings import load
 
 
@@ -21,7 +21,9 @@ def test_every_operation_resolves_and_is_a_method(name: str) -> None:
     assert set(operation.positional) <= set(operation.request.model_fields)
     assert operation.request.__doc__
     assert operation.summary.endswith(".")
-    assert hasattr(Recollect, name)
+    assert operation.room in ("", *ROOMS)
+    door = Recollect if not operation.room else getattr(Recollect, operation.room).fget
+    assert callable(getattr(door, operation.verb))
     assert signature(operation).parameters
     assert all(field.description for field in operation.request.model_fields.values())
 
@@ -120,3 +122,17 @@ def test_a_store_cut_to_nothing_is_not_taken_for_a_new_one(tmp_path: Path) -> No
     (tmp_path / "x.db").write_bytes(b"")
     with pytest.raises(DamagedData):
         recollect.open(tmp_path / "x.db", embedder="hash")
+
+
+def test_an_operation_of_a_room_is_called_through_its_room(mem: Any) -> None:
+    class Client(Recollect):
+        pass
+
+    operation = Operation("desk.stats", "upkeep:stats", "read", "GET /desk", "", "Like stats.")
+    attach(Client, [operation], {"desk": "All that lies on the desk."})
+    called = []
+    client = Client(mem._core, mem._scope, mem._prepare, owns=False)
+    client.call = lambda name, **fields: called.append((name, fields))  # type: ignore[method-assign]
+    client.desk.stats()  # type: ignore[attr-defined]
+    assert called == [("desk.stats", {})]
+    assert operation.command == "desk stats"

@@ -10,12 +10,12 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from recollect.catalogue import OPERATIONS, Operation
+from recollect.catalogue import OPERATIONS, ROOMS, Operation
 
 if TYPE_CHECKING:
     from recollect.errors import RecollectError
@@ -55,9 +55,24 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"recollect {__version__}")
         return 0
+    if arguments[0] in ROOMS:
+        return _enter(arguments[0], arguments[1:])
     operation = COMMANDS.get(arguments[0])
     if operation is None:
-        return _unknown(arguments[0])
+        return _unknown(arguments[0], COMMANDS)
+    return _run_command(operation, arguments[1:])
+
+
+def _enter(room: str, arguments: list[str]) -> int:
+    """The commands of a room, as in `recollect run show`."""
+    arguments = _command_first(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"Usage: recollect {room} COMMAND [OPTIONS]\n\n{ROOMS[room]}\n")
+        _list_commands([name for name, operation in COMMANDS.items() if operation.room == room])
+        return 0
+    operation = COMMANDS.get(f"{room} {arguments[0]}")
+    if operation is None:
+        return _unknown(f"{room} {arguments[0]}", COMMANDS)
     return _run_command(operation, arguments[1:])
 
 
@@ -74,18 +89,23 @@ def _show_help() -> int:
     print("Usage: recollect COMMAND [OPTIONS]\n\nThe memory of AI agents.\n")
     for title, names in GROUPS.items():
         print(f"{title}:")
-        for name in names.split():
-            print(f"  {name:12} {COMMANDS[name].summary}")
+        _list_commands(names.split())
         print()
     print("`recollect COMMAND --help` tells more. The store is recollect.db in this folder, or --store, or")
     print("$RECOLLECT_STORE; settings may also stand in a YAML file: --store settings.yaml.")
     return 0
 
 
-def _unknown(name: str) -> int:
+def _list_commands(names: Sequence[str]) -> None:
+    width = max(map(len, names), default=0)
+    for name in names:
+        print(f"  {name:{max(width, 12)}} {ROOMS[name] if name in ROOMS else COMMANDS[name].summary}")
+
+
+def _unknown(name: str, known: Iterable[str]) -> int:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, n=3)
+    near = get_close_matches(name, [*known, *ROOMS], n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see recollect --help"
     print(f"error: there is no command '{name}' ({hint})", file=sys.stderr)
     return 2

@@ -6,11 +6,11 @@ spells them out for editors and type checkers, and a test keeps it up to date.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
-from recollect.catalogue import OPERATIONS, Operation, invoke
+from recollect.catalogue import OPERATIONS, ROOMS, Operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core, checked_id
@@ -65,8 +65,18 @@ class Recollect:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
 
 
+class Room:
+    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+
+    def __init__(self, mem: Recollect) -> None:
+        self._mem = mem
+
+    def call(self, operation: str, /, **fields: Any) -> Any:
+        return self._mem.call(operation, **fields)
+
+
 def _method(operation: Operation) -> Callable[..., Any]:
-    def method(self: Recollect, /, *given: Any, **fields: Any) -> Any:
+    def method(self: Recollect | Room, /, *given: Any, **fields: Any) -> Any:
         if len(given) > len(operation.positional):
             raise InvalidInput(
                 f"{operation.name} takes {len(operation.positional)} values without a name, {len(given)} were given",
@@ -78,7 +88,7 @@ def _method(operation: Operation) -> Callable[..., Any]:
             fields[name] = value
         return self.call(operation.name, **fields)
 
-    method.__name__ = operation.name
+    method.__name__ = operation.verb
     method.__qualname__ = f"Recollect.{operation.name}"
     method.__doc__ = operation.summary
     return method
@@ -97,5 +107,14 @@ def signature(operation: Operation) -> Signature:
     return Signature(parameters, return_annotation=operation.reply)
 
 
-for _operation in OPERATIONS.values():
-    setattr(Recollect, _operation.name, _method(_operation))
+def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
+    """Give the client a method for each operation, and an attribute for each room."""
+    doors: dict[str, Any] = {"": client}
+    for name, about in rooms.items():
+        doors[name] = type(name.capitalize(), (Room,), {"__doc__": about})
+        setattr(client, name, property(doors[name], doc=about))
+    for operation in operations:
+        setattr(doors[operation.room], operation.verb, _method(operation))
+
+
+attach(Recollect, OPERATIONS.values(), ROOMS)

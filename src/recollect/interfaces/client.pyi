@@ -1,7 +1,7 @@
 """The Python door, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from inspect import Signature
 from typing import Any, Literal
@@ -388,6 +388,15 @@ class Recollect:
 
     def backup(self, path: str) -> BackedUp:
         """Copy the whole store while it is in use."""
+
+class Room:
+    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+
+    def __init__(self, mem: Recollect) -> None: ...
+    def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
+    """Give the client a method for each operation, and an attribute for each room."""
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
