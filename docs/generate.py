@@ -219,7 +219,7 @@ def cli_page() -> str:
         " written as [one line](citations.md), or as a JSON object. Times are written as in ISO 8601.\n",
         "Exit codes: 0 when all is well, 1 for a failure (also when `verify` or `doctor` finds something), 2 for a"
         " request that is wrong, 130 when interrupted.\n",
-        "Every command also takes:\n",
+        "Every command also takes (`copy` and `config` name their stores themselves and take `--json` alone):\n",
         table(("option", "what it is"), _options(next(iter(cli.COMMANDS.values())), common=True)),
     ]
     for title, names in cli.GROUPS.items():
@@ -230,7 +230,7 @@ def cli_page() -> str:
 
 def _commands(name: str) -> list[Operation]:
     """The command, or all of a room."""
-    if name in ROOMS:
+    if name in cli.ROOMS:
         return [operation for operation in cli.COMMANDS.values() if operation.room == name]
     return [cli.COMMANDS[name]]
 

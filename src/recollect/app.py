@@ -5,7 +5,10 @@ The only file that imports adapters. `recollect.open(...)` is its `open`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -15,16 +18,27 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
-from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
+from recollect.errors import (
+    DamagedData,
+    DuplicateKey,
+    InvalidInput,
+    InvalidSettings,
+    MissingExtra,
+    NotFound,
+    RecollectError,
+)
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.core import Core
 from recollect.services.journal import Journal
-from recollect.settings import EmbedderSettings, Settings, load, secret
+from recollect.services.upkeep import Finding
+from recollect.settings import EmbedderSettings, Settings, load, secret, shown
 
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
+    from recollect.services.copying import Copied
+    from recollect.services.indexing import Progress
 
 LOG_TABLES = ("execution", "cycle", "result", "message")
 
@@ -89,6 +103,63 @@ def close(core: Core) -> None:
     core.store.close()
 
 
+def copy(
+    source: str | Path, target: str | Path, organizations: Sequence[str] = (), progress: Progress | None = None
+) -> Copied:
+    """Bring all that one store holds into another, of any kind; run it again to go on where it stopped."""
+    from recollect.services.copying import copy
+
+    origin, destination = load(source), load(target)
+    if origin.store == destination.store:
+        raise InvalidInput("that is one and the same store", remedy="name two")
+    path = _file(origin.store)
+    if path is not None and not path.is_file():
+        raise NotFound(f"there is no store '{origin.store}'", remedy="check the path")
+    with closing(_record_store(origin.store)[0]) as here, closing(_record_store(destination.store)[0]) as there:
+        return copy(here, there, organizations, progress or (lambda done, total: None))
+
+
+def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
+    """Try everything the settings name, one after another, without writing or creating anything."""
+    try:
+        settings = load(source)
+    except InvalidSettings as error:
+        yield Finding(name="settings", well=False, says=error.message, remedy=error.remedy)
+        return
+    named = ", ".join(sorted(settings.model_fields_set)) or "nothing"
+    yield Finding(name="settings", well=True, says=f"read; other than the default: {named}")
+    yield _check_store(settings)
+    for part, chosen in (("embedder", settings.embedder), ("incoming_embedder", settings.incoming_embedder)):
+        if chosen is not None:
+            yield _tried(part, f"{chosen.provider} {chosen.model or ''}".strip(), partial(_try_embedder, chosen))
+    for folder in (*settings.repositories.values(), *(settings.citation_roots or ())):
+        if not folder.is_dir():
+            yield Finding(name="citations", well=False, says=f"'{folder}' is no folder", remedy="correct the path")
+
+
+def _check_store(settings: Settings) -> Finding:
+    path = _file(settings.store)
+    if path is None or path.exists():
+        return _tried("store", shown(settings.store), lambda: _record_store(settings.store)[0].close())
+    if path.parent.is_dir() and os.access(path.parent, os.W_OK):
+        return Finding(name="store", well=True, says=f"{path} will be made when it is first used")
+    return Finding(name="store", well=False, says=f"{path} cannot be made", remedy=f"make '{path.parent}' writable")
+
+
+def _try_embedder(settings: EmbedderSettings) -> None:
+    embedder = _embedder(settings)
+    if embedder is not None:
+        embedder.embed_query("hello")
+
+
+def _tried(name: str, what: str, attempt: Callable[[], object]) -> Finding:
+    try:
+        attempt()
+    except RecollectError as error:
+        return Finding(name=name, well=False, says=f"{what}: {error.message}", remedy=error.remedy)
+    return Finding(name=name, well=True, says=f"{what} answers")
+
+
 def ensure_organization(store: RecordStore, scope: Scope) -> None:
     id = scope.organization_id
     if store.get(scope, Organization, id, deleted=True) is None:
@@ -128,13 +199,20 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
     return EmbeddedIndex(store, index_folder, background=settings.background)
 
 
+def _file(address: str) -> Path | None:
+    """The file an address means, if it means one."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme not in _FILES:
+        return None
+    path = address if not separator else unquote(rest.removeprefix("/") if not rest.startswith("//") else rest[1:])
+    return Path(path).expanduser()
+
+
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
-    path = Path(unquote(address.removeprefix("sqlite://").removeprefix("/")) if "://" in address else address)
-    if address.startswith("sqlite:////"):
-        path = Path("/") / path
-    path = path.expanduser()
+    path = _file(address)
+    assert path is not None
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
@@ -158,6 +236,7 @@ def _postgres(address: str) -> tuple[Any, Path | None]:
     return PostgresStore(address), None
 
 
+_FILES = frozenset({"sqlite"})
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
     "sqlite": _sqlite,

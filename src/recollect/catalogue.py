@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
@@ -29,11 +29,12 @@ class Operation:
     positional: tuple[str, ...]
     summary: str
     progress: bool = False
+    package: ClassVar[str] = "recollect.services"
 
     @cached_property
     def function(self) -> Any:
         module, _, name = self.home.partition(":")
-        return getattr(import_module(f"recollect.services.{module}"), name)
+        return getattr(import_module(f"{self.package}.{module}"), name)
 
     @cached_property
     def request(self) -> type[Request]:
@@ -113,17 +114,21 @@ OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _
 
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
     """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput."""
+    request = validated(operation, fields)
+    if progress is not None and operation.progress:
+        return operation.function(core, scope, request, progress)
+    return operation.function(core, scope, request)
+
+
+def validated(operation: Operation, fields: dict[str, Any]) -> Request:
     from pydantic import ValidationError
 
     from recollect.domain.kinds import describe
     from recollect.errors import InvalidInput
 
     try:
-        request = operation.request.model_validate(fields)
+        return operation.request.model_validate(fields)
     except ValidationError as error:
         unknown = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "extra_forbidden"]
         remedy = f"{operation.name} takes {', '.join(operation.request.model_fields)}" if unknown else ""
         raise InvalidInput(f"{operation.name}: {describe(error)}", remedy=remedy) from None
-    if progress is not None and operation.progress:
-        return operation.function(core, scope, request, progress)
-    return operation.function(core, scope, request)

@@ -2,16 +2,19 @@
 
 This is the only place that reads the environment. `RECOLLECT_STORE=team.db` sets `store`;
 `RECOLLECT_EMBEDDER__PROVIDER=none` sets `embedder.provider`. Secrets are named here, not written here: `api_key_env`
-is the name of the environment variable that holds the key.
+is the name of the environment variable that holds the key, and in any text `${NAME}` stands for an environment
+variable, `${file:/run/secrets/name}` for what a file holds. What they stood for is never shown.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -61,6 +64,10 @@ class Settings(BaseModel):
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown(value) if isinstance(value, str) else value
+
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
     """Settings from a YAML file or a store's address, the environment and keyword arguments."""
@@ -77,7 +84,7 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
     try:
-        return Settings.model_validate(values)
+        return Settings.model_validate(_filled(values))
     except ValidationError as error:
         raise InvalidSettings(
             f"the settings are not valid: {describe(error)}", remedy="see docs/reference/settings.md"
@@ -87,6 +94,43 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
 def secret(name: str) -> str | None:
     """A secret from the environment."""
     return os.environ.get(name)
+
+
+def shown(address: str) -> str:
+    """An address without its password."""
+    parts = urlsplit(address) if "://" in address else None
+    if parts is None or parts.password is None:
+        return address
+    return address.replace(f":{parts.password}@", ":***@", 1)
+
+
+_PLACE = re.compile(r"\$\{(file:)?([^}]+)\}")
+
+
+def _filled(value: Any) -> Any:
+    """What the places in a text stand for; in an address it is quoted, so that a secret may hold any character."""
+    if isinstance(value, Mapping):
+        return {name: _filled(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    is_part = "://" in value
+    return _PLACE.sub(lambda found: quote(_stands_for(found), safe="") if is_part else _stands_for(found), value)
+
+
+def _stands_for(place: re.Match[str]) -> str:
+    is_file, name = place.groups()
+    if not is_file:
+        if name not in os.environ:
+            raise InvalidSettings(f"the settings name ${{{name}}}, which is not set", remedy=f"export {name}=…")
+        return os.environ[name]
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(
+            f"cannot read the secret file '{name}'", remedy="give a file of text you may read"
+        ) from None
 
 
 def _settings_file(source: str | Path | None, configured: str | None) -> Path | None:

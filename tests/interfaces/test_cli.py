@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recollect.interfaces.cli import COMMANDS, GROUPS, run
+from recollect.interfaces.cli import COMMANDS, GROUPS, Program, run
 
 
 @pytest.fixture
@@ -37,18 +37,19 @@ def told(cli: Any, *arguments: str) -> Any:
 def test_help_lists_every_command_once(cli: Any) -> None:
     code, out, _ = cli("--help")
     assert code == 0
-    assert sorted(" ".join(GROUPS.values()).split()) == sorted(COMMANDS)
-    for command in COMMANDS:
+    grouped = {operation.room or name for name, operation in COMMANDS.items()}
+    assert sorted(" ".join(GROUPS.values()).split()) == sorted(grouped)
+    for command in grouped:
         assert f"  {command} " in out
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help_and_json(cli: Any, command: str) -> None:
-    code, out, _ = cli(command, "--help")
+    code, out, _ = cli(*command.split(), "--help")
     assert code == 0
     assert COMMANDS[command].summary in out
     assert "--json" in out
-    assert "--store" in out
+    assert ("--store" in out) != isinstance(COMMANDS[command], Program)
 
 
 def test_a_memory_goes_in_and_comes_out(cli: Any) -> None:
@@ -164,3 +165,48 @@ def test_as_a_program_it_prints_no_traceback_when_the_pipe_closes(tmp_path: Path
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.startswith("Usage")
     assert done.stderr == ""
+
+
+def test_a_store_is_copied_into_another(cli: Any) -> None:
+    told(cli, "remember", "Alice prefers pytest", "--store", "a.db")
+    code, out, _ = cli("copy", "a.db", "b.db")
+    assert code == 0
+    assert "the same on both sides" in out
+    assert told(cli, "copy", "a.db", "b.db")["written"] == 0
+    assert told(cli, "recall", "pytest", "--store", "b.db")["hits"]
+    code, _, err = cli("copy", "nowhere.db", "c.db")
+    assert code == 1
+    assert "there is no store" in err
+
+
+def test_config_check_says_what_is_wrong_and_how_to_mend_it(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RECOLLECT_EMBEDDER__PROVIDER")
+    code, out, _ = cli("config", "check")
+    assert code == 0
+    assert "recollect.db will be made" in out
+    assert not (tmp_path / "recollect.db").exists()
+    (tmp_path / "r.yaml").write_text(
+        "store: postgresql://app:hush@127.0.0.1:1/memory\nembedder: {provider: openai, base_url: 'http://127.0.0.1:1'}\n"
+        "citation_roots: [/nowhere/at/all]\n"
+    )
+    code, out, _ = cli("config", "check", "r.yaml", "--json")
+    assert code == 1
+    assert "hush" not in out
+    findings = json.loads(out)["findings"]
+    assert {one["name"]: one["well"] for one in findings} == {
+        "settings": True, "store": False, "embedder": False, "citations": False,
+    }  # fmt: skip
+    assert all(one["remedy"] for one in findings if not one["well"])
+    (tmp_path / "r.yaml").write_text("colour: red")
+    code, out, _ = cli("config", "check", "r.yaml")
+    assert code == 1
+    assert "colour" in out
+
+
+def test_an_unknown_command_of_a_room_is_told(cli: Any) -> None:
+    code, _, err = cli("config", "chekc")
+    assert code == 2
+    assert "config check" in err
+    assert cli("config")[0] == 0

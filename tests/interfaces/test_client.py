@@ -136,3 +136,22 @@ def test_an_operation_of_a_room_is_called_through_its_room(mem: Any) -> None:
     client.desk.stats()  # type: ignore[attr-defined]
     assert called == [("desk.stats", {})]
     assert operation.command == "desk stats"
+
+
+def test_secrets_come_from_the_environment_or_a_file_and_are_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_WORD", "p@ss/w:rd")
+    (tmp_path / "word").write_text("fr√m a file\n")
+    path = tmp_path / "r.yaml"
+    path.write_text("store: postgresql://app:${DB_WORD}@db.local/memory\n")
+    settings = load(path)
+    assert settings.store == "postgresql://app:p%40ss%2Fw%3Ard@db.local/memory"
+    assert "p%40ss" not in repr(settings)
+    assert "app:***@db.local" in repr(settings)
+    path.write_text(f"actor: ${{file:{tmp_path}/word}}\n")
+    assert load(path).actor == "fr√m a file"
+    for missing in ("${NOT_SET_AT_ALL}", "${file:/nowhere/at/all}"):
+        path.write_text(f"store: {missing}\n")
+        with pytest.raises(InvalidSettings, match=r"NOT_SET_AT_ALL|nowhere"):
+            load(path)

@@ -15,10 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from recollect.catalogue import OPERATIONS, ROOMS, Operation
+from recollect.catalogue import OPERATIONS, Operation, validated
+from recollect.catalogue import ROOMS as OPERATION_ROOMS
 
 if TYPE_CHECKING:
     from recollect.errors import RecollectError
+    from recollect.interfaces.render import Renderer
 
 GROUPS = {
     "Memories": "remember recall context show list why-not history",
@@ -26,10 +28,23 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "The store": "stats log verify doctor reindex export import backup",
+    "The store": "stats log verify doctor reindex export import backup copy config",
 }
 HIDDEN = frozenset({"remember_many"})
-COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
+
+
+class Program(Operation):
+    """A command that is no operation of one open store: its function opens what it needs."""
+
+    package = "recollect.interfaces"
+
+
+PROGRAMS = (
+    Program("copy", "programs:copy", "admin", "", ("source", "target"), "Copy a store into another of any kind.", True),
+    Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
+)
+ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}
+COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -170,13 +185,15 @@ def _command(operation: Operation) -> Callable[..., Any]:
         "actor": (str | None, typer.Option("--actor", help="On whose behalf")),
         "as_json": (bool, typer.Option("--json", help="Answer in JSON")),
     }
+    if isinstance(operation, Program):
+        common = {"as_json": common["as_json"]}
     for name, (type, option) in common.items():
         default = False if name == "as_json" else None
         parameters.append(_keyword(name, Annotated[type, option], default))
 
     def command(**given: Any) -> int:
         surroundings = {name: given.pop(name) for name in common}
-        return _execute(operation, given, **surroundings)
+        return (_start if isinstance(operation, Program) else _execute)(operation, given, **surroundings)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -273,6 +290,19 @@ def _execute(
         renderer = Renderer(mem.timezone)
         with renderer.progress(operation.summary, shown=operation.progress and not as_json) as progress:
             reply = mem.call(operation.name, progress=progress, **fields)
+    return _answer(renderer, operation, reply, as_json)
+
+
+def _start(program: Operation, given: dict[str, Any], as_json: bool) -> int:
+    from recollect.interfaces.render import Renderer
+
+    request, renderer = validated(program, _fields(program, given)), Renderer()
+    with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
+        reply = program.function(request, progress)
+    return _answer(renderer, program, reply, as_json)
+
+
+def _answer(renderer: Renderer, operation: Operation, reply: Any, as_json: bool) -> int:
     if as_json:
         print(reply.model_dump_json(indent=1))
     else:

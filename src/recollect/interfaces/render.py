@@ -17,6 +17,7 @@ from rich.text import Text
 
 from recollect.catalogue import Operation
 from recollect.services.audit import LogPage
+from recollect.services.copying import Copied
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
@@ -152,6 +153,13 @@ class Renderer:
                 bar = "█" * round(30 * count / most)
                 self.console.print(f"  {title:7}{name:16} {count:8} [cyan]{bar}[/]")
 
+    def copied(self, reply: Copied) -> None:
+        for one in reply.organizations:
+            self.console.print(
+                f"[green]✓[/] {escape(one.organization)}: {one.records:,} records, {one.written:,} written"
+            )
+            self.console.print(f"  [dim]the same on both sides: {one.hash}[/]")
+
     def _fields(self, reply: BaseModel) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in reply.model_dump(mode="json").items():
@@ -189,4 +197,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
+    Copied: Renderer.copied,
 }

@@ -82,7 +82,7 @@ def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
             for one in page.records:
                 if _stands_on(one, written):
                     ids.add(one.id)
-                    yield _line({"table": record.shape.table, "record": _plain(one)})
+                    yield record_line(one)
             after = page.next
             if after is None:
                 break
@@ -97,6 +97,11 @@ def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
+def record_line(record: Record) -> bytes:
+    """A record as one line: the same bytes whichever store it came from."""
+    return _line({"table": record.shape.table, "record": _plain(record)})
+
+
 def _plain(record: Record) -> dict[str, Any]:
     values = record.__dict__
     binary = [column.name for column in record.columns() if column.type == "bytes"]
@@ -106,11 +111,11 @@ def _plain(record: Record) -> dict[str, Any]:
 
 def _exported(audit: bool) -> list[type[Record]]:
     left_out = LEFT_OUT - {"access_log"} if audit else LEFT_OUT
-    return [record for record in _parents_first() if record.shape.table not in left_out]
+    return [record for record in parents_first() if record.shape.table not in left_out]
 
 
 @cache
-def _parents_first() -> tuple[type[Record], ...]:
+def parents_first() -> tuple[type[Record], ...]:
     """Every record type after those it refers to."""
     ordered: list[type[Record]] = []
     waiting = dict(sorted(RECORDS.items()))

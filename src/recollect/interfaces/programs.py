@@ -1,0 +1,42 @@
+"""The commands that are not operations of one open store: between two stores, or before there is one.
+
+Each is a function of a request, like an operation but without the store, and one line in `cli.PROGRAMS`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from recollect import app
+from recollect.services.copying import Copied
+from recollect.services.core import Request
+from recollect.services.indexing import Progress
+from recollect.services.upkeep import Diagnosis
+
+
+class CopyRequest(Request):
+    """Copy a store into another."""
+
+    source: str = Field(description="The store to read: a file, an address, or a YAML settings file")
+    target: str = Field(description="The store to write into")
+    organizations: list[str] = Field(default_factory=list, description="Only this organization; all if left out")
+
+
+def copy(request: CopyRequest, progress: Progress | None = None) -> Copied:
+    """Bring all that one store holds into another, of any kind, and prove that both hold the same.
+
+    Run it again to go on where it stopped, or to bring over what changed since.
+    """
+    return app.copy(request.source, request.target, request.organizations, progress)
+
+
+class ConfigCheckRequest(Request):
+    """Try the settings."""
+
+    settings: str | None = Field(None, description="The YAML file or address to try; else what the environment says")
+
+
+def config_check(request: ConfigCheckRequest, progress: Progress | None = None) -> Diagnosis:
+    """Try everything the settings name and say what is wrong and how to mend it; writes nothing."""
+    findings = list(app.check_settings(request.settings))
+    return Diagnosis(well=all(finding.well for finding in findings), findings=findings)

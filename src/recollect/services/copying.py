@@ -1,0 +1,160 @@
+"""All that one store holds, copied into another of any kind, and proven to be the same.
+
+Record by record, parents first and by id, in batches that each commit. What the target already has is compared and
+left alone, so a copy that was stopped goes on where it was when it is run again, and a second run brings over
+only what changed. At the end both sides are read again and their content hashes compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from recollect.domain.record import RECORDS, Record
+from recollect.errors import Conflict, InvalidInput, ReferenceMissing
+from recollect.ports.records import Insert, OneOf, Order, Put, Query, RecordStore, Scope, Step
+from recollect.services.core import Reply
+from recollect.services.indexing import Progress
+from recollect.services.transfer import parents_first, record_line
+
+BATCH = 500
+# The right to work on something for a minute means nothing elsewhere.
+LEFT_OUT = frozenset({"lease"})
+ROUNDS = 3
+
+
+class CopiedTenant(Reply):
+    organization: str
+    records: int
+    written: int
+    hash: str
+
+
+class Copied(Reply):
+    """What was copied; the hash of each organization is that of both sides."""
+
+    records: int
+    written: int
+    organizations: list[CopiedTenant] = Field(default_factory=list)
+
+
+def copy(
+    source: RecordStore,
+    target: RecordStore,
+    organizations: Sequence[str] = (),
+    progress: Progress = lambda done, total: None,
+) -> Copied:
+    """Bring every record of these organizations (all, if none is named) from one store into another."""
+    known = source.tenants()
+    unknown = [name for name in organizations if name not in known]
+    if unknown or not known:
+        raise InvalidInput(
+            f"the source has no organization '{unknown[0][:80]}'" if unknown else "the source holds nothing",
+            remedy="check the address" if not known else f"it has {', '.join(known[:10])}",
+        )
+    chosen = list(organizations) or known
+    total = 2 * sum(_size(source, Scope(name)) for name in chosen)
+    meter = _Meter(progress, total)
+    copied = [_copy_tenant(source, target, Scope(name), meter) for name in chosen]
+    meter.finish()
+    return Copied(
+        records=sum(one.records for one in copied), written=sum(one.written for one in copied), organizations=copied
+    )
+
+
+class _Meter:
+    """Counts what was copied and what was checked; the total is a guess while others write."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def add(self, count: int) -> None:
+        self._done += count
+        self._progress(min(self._done, self._total), self._total)
+
+    def finish(self) -> None:
+        self._progress(self._total, self._total)
+
+
+def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _Meter) -> CopiedTenant:
+    """Rounds, because the source may be written to meanwhile; what is the same already costs only reading."""
+    written = 0
+    for last in (False,) * (ROUNDS - 1) + (True,):
+        try:
+            written += sum(_copy_records(source, target, scope, record, meter) for record in _copied())
+        except ReferenceMissing:
+            if last:
+                raise
+            continue
+        here, there = content_hash(source, scope, meter), content_hash(target, scope)
+        if here == there:
+            return CopiedTenant(
+                organization=scope.organization_id, records=_size(source, scope), written=written, hash=here
+            )
+    raise Conflict(_difference(source, target, scope), remedy="copy into an empty store, while nobody writes to either")
+
+
+def _copied() -> list[type[Record]]:
+    return [record for record in parents_first() if record.shape.table not in LEFT_OUT]
+
+
+def _size(store: RecordStore, scope: Scope) -> int:
+    return sum(store.count(scope, Query(record, deleted="yes")) for record in _copied())
+
+
+def _copy_records(
+    source: RecordStore, target: RecordStore, scope: Scope, record: type[Record], meter: _Meter
+) -> int:  # fmt: skip
+    written = 0
+    for batch in _batches(source, scope, record):
+        steps = _steps(target, scope, record, batch)
+        if steps:
+            target.transact(scope, steps)
+        written += len(steps)
+        meter.add(len(batch))
+    return written
+
+
+def _batches(store: RecordStore, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
+    after: str | None = None
+    while True:
+        page = store.find(scope, Query(record, (), (Order("id"),), BATCH, after, "yes"))
+        if page.records:
+            yield list(page.records)
+        after = page.next
+        if after is None:
+            return
+
+
+def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[Record]) -> list[Step]:
+    ids = OneOf("id", tuple(one.id for one in batch))
+    there = {one.id: one for one in target.find(scope, Query(record, (ids,), deleted="yes")).records}
+    steps: list[Step] = []
+    for one in batch:
+        if one.id not in there:
+            steps.append(Insert(one, restoring=True))
+        elif record_line(one) != record_line(there[one.id]):
+            steps.append(Put(one, restoring=True))
+    return steps
+
+
+def content_hash(store: RecordStore, scope: Scope, meter: _Meter | None = None) -> str:
+    """The hash of every record of an organization, in an order that is the same on every store."""
+    digest = hashlib.sha256()
+    for record in _copied():
+        for batch in _batches(store, scope, record):
+            for one in batch:
+                digest.update(record_line(one))
+            if meter is not None:
+                meter.add(len(batch))
+    return digest.hexdigest()
+
+
+def _difference(source: RecordStore, target: RecordStore, scope: Scope) -> str:
+    for table, record in sorted(RECORDS.items()):
+        here, there = (store.count(scope, Query(record, deleted="yes")) for store in (source, target))
+        if table not in LEFT_OUT and here != there:
+            return f"'{scope.organization_id}' differs after copying: {here} records of {table} here, {there} there"
+    return f"'{scope.organization_id}' differs after copying: one of the stores was written to"
