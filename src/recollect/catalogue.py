@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Permission = Literal["read", "write", "govern", "delete", "admin"]
+Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,16 @@ class Operation:
     @property
     def verb(self) -> str:
         return self.name.rpartition(".")[2]
+
+    @property
+    def access(self) -> Literal["create", "read", "update", "delete"]:
+        """What the access log calls it."""
+        method, _, path = self.route.partition(" ")
+        if method == "GET" or self.permission == "read":
+            return "read"
+        if method == "DELETE" or self.permission == "delete":
+            return "delete"
+        return "create" if method == "POST" and "{" not in path else "update"
 
     @property
     def command(self) -> str:
@@ -96,6 +106,14 @@ _LINES = (
     _op("end_session", "directory:end_session", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended."),
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
+    _op("user.show", "access:show_user", "admin", "GET /users/{id}", "id", "Show a user with role and preferences."),
+    _op("user.list", "access:list_users", "admin", "GET /users", "", "List users with their roles."),
+    _op("user.revise", "access:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
+    _op("key.add", "access:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
+    _op("key.list", "access:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
+    _op("key.revoke", "access:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "End a key at once."),
+    _op("audit.seal", "audit:seal", "admin", "POST /audit/seal", "", "Seal what is new in the access log."),
+    _op("audit.verify", "audit:verify_log", "admin", "POST /audit/verify", "anchor", "Prove that the access log was not tampered with."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
@@ -103,10 +121,14 @@ _LINES = (
     _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", True),
     _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
     _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
-    _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
+    _op("backup", "transfer:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use."),
 )  # fmt: skip
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {
+    "user": "Those who may come in: their profiles, roles and passwords.",
+    "key": "Keys for programs: what each grants, and how often it may ask.",
+    "audit": "The access log as evidence: sealed, and proven whole.",
+}
 """What each room is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
@@ -114,10 +136,12 @@ OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _
 
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
     """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput."""
+    from recollect.services.core import sanitized
+
     request = validated(operation, fields)
-    if progress is not None and operation.progress:
-        return operation.function(core, scope, request, progress)
-    return operation.function(core, scope, request)
+    more = (progress,) if progress is not None and operation.progress else ()
+    with core.journal.attend(scope, operation.access, operation.name, sanitized(request)):
+        return operation.function(core, scope, request, *more)
 
 
 def validated(operation: Operation, fields: dict[str, Any]) -> Request:

@@ -28,6 +28,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "Who may come in": "user key audit",
     "The store": "stats log verify doctor reindex export import backup copy config",
 }
 HIDDEN = frozenset({"remember_many"})
