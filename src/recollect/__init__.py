@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recollect.domain.provenance import cite as cite
     from recollect.errors import RecollectError as RecollectError
     from recollect.interfaces.client import Recollect as Recollect
+    from recollect.interfaces.remote import connect as connect
     from recollect.settings import Settings as Settings
 
 __version__ = "0.1.0"
@@ -27,13 +28,14 @@ __version__ = "0.1.0"
 # Imported on first use: `import recollect` takes milliseconds, whatever it can do.
 _HOMES = {
     "open": "recollect.app",
+    "connect": "recollect.interfaces.remote",
     "cite": "recollect.domain.provenance",
     "define_kind": "recollect.domain.kinds",
     "Recollect": "recollect.interfaces.client",
     "RecollectError": "recollect.errors",
     "Settings": "recollect.settings",
 }
-__all__ = ["Recollect", "RecollectError", "Settings", "cite", "define_kind", "errors", "open"]
+__all__ = ["Recollect", "RecollectError", "Settings", "cite", "connect", "define_kind", "errors", "open"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
+Flag = Literal["progress", "local"]
+"""`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
 
@@ -29,6 +31,7 @@ class Operation:
     positional: tuple[str, ...]
     summary: str
     progress: bool = False
+    local: bool = False
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -71,9 +74,10 @@ class Operation:
 
 
 def _op(
-    name: str, home: str, permission: Permission, route: str, positional: str, summary: str, progress: bool = False
+    name: str, home: str, permission: Permission, route: str, positional: str, summary: str, *flags: Flag
 ) -> Operation:
-    return Operation(name, home, permission, route, tuple(positional.split()), summary, progress)
+    given = dict.fromkeys(flags, True)
+    return Operation(name, home, permission, route, tuple(positional.split()), summary, **given)
 
 
 _LINES = (
@@ -118,10 +122,10 @@ _LINES = (
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
     _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),
-    _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", True),
-    _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
-    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
-    _op("backup", "transfer:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use."),
+    _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", "progress"),
+    _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", "progress", "local"),
+    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", "progress", "local"),
+    _op("backup", "transfer:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use.", "local"),
 )  # fmt: skip
 
 ROOMS: dict[str, str] = {

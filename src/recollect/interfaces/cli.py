@@ -28,7 +28,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "Who may come in": "user key audit",
+    "The service": "serve user key audit",
     "The store": "stats log verify doctor reindex export import backup copy config",
 }
 HIDDEN = frozenset({"remember_many"})
@@ -42,6 +42,7 @@ class Program(Operation):
 
 PROGRAMS = (
     Program("copy", "programs:copy", "admin", "", ("source", "target"), "Copy a store into another of any kind.", True),
+    Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
 ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}

@@ -81,6 +81,15 @@ def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def proof(token: str) -> str:
+    """What a page of ours sends along to show that it is ours: only who can read the cookie's answers has it."""
+    return hmac.new(token.encode(), b"console", "sha256").hexdigest()
+
+
+def proves(token: str, sent: str) -> bool:
+    return hmac.compare_digest(proof(token).encode(), sent.encode("utf-8", "replace"))
+
+
 def authorize(principal: Principal, operation: str, permission: str) -> None:
     """Denied unless granted, with the reason."""
     if permission not in principal.granted:
@@ -91,13 +100,16 @@ def authorize(principal: Principal, operation: str, permission: str) -> None:
         )
 
 
-def used(core: Core, principal: Principal) -> None:
-    """Note that a key was used: when, and how often today."""
+def count_uses(core: Core, key: ApiKey, uses: int) -> None:
+    """Note that a key was used: when, and how often today. Several uses in one write."""
     today = now().date().isoformat()
-    fresh = principal.key.counted_on != today
-    put: dict[str, Any] = {"last_used_at": now(), "counted_on": today}
-    put |= {"counted": 1} if fresh else {}
-    core.store.transact(principal.scope, [Touch(ApiKey, principal.key.id, {} if fresh else {"counted": 1}, put)])
+    scope = Scope(key.organization_id)
+    known = core.store.get(scope, ApiKey, key.id)
+    if known is None:
+        return
+    add = {"counted": uses} if known.counted_on == today else {}
+    put: dict[str, Any] = {"last_used_at": now(), "counted_on": today} | ({} if add else {"counted": uses})
+    core.store.transact(scope, [Touch(ApiKey, key.id, add, put)])
 
 
 class AddKeyRequest(Request):

@@ -62,7 +62,15 @@ class Journal:
         self._timer: threading.Timer | None = None
 
     @contextmanager
-    def attend(self, scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any]) -> Iterator[None]:
+    def attend(
+        self,
+        scope: Scope,
+        operation: AccessOperation,
+        action: str,
+        request: dict[str, Any],
+        *,
+        failures_only: bool = False,
+    ) -> Iterator[None]:
         """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always."""
         seen: list[str] = []
         token = _seen.set(seen)
@@ -73,7 +81,7 @@ class Journal:
             raise
         finally:
             _seen.reset(token)
-        if not seen:
+        if not seen and not failures_only:
             self._add(scope, entry_of(scope, operation, action, request), ())
 
     def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
