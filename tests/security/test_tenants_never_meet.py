@@ -46,12 +46,18 @@ LONG_HEX = re.compile(r"[0-9a-f]{16,}")
 NOISE = {"request_id", "timestamp", "seq", "key", "next", "ms", "seconds"}
 
 
+def _unmarked(value: Any) -> str:
+    return UUID.sub("", json.dumps(value, sort_keys=True).replace("THE-ID", ""))
+
+
 def _without_noise(value: Any) -> str:
     def cleaned(value: Any) -> Any:
         if isinstance(value, dict):
             kept = {name: one for name, one in value.items() if name not in NOISE and not name.endswith("_at")}
             return {name: cleaned(one) for name, one in kept.items()}
-        return [cleaned(one) for one in value] if isinstance(value, list) else value
+        if isinstance(value, list):  # in no order: lists are sorted by ids, and the ids differ
+            return sorted((cleaned(one) for one in value), key=_unmarked)
+        return value
 
     return json.dumps(cleaned(value), sort_keys=True)
 
