@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -50,10 +52,23 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
             print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
             _show_logs()
             config = uvicorn.Config(application(core, settings), log_config=None, lifespan="on", server_header=False)
-            uvicorn.Server(config).run([listener])
+            server = uvicorn.Server(config)
+            with _stopped_by_signals(server):
+                asyncio.run(server._serve([listener]))
     finally:
         app.close(core)
     return Served(stopped="by request")
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: Any) -> Iterator[None]:
+    """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)"""
+    kept = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in kept.items():
+            signal.signal(number, before)
 
 
 def _prepare(core: Core, settings: Settings) -> None:
