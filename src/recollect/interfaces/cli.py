@@ -29,7 +29,7 @@ GROUPS = {
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
     "The service": "serve user key audit",
-    "The store": "stats log verify doctor reindex export import backup copy config",
+    "The store": "stats activity log verify doctor reindex export import backup copy config",
 }
 HIDDEN = frozenset({"remember_many"})
 

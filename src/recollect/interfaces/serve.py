@@ -118,7 +118,7 @@ def _show_logs() -> None:
 
 def application(core: Core, settings: Settings) -> Any:
     """The whole application, with its background work tied to its life."""
-    from recollect.interfaces.http import files
+    from recollect.interfaces.http import console, files
     from recollect.interfaces.http.service import Service, build
     from recollect.interfaces.http.upkeep import Upkeep
 
@@ -132,4 +132,4 @@ def application(core: Core, settings: Settings) -> Any:
         upkeep.stop()
         service.close()
 
-    return build(service, files.endpoints(service), lifespan=lifespan)
+    return build(service, [*files.endpoints(service), *console.endpoints(service, settings)], lifespan=lifespan)

@@ -346,6 +346,14 @@ def sign_in(core: Core, organization: str, email: str, password: str, address: s
     return _make_key(core, own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
 
 
+def sign_out(core: Core, principal: Principal) -> None:
+    """End a key that signing in made. One that was pasted in stays: programs may use it."""
+    key = principal.key
+    if key.is_console and key.revoked_at is None:
+        ended = revised(key, principal.scope, revoked_at=now())
+        commit(core, principal.scope, [Update(ended), logged(principal.scope, "update", "sign out", None, key=key.id)])
+
+
 def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
     """On the first start: an owner and its key, to be shown once. None where somebody can come in already."""
     if core.store.count(scope, Query(ApiKey, (equal("is_console", False), equal("revoked_at", None)))):

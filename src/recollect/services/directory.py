@@ -36,6 +36,7 @@ from recollect.services.recall import CitationView
 from recollect.services.revise import change_steps
 
 Party = Literal["user", "agent", "session", "project"]
+LINK_TEXT = 200
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
 
 
@@ -260,6 +261,8 @@ class LinkView(Reply):
     type: str
     direction: Literal["to", "from"]
     id: str
+    text: str = Field("", description="The beginning of what the other one says; empty if it was forgotten")
+    status: str = ""
 
 
 class MemoryView(Reply):
@@ -305,10 +308,15 @@ def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
 def _links(core: Core, scope: Scope, id: str) -> list[LinkView]:
     either: Filter = AnyOf((Compare("source_id", "=", id), Compare("target_id", "=", id)))
     rows = core.store.select(scope, Query(Relationship, (either,)), ("type", "source_id", "target_id"))
-    return [
-        LinkView(type=type, direction="to" if source == id else "from", id=target if source == id else source)
-        for type, source, target in rows
-    ]
+    others = tuple({target if source == id else source for _, source, target in rows})
+    said = core.store.select(scope, Query(Memory, (OneOf("id", others),)), ("id", "text", "status")) if others else []
+    known = {other: (text[:LINK_TEXT], status) for other, text, status in said}
+    links = []
+    for type, source, target in rows:
+        direction, other = ("to", target) if source == id else ("from", source)
+        text, status = known.get(other, ("", ""))
+        links.append(LinkView(type=type, direction=direction, id=other, text=text, status=status))
+    return links
 
 
 class ListRequest(Wanted):

@@ -20,12 +20,13 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
+    Require,
     Scope,
     Step,
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.revise import change_steps
+from recollect.services.revise import change_steps, expected
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -37,6 +38,7 @@ class ForgetRequest(Request):
 
     id: Id = Field(description="The memory")
     why: Text = Field("", description="Why; kept in its history")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
 class Forgotten(Reply):
@@ -46,7 +48,7 @@ class Forgotten(Reply):
 
 def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
-    memory = load(core, scope, Memory, request.id)
+    memory = expected(load(core, scope, Memory, request.id), request.version)
     steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
     commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
@@ -54,7 +56,7 @@ def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 
 def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Bring a forgotten memory back as it was."""
-    memory = load(core, scope, Memory, request.id, deleted=True)
+    memory = expected(load(core, scope, Memory, request.id, deleted=True), request.version)
     if not memory.is_deleted:
         raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
     same = (equal("identity", memory.identity), Compare("created_at", ">", memory.updated_at))
@@ -69,10 +71,11 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 
 def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
-    memory = load(core, scope, Memory, request.id, deleted=True)
+    memory = expected(load(core, scope, Memory, request.id, deleted=True), request.version)
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
-    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
+    seen: list[Step] = [Require(Memory, memory.id, {"version": memory.version})] if request.version else []
+    commit(core, scope, [*seen, *reinstated, Delete(Memory, memory.id), entry])
     erase_traces(core)
     return Forgotten(id=memory.id, restorable=False)
 

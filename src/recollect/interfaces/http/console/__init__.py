@@ -1,0 +1,18 @@
+"""The console: pages for people, rendered here from the operations of the catalogue.
+
+A page asks only what the visitor may ask, through the same operations as every other door. Pages only read; what
+changes something is sent by the page's script to the API itself, with the proof that one of our pages sends it.
+"""
+
+from __future__ import annotations
+
+from recollect.interfaces.http.console import agents, conversations, keeping, memories, signing
+from recollect.interfaces.http.console.visit import page_endpoint
+from recollect.interfaces.http.service import Endpoint, Service
+from recollect.settings import Settings
+
+
+def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
+    """Every page, with what they are drawn with and the way in and out."""
+    pages = [*memories.PAGES, *conversations.PAGES, *agents.PAGES, *keeping.pages(settings)]
+    return [*signing.endpoints(service), *(page_endpoint(service, page) for page in pages)]

@@ -1,0 +1,99 @@
+"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned.
+
+A page whose operations this installation does not have is not there: the menu leaves it out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import NotFound
+from recollect.interfaces.http.console.drawing import line_kinds
+from recollect.interfaces.http.console.visit import Page, Visit
+
+PATTERNS_AT_ONCE = 20
+LONGEST_SHOWN = 20_000
+
+
+def agents(visit: Visit) -> dict[str, Any]:
+    page = visit.call("parties", type="agent", after=visit.query("after"), limit=50)
+    return {"agents": page.parties, "next": page.next}
+
+
+def agent(visit: Visit) -> dict[str, Any]:
+    blocks = visit.ask("block.list", agent=visit.id)
+    tools = visit.ask("tool.list", agent=visit.id)
+    runs = visit.ask("runs", agent=visit.id, limit=20)
+    workspaces = visit.ask("workspace.list", agent=visit.id)
+    return {
+        "agent": _agent(visit),
+        "blocks": blocks.blocks if blocks else [],
+        "tools": tools.tools if tools else [],
+        "runs": runs.runs if runs else [],
+        "workspaces": workspaces.workspaces if workspaces else [],
+        "memories": visit.call("list", agent=visit.id, limit=8),
+    }
+
+
+def _agent(visit: Visit) -> dict[str, Any]:
+    if visit.may("agent.show"):
+        shown: dict[str, Any] = visit.call("agent.show", id=visit.id).model_dump()
+        return shown
+    for party in visit.call("parties", type="agent", limit=1000).parties:
+        if party.id == visit.id:
+            told: dict[str, Any] = {"status": "", "description": "", "system": None, "type": None} | party.fields
+            return told | {"id": party.id, "name": party.name}
+    raise NotFound("there is no such agent", remedy="see the list of agents")
+
+
+def runs(visit: Visit) -> dict[str, Any]:
+    page = visit.call("runs", status=visit.query("status"), after=visit.query("after"), limit=50)
+    return {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
+
+
+def run(visit: Visit) -> dict[str, Any]:
+    return {"run": visit.call("run.show", id=visit.id, limit=200)}
+
+
+def workspaces(visit: Visit) -> dict[str, Any]:
+    page = visit.call("workspace.list", after=visit.query("after"), limit=50)
+    return {"workspaces": page.workspaces, "next": page.next}
+
+
+def workspace(visit: Visit) -> dict[str, Any]:
+    snapshots = visit.call("workspace.snapshots", id=visit.id).snapshots
+    since, to = visit.query("since"), visit.query("to")
+    compared = visit.call("workspace.diff", id=visit.id, since=since, to=to).files if since else []
+    path = visit.query("path")
+    return {
+        "workspace": visit.call("workspace.show", id=visit.id),
+        "files": visit.call("workspace.files", id=visit.id, limit=500).files,
+        "snapshots": snapshots,
+        "since": since,
+        "to": to,
+        "compared": [(one, line_kinds((one.diff or "")[:LONGEST_SHOWN])) for one in compared],
+        "file": visit.call("workspace.read", id=visit.id, path=path) if path else None,
+        "longest": LONGEST_SHOWN,
+    }
+
+
+def patterns(visit: Visit) -> dict[str, Any]:
+    page = visit.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=visit.query("after"))
+    shown = [visit.call("pattern.show", id=line.id) for line in page.memories]
+    return {"patterns": shown, "next": page.next, "total": page.total}
+
+
+def pattern(visit: Visit) -> dict[str, Any]:
+    return {"pattern": visit.call("pattern.show", id=visit.id)}
+
+
+PAGES = (
+    Page("/agents", "agents.html", "parties", agents),
+    Page("/agents/{id}", "agent.html", "parties", agent),
+    Page("/runs", "runs.html", "runs", runs),
+    Page("/runs/{id}", "run.html", "run.show", run),
+    Page("/workspaces", "workspaces.html", "workspace.list", workspaces),
+    Page("/workspaces/{id}", "workspace.html", "workspace.show", workspace),
+    Page("/patterns", "patterns.html", "pattern.show", patterns),
+    Page("/patterns/{id}", "pattern.html", "pattern.show", pattern),
+)

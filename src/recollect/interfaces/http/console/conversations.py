@@ -1,0 +1,72 @@
+"""Sessions as conversations: what was said and what was remembered, in order, with the summaries made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import NotFound
+from recollect.interfaces.http.console.visit import Page, Visit
+
+MOST_TURNS = 300
+
+
+def sessions(visit: Visit) -> dict[str, Any]:
+    if visit.may("session.list"):
+        page = visit.call("session.list", after=visit.query("after"), archived="yes", limit=50)
+        return {"sessions": [one.model_dump() for one in page.sessions], "next": page.next}
+    page = visit.call("parties", type="session", after=visit.query("after"), limit=50)
+    return {"sessions": [_from_party(one) for one in page.parties], "next": page.next}
+
+
+def _from_party(party: Any) -> dict[str, Any]:
+    """A session as the list of parties tells it, in the words of the sessions' own room."""
+    kept = {name: party.fields.get(name) for name in ("type", "summary", "ended_at")}
+    owners = {name: party.fields.get(f"{name}_id") for name in ("user", "agent", "project")}
+    is_archived = bool(party.fields.get("is_archived"))
+    return kept | owners | {
+        "id": party.id, "title": party.name, "started_at": party.created_at, "archived": is_archived, "messages": None,
+    }  # fmt: skip
+
+
+def session(visit: Visit) -> dict[str, Any]:
+    page = visit.call("list", session=visit.id, limit=MOST_TURNS, include_superseded=True)
+    messages = visit.ask("message.list", session=visit.id, limit=MOST_TURNS)
+    tree = visit.ask("summary.tree", session=visit.id, depth=3)
+    return {
+        "session": _session(visit),
+        "turns": _turns(page.memories, messages.messages if messages else []),
+        "total": page.total,
+        "summaries": [line for line in tree.lines if line.kind == "summary"] if tree else [],
+    }
+
+
+def _session(visit: Visit) -> dict[str, Any]:
+    if visit.may("session.show"):
+        shown: dict[str, Any] = visit.call("session.show", id=visit.id).model_dump()
+        return shown
+    for party in visit.call("parties", type="session", limit=1000).parties:
+        if party.id == visit.id:
+            return _from_party(party)
+    raise NotFound("there is no such session", remedy="see the list of sessions")
+
+
+def _turns(memories: list[Any], messages: list[Any]) -> list[dict[str, Any]]:
+    """Messages and memories as one conversation, by time; summaries stand apart."""
+    said = [
+        {"at": one.created_at.isoformat(), "who": one.name or one.role, "role": one.role, "text": one.text or "",
+         "memory": None, "tools": one.tool_calls, "id": one.id}
+        for one in messages
+    ]  # fmt: skip
+    kept = [
+        {"at": one.occurred_at, "who": one.author or one.kind, "role": "memory", "text": one.text,
+         "memory": one, "tools": [], "id": one.id}
+        for one in memories
+        if one.kind != "summary"
+    ]  # fmt: skip
+    return sorted([*said, *kept], key=lambda turn: (turn["at"], turn["id"]))
+
+
+PAGES = (
+    Page("/sessions", "sessions.html", "parties", sessions),
+    Page("/sessions/{id}", "session.html", "list", session),
+)

@@ -1,0 +1,237 @@
+"""How pages are drawn: the templates, and the numbers behind charts, graphs and diffs.
+
+Every value is escaped by the templates; charts are plain SVG made here, so a page needs nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import SequenceMatcher
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+_HERE = files("recollect.interfaces.http.console")
+STATIC: dict[str, bytes] = {one.name: one.read_bytes() for one in (_HERE / "static").iterdir() if one.is_file()}
+VERSION = sha256(b"".join(STATIC[name] for name in sorted(STATIC))).hexdigest()[:12]
+MOST_DIFFED_WORDS = 4000
+
+
+def rendered(template: str, facts: Mapping[str, Any]) -> str:
+    return _environment().get_template(template).render(facts)
+
+
+@cache
+def _environment() -> Environment:
+    def source(name: str) -> str:
+        return (_HERE / "templates" / name).read_text("utf-8")
+
+    made = Environment(
+        loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {"when": when, "ago": ago, "number": number, "pretty": pretty, "size": size, "short": short}
+    made.globals |= {"version": VERSION, "fields_of": fields_of}
+    return made
+
+
+def _moment(value: datetime | str) -> datetime:
+    found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def when(value: datetime | str | None, zone: str = "UTC") -> str:
+    """A time as people read it, in the store's zone."""
+    return _moment(value).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M") if value else ""
+
+
+_STEPS = ((60, "s"), (3600, "min"), (86_400, "h"), (86_400 * 60, "d"), (86_400 * 730, "mo"))
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "mo": 86_400 * 30.4, "y": 86_400 * 365}
+
+
+def ago(value: datetime | str | None) -> str:
+    """How long ago, in its largest unit."""
+    if not value:
+        return ""
+    seconds = (datetime.now(UTC) - _moment(value)).total_seconds()
+    unit = next((unit for limit, unit in _STEPS if abs(seconds) < limit), "y")
+    amount = max(0, round(abs(seconds) / _UNITS[unit]))
+    return "now" if amount == 0 else f"{amount} {unit} ago" if seconds > 0 else f"in {amount} {unit}"
+
+
+def number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def size(value: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"
+
+
+def short(text: str, most: int = 140) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def pretty(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def fields_of(values: Mapping[str, Any], *but: str) -> list[tuple[str, Any]]:
+    """What is worth showing of an object, in its order."""
+    return [(name, value) for name, value in values.items() if name not in but and value not in (None, "", [], {})]
+
+
+class Slice(NamedTuple):
+    name: str
+    count: int
+    share: float
+    start: float
+
+
+def slices(counts: Mapping[str, int], most: int = 8) -> list[Slice]:
+    """Counts as parts of one bar, the largest first; what is beyond `most` is put together."""
+    ordered = sorted(((count, name) for name, count in counts.items() if count), reverse=True)
+    kept = [(name, count) for count, name in ordered[:most]]
+    rest = sum(count for count, _ in ordered[most:])
+    kept += [("others", rest)] if rest else []
+    total = sum(count for _, count in kept)
+    found, start = [], 0.0
+    for name, count in kept:
+        share = 100 * count / total
+        found.append(Slice(name, count, round(share, 3), round(start, 3)))
+        start += share
+    return found
+
+
+class Chart(NamedTuple):
+    """A series over days: a line and its area for levels, bars for amounts; `ticks` are (y, label)."""
+
+    line: str
+    area: str
+    bars: list[tuple[float, float, float, float, str, float]]
+    ticks: list[tuple[float, str]]
+    labels: list[tuple[float, str]]
+    width: int
+    height: int
+
+
+def chart(dates: Sequence[str], values: Sequence[float], width: int = 560, height: int = 150) -> Chart:
+    left, bottom, top = 42, 22, 8
+    high = _rounded_up(max(values, default=0))
+    wide, tall = width - left - 4, height - bottom - top
+    step = wide / max(len(values), 1)
+
+    def y(value: float) -> float:
+        return round(top + tall * (1 - value / high), 2)
+
+    points = [(round(left + step * (at + 0.5), 2), y(value)) for at, value in enumerate(values)]
+    line = " ".join(f"{x},{level}" for x, level in points)
+    area = f"{points[0][0]},{y(0)} {line} {points[-1][0]},{y(0)}" if points else ""
+    gap = min(2.0, step / 4)
+    bars = [
+        (round(left + step * at + gap / 2, 2), y(value), round(step - gap, 2), round(y(0) - y(value), 2), date, value)
+        for at, (date, value) in enumerate(zip(dates, values, strict=True))
+    ]
+    ticks = [(y(high * part), _compact(high * part)) for part in (0, 0.5, 1)]
+    every = max(1, len(dates) // 5)
+    labels = [(points[at][0], dates[at][5:]) for at in range(every // 2, len(dates), every)]
+    return Chart(line, area, bars, ticks, labels, width, height)
+
+
+def _rounded_up(value: float) -> float:
+    """The next even mark of an axis."""
+    if value <= 4:
+        return 4
+    magnitude = 10 ** math.floor(math.log10(value))
+    return next(magnitude * mark for mark in (1, 2, 4, 5, 6, 8, 10) if magnitude * mark >= value)
+
+
+def _compact(value: float) -> str:
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:g}{unit}"
+    return f"{value:g}"
+
+
+class Part(NamedTuple):
+    """One reason of a rank, as a bar that starts at the middle: to the right it helped, to the left it did not."""
+
+    name: str
+    value: float
+    x: float
+    width: float
+
+
+def parts(values: Mapping[str, float], most: int = 6) -> list[Part]:
+    ordered = sorted(values.items(), key=lambda item: -abs(item[1]))[:most]
+    scale = max((abs(value) for _, value in ordered), default=0) or 1
+    found = []
+    for name, value in ordered:
+        width = round(50 * abs(value) / scale, 2)
+        found.append(Part(name, value, 50 if value >= 0 else 50 - width, width))
+    return [part for part in found if abs(part.value) >= 0.005]
+
+
+class Node(NamedTuple):
+    id: str
+    label: str
+    note: str
+    status: str
+    x: float
+    y: float
+    anchor: str
+    incoming: bool
+
+
+def radial(links: Iterable[Any], width: int = 640, height: int = 360, most: int = 14) -> list[Node]:
+    """The neighbours of a memory around it, alternating between an inner and an outer ring when there are many."""
+    shown = list(links)[:most]
+    found = []
+    for at, link in enumerate(shown):
+        angle = 2 * math.pi * at / len(shown) - math.pi / 2 + (math.pi / 6 if len(shown) < 3 else 0)
+        reach = 0.74 if len(shown) > 7 and at % 2 else 1.0
+        x = width / 2 + math.cos(angle) * reach * (width / 2 - 150)
+        y = height / 2 + math.sin(angle) * reach * (height / 2 - 30)
+        anchor = "start" if math.cos(angle) > 0.2 else "end" if math.cos(angle) < -0.2 else "middle"
+        text = short(link.text, 26) or "forgotten"
+        found.append(
+            Node(link.id, text, link.type, link.status, round(x, 1), round(y, 1), anchor, link.direction == "from")
+        )
+    return found
+
+
+class Piece(NamedTuple):
+    kind: str
+    text: str
+
+
+def word_diff(before: str, after: str) -> list[Piece]:
+    """What changed, word by word: pieces that are the same, deleted or inserted."""
+    old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
+    if len(old) + len(new) > MOST_DIFFED_WORDS:  # comparing grows with the square of the words
+        return [Piece("del", before), Piece("ins", after)]
+    pieces: list[Piece] = []
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            pieces.append(Piece("same", "".join(old[i1:i2])))
+            continue
+        pieces += [Piece("del", "".join(old[i1:i2]))] if i2 > i1 else []
+        pieces += [Piece("ins", "".join(new[j1:j2]))] if j2 > j1 else []
+    return pieces
+
+
+def line_kinds(diff: str) -> list[Piece]:
+    """A diff by lines, each with what it is."""
+    marks = {"+": "ins", "-": "del", "@": "at"}
+    return [Piece(marks.get(line[:1], "same"), line) for line in diff.splitlines()]

@@ -1,0 +1,73 @@
+"""Pages for those who keep the service: the access log, users, keys and settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.errors import InvalidInput
+from recollect.interfaces.http.console.visit import Page, Visit
+from recollect.settings import Settings, shown
+
+OPERATIONS_LOGGED = ("create", "read", "update", "delete", "search")
+FILTERS = ("memory", "operation", "by", "action", "since", "until")
+
+
+def audit(visit: Visit) -> dict[str, Any]:
+    chosen = {name: visit.query(name).strip() for name in FILTERS}
+    success = {"worked": True, "failed": False}.get(visit.query("outcome"))
+    facts: dict[str, Any] = {"chosen": chosen | {"outcome": visit.query("outcome")}, "operations": OPERATIONS_LOGGED}
+    facts |= {"entries": [], "next": None, "problem": None}
+    try:
+        page = visit.call("log", limit=60, after=visit.query("after"), success=success, **chosen)
+        return facts | {"entries": page.entries, "next": page.next}
+    except InvalidInput as error:
+        return facts | {"problem": error}
+
+
+def users(visit: Visit) -> dict[str, Any]:
+    page = visit.call("user.list", after=visit.query("after"), limit=50)
+    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit)}
+
+
+def _grantable_roles(visit: Visit) -> list[str]:
+    return [role for role, granted in ROLES.items() if granted <= visit.principal.granted]
+
+
+def keys(visit: Visit) -> dict[str, Any]:
+    found = visit.call("key.list", revoked=True).keys
+    granted = [name for name in PERMISSIONS if name in visit.principal.granted]
+    return {"keys": sorted(found, key=lambda key: key.revoked_at is not None), "permissions": granted}
+
+
+def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
+    """The settings as they are in force, without secrets; only the operator's people see them."""
+    is_operator = visit.principal.scope.organization_id == visit.service.operator
+    told = _flat(settings.model_dump(mode="json")) if is_operator else []
+    described = {name: field.description or "" for name, field in Settings.model_fields.items()}
+    return {"settings": told, "described": described, "is_operator": is_operator}
+
+
+_SECRET = ("key", "password", "secret", "token")
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            found += _flat(value, f"{prefix}{name}.")
+        elif any(word in name for word in _SECRET) and not name.endswith("_env"):
+            found.append((prefix + name, "(not shown)" if value else value))
+        else:
+            found.append((prefix + name, shown(value) if isinstance(value, str) else value))
+    return found
+
+
+def pages(settings: Settings) -> tuple[Page, ...]:
+    return (
+        Page("/audit", "audit.html", "log", audit),
+        Page("/users", "users.html", "user.list", users),
+        Page("/keys", "keys.html", "key.list", keys),
+        Page("/settings", "settings.html", "doctor", partial(settings_page, settings)),
+    )

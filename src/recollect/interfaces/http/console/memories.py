@@ -1,0 +1,125 @@
+"""Pages about memories: the overview, search, one memory, and the inbox of what waits for a verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.domain.kinds import KINDS
+from recollect.domain.memory import TRANSITIONS
+from recollect.errors import InvalidInput, NotFound
+from recollect.interfaces.http.console.drawing import chart, parts, radial, slices, word_diff
+from recollect.interfaces.http.console.visit import Page, Visit
+
+REVIEWED_AT_ONCE = 20
+STATUSES = ("hypothesis", "verified", "published", "archived")
+
+
+def overview(visit: Visit) -> dict[str, Any]:
+    stats = visit.call("stats")
+    days = visit.call("activity", days=30).days
+    dates = [day.date for day in days]
+    return {
+        "stats": stats,
+        "growth": chart(dates, [day.total for day in days]),
+        "made": sum(day.remembered for day in days),
+        "activity": chart(dates, [day.accesses for day in days]),
+        "kinds": slices(stats.kinds),
+        "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
+        "recent": visit.call("list", limit=8).memories,
+    }
+
+
+def _filters(visit: Visit) -> dict[str, Any]:
+    """The filters of recall as the form names them."""
+    given: dict[str, Any] = {name: visit.queries(name) for name in ("kinds", "statuses")}
+    given["tags"] = [tag.strip() for tag in visit.query("tags").split(",") if tag.strip()]
+    given |= {name: visit.query(name) for name in ("author", "since", "until", "session", "agent", "user")}
+    given["purpose"] = "act" if visit.query("act") else ""
+    return {name: value for name, value in given.items() if value}
+
+
+def search(visit: Visit) -> dict[str, Any]:
+    return {"kinds": list(KINDS), "statuses": STATUSES, "chosen": _filters(visit), **results(visit)}
+
+
+def results(visit: Visit) -> dict[str, Any]:
+    """What was found, or what there is when nothing was asked for; `why not` for an id that was missed."""
+    query, filters = visit.query("q").strip(), _filters(visit)
+    by = visit.query("by")
+    facts: dict[str, Any] = {
+        "q": query,
+        "hits": [],
+        "lines": [],
+        "notes": [],
+        "missed": None,
+        "problem": None,
+        "by": by,
+    }
+    facts |= {"next": None, "total": 0, "wanted": visit.query("why_not").strip()}
+    forgotten = bool(visit.query("forgotten"))
+    facts["forgotten"] = forgotten
+    try:
+        if query and not forgotten:
+            asked = {"query": query, "by": by, "limit": 15, **filters}
+            found = visit.call("recall", **asked)
+            facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
+            if facts["wanted"]:
+                facts["missed"] = visit.call("why_not", id=facts["wanted"], **asked)
+        else:
+            page = visit.call("list", limit=30, after=visit.query("after"), forgotten=forgotten, **filters)
+            facts |= {"lines": page.memories, "next": page.next, "total": page.total}
+    except (InvalidInput, NotFound) as error:
+        facts["problem"] = error
+    return facts
+
+
+def memory(visit: Visit) -> dict[str, Any]:
+    """A memory with all that hangs on it; of a forgotten one, what it was."""
+    states = visit.call("history", id=visit.id).entries
+    is_forgotten = states[-1].change == "forgotten"
+    shown = None if is_forgotten else visit.call("show", id=visit.id)
+    return {
+        "id": visit.id,
+        "memory": shown,
+        "now": states[-1],
+        "is_forgotten": is_forgotten,
+        "history": _history(states),
+        "graph": radial(shown.links) if shown else [],
+        "can_become": TRANSITIONS[states[-1].status],
+    }
+
+
+def _history(states: list[Any]) -> list[dict[str, Any]]:
+    """The changes, the newest first: each with what it did to the text."""
+    changes = []
+    for before, after in zip(states, states[1:], strict=False):
+        changed = before.text != after.text
+        diff = word_diff(before.text, after.text) if changed else []
+        changes.append({"state": before, "after": after, "diff": diff})
+    return changes[::-1]
+
+
+def review(visit: Visit) -> dict[str, Any]:
+    """What nobody has judged yet, the newest first, each with its evidence."""
+    page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=visit.query("after"))
+    waiting = [(line, visit.call("show", id=line.id).citations) for line in page.memories]
+    return {"waiting": waiting, "next": page.next, "total": page.total}
+
+
+def near(visit: Visit) -> dict[str, Any]:
+    """The nearest in meaning to one memory: what it may repeat, support or contradict."""
+    shown = visit.call("show", id=visit.id)
+    found = visit.call("recall", query=shown.text[:2000], by="meaning", limit=5).hits
+    if not found:  # where no model makes vectors, words will do
+        found = visit.call("recall", query=shown.text[:2000], by="words", limit=5).hits
+    return {"id": visit.id, "hits": [hit for hit in found if hit.id != visit.id][:4]}
+
+
+PAGES = (
+    Page("", "overview.html", "stats", overview),
+    Page("/search", "search.html", "recall", search),
+    Page("/search/results", "results.html", "recall", results),
+    Page("/memories/{id}", "memory.html", "show", memory),
+    Page("/memories/{id}/near", "near.html", "recall", near),
+    Page("/review", "review.html", "list", review),
+)

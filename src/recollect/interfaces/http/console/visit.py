@@ -1,0 +1,166 @@
+"""One visit to a page: who asks, what they may ask, and the page that comes of it.
+
+Whatever goes wrong becomes a page too, with the same status and remedy as the API gives. Nothing on a page may run or
+load but our own files: the Content-Security-Policy says so, and no template has inline script or style.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from recollect.catalogue import OPERATIONS, invoke
+from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
+from recollect.interfaces.http.console.drawing import rendered
+from recollect.interfaces.http.service import COOKIE, Endpoint, Service
+from recollect.services import access
+
+ROOT = "/console"
+SIGN_IN = f"{ROOT}/sign-in"
+SAFETY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+log = logging.getLogger("recollect.console")
+
+
+class Link(NamedTuple):
+    """An entry of the menu: the letter that goes there after `g`, and the operation it cannot do without."""
+
+    path: str
+    title: str
+    letter: str
+    needs: str
+    group: str
+
+
+MENU = (
+    Link("", "Overview", "o", "stats", "Memory"),
+    Link("/search", "Search", "s", "recall", "Memory"),
+    Link("/review", "Review", "r", "list", "Memory"),
+    Link("/sessions", "Sessions", "c", "parties", "Memory"),
+    Link("/patterns", "Patterns", "p", "pattern.show", "Memory"),
+    Link("/agents", "Agents", "a", "parties", "Agents"),
+    Link("/runs", "Runs", "t", "runs", "Agents"),
+    Link("/workspaces", "Workspaces", "w", "workspace.list", "Agents"),
+    Link("/audit", "Audit", "l", "log", "Service"),
+    Link("/users", "Users", "u", "user.list", "Service"),
+    Link("/keys", "Keys", "k", "key.list", "Service"),
+    Link("/settings", "Settings", "e", "doctor", "Service"),
+)
+
+
+class Page(NamedTuple):
+    """A page: its path, the template that draws it, the operation it rests on and what gathers its facts."""
+
+    path: str
+    template: str
+    needs: str
+    gather: Callable[[Visit], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Visit:
+    service: Service
+    request: Request
+    principal: access.Principal
+
+    def may(self, operation: str) -> bool:
+        """Whether there is such an operation and the visitor may use it."""
+        known = OPERATIONS.get(operation)
+        if known is None or known.permission not in self.principal.granted:
+            return False
+        return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
+
+    def call(self, operation: str, /, **fields: Any) -> Any:
+        """Ask an operation as every door does: authorized, logged, inside the visitor's scope."""
+        known = OPERATIONS.get(operation)
+        if known is None:
+            raise NotFound("there is no such page here", remedy="see the menu")
+        with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
+            access.authorize(self.principal, known.name, known.permission)
+            if not self.may(operation):
+                raise Denied(f"{operation} is for the operator of this service", remedy="ask the operator")
+        given = {name: value for name, value in fields.items() if value not in (None, "", [])}
+        return invoke(known, self.service.core, self.principal.scope, given)
+
+    def ask(self, operation: str, /, **fields: Any) -> Any:
+        """The answer, or None where the visitor may not ask or there is nothing to ask."""
+        return self.call(operation, **fields) if self.may(operation) else None
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+    def queries(self, name: str) -> list[str]:
+        return [value for value in self.request.query_params.getlist(name) if value]
+
+    @property
+    def id(self) -> str:
+        return str(self.request.path_params["id"])
+
+    def frame(self) -> dict[str, Any]:
+        """What stands around every page."""
+        token = self.request.cookies.get(COOKIE, "")
+        path = self.request.url.path.removeprefix(ROOT)
+        here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
+        here = {"/memories": "/search"}.get(here, here)
+        return {
+            "menu": [link for link in MENU if self.may(link.needs)],
+            "here": here,
+            "proof": access.proof(token) if token else "",
+            "organization": self.principal.scope.organization_id,
+            "who": self.principal.key.name if self.principal.key.user_id is None else self.principal.key.user_id,
+            "may": self.may,
+            "zone": self.service.core.timezone,
+        }
+
+
+def page_endpoint(service: Service, page: Page) -> Endpoint:
+    """A page as an endpoint of the service."""
+
+    async def handler(request: Request) -> Response:
+        return await shown(request, lambda: service.run(lambda: _drawn(service, request, page)))
+
+    return "GET", ROOT + page.path, f"console{page.path or '/'}", handler
+
+
+def _drawn(service: Service, request: Request, page: Page) -> Response:
+    visit = Visit(service, request, service.principal(request))
+    try:
+        if page.needs not in OPERATIONS:
+            raise NotFound("there is no such page here", remedy="see the menu")
+        access.authorize(visit.principal, "this page", OPERATIONS[page.needs].permission)
+        return html(page.template, **visit.frame(), **page.gather(visit))
+    except RecollectError as error:
+        return html("problem.html", error.http_status, **visit.frame(), problem=error)
+
+
+async def shown(request: Request, draw: Callable[[], Awaitable[Response]]) -> Response:
+    """A page, or what went wrong as one; who is not signed in is asked to."""
+    try:
+        return await draw()
+    except Unauthenticated:
+        if request.headers.get("x-recollect-fragment"):
+            raise
+        return RedirectResponse(f"{SIGN_IN}?next={quote(_where(request))}", 303, SAFETY)
+    except RecollectError as error:
+        return html("problem_alone.html", error.http_status, problem=error)
+
+
+def _where(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def html(template: str, status: int = 200, **facts: Any) -> HTMLResponse:
+    return HTMLResponse(rendered(template, facts), status, SAFETY)
