@@ -119,7 +119,7 @@ _LINES = (
     _op("audit.seal", "audit:seal", "admin", "POST /audit/seal", "", "Seal what is new in the access log."),
     _op("audit.verify", "audit:verify_log", "admin", "POST /audit/verify", "anchor", "Prove that the access log was not tampered with."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
-    _op("activity", "upkeep:activity", "read", "GET /activity", "days", "How much was remembered and used, day by day."),
+    _op("activity", "activity:activity", "read", "GET /activity", "days", "How much was remembered and used, day by day."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
     _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),

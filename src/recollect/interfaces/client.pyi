@@ -10,6 +10,7 @@ from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
 from recollect.services.access import KeyMade, KeyView, Keys, UserView, Users
+from recollect.services.activity import Activity
 from recollect.services.audit import LogPage, LogVerified, Sealed
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
@@ -20,7 +21,7 @@ from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
 from recollect.services.transfer import BackedUp, Transferred
-from recollect.services.upkeep import Activity, Diagnosis, Stats, Verified
+from recollect.services.upkeep import Diagnosis, Stats, Verified
 
 Prepare = Callable[[RecordStore, Scope], None]
 

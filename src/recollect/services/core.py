@@ -16,7 +16,7 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.models import Embedder
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
 from recollect.ports.vectors import VectorStore
@@ -54,14 +54,24 @@ class Core:
         return self.embedders[0] if self.embedders else None
 
 
-def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R:
-    """The record, or NotFound; another tenant's looks exactly like one that is absent."""
+def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = False, version: int | None = None) -> R:
+    """The record, or NotFound; another tenant's looks exactly like one that is absent.
+
+    With `version`, only as somebody saw it: VersionConflict if it was changed since.
+    """
     found = core.store.get(scope, record, id, deleted=deleted)
     if found is None:
         raise NotFound(
             f"there is no {record.shape.table.replace('_', ' ')} '{id[:80]}'",
             remedy="check the id; a forgotten one can be restored" if record is Memory else "check the id",
             id=id[:255],
+        )
+    if version is not None and version != found.version:
+        raise VersionConflict(
+            f"{record.shape.table.replace('_', ' ')} '{id[:80]}' was changed by someone else",
+            remedy="read it again and repeat the change",
+            id=id[:255],
+            expected=version,
         )
     return found
 

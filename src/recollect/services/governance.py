@@ -19,7 +19,7 @@ from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionC
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
 from recollect.services.remember import citation_record
-from recollect.services.revise import change_steps, expected
+from recollect.services.revise import change_steps
 from recollect.services.supersession import SUPERSEDES, promoted_steps, reinstated_steps
 
 DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
@@ -179,7 +179,7 @@ class Standing(Reply):
 
 def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
     """Raise a memory's status, if its citations, checked now, support it."""
-    memory = expected(load(core, scope, Memory, request.id), request.version)
+    memory = load(core, scope, Memory, request.id, version=request.version)
     _refuse_illegal(memory, request.to)
     if memory.status == "published":
         raise IllegalTransition(
@@ -220,7 +220,7 @@ def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
 
 
 def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
-    memory = expected(load(core, scope, Memory, request.id), request.version)
+    memory = load(core, scope, Memory, request.id, version=request.version)
     _refuse_illegal(memory, to)
     commit(core, scope, change_steps(core, scope, memory, change, request.why, status=to))
     return _standing(core, scope, memory.id)

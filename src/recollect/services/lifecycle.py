@@ -20,13 +20,12 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
-    Require,
     Scope,
     Step,
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.revise import change_steps, expected
+from recollect.services.revise import change_steps
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -48,7 +47,7 @@ class Forgotten(Reply):
 
 def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
-    memory = expected(load(core, scope, Memory, request.id), request.version)
+    memory = load(core, scope, Memory, request.id, version=request.version)
     steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
     commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
@@ -56,7 +55,7 @@ def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 
 def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Bring a forgotten memory back as it was."""
-    memory = expected(load(core, scope, Memory, request.id, deleted=True), request.version)
+    memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
     if not memory.is_deleted:
         raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
     same = (equal("identity", memory.identity), Compare("created_at", ">", memory.updated_at))
@@ -71,11 +70,10 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
 
 def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
-    memory = expected(load(core, scope, Memory, request.id, deleted=True), request.version)
+    memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
-    seen: list[Step] = [Require(Memory, memory.id, {"version": memory.version})] if request.version else []
-    commit(core, scope, [*seen, *reinstated, Delete(Memory, memory.id), entry])
+    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
     erase_traces(core)
     return Forgotten(id=memory.id, restorable=False)
 

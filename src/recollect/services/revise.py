@@ -101,18 +101,6 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     )
 
 
-def expected(memory: Memory, version: int | None) -> Memory:
-    """The memory, if it still has the version somebody saw. The write that follows holds the store to it."""
-    if version is not None and version != memory.version:
-        raise VersionConflict(
-            f"memory '{memory.id}' was changed by someone else",
-            remedy="read it again and repeat the change",
-            id=memory.id,
-            expected=version,
-        )
-    return memory
-
-
 _ENDS = ("valid_from", "valid_to", "expires_at")
 _KEPT = ("metadata", "confidence", "priority", "importance", *_ENDS)
 

@@ -94,7 +94,7 @@ def fields_of(values: Mapping[str, Any], *but: str) -> list[tuple[str, Any]]:
 
 class Slice(NamedTuple):
     name: str
-    count: int
+    amount: int
     share: float
     start: float
 
@@ -153,7 +153,7 @@ def _rounded_up(value: float) -> float:
     """The next even mark of an axis."""
     if value <= 4:
         return 4
-    magnitude = 10 ** math.floor(math.log10(value))
+    magnitude = 10.0 ** math.floor(math.log10(value))
     return next(magnitude * mark for mark in (1, 2, 4, 5, 6, 8, 10) if magnitude * mark >= value)
 
 

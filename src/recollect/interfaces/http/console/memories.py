@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from recollect.domain.kinds import KINDS
@@ -92,7 +93,7 @@ def memory(visit: Visit) -> dict[str, Any]:
 def _history(states: list[Any]) -> list[dict[str, Any]]:
     """The changes, the newest first: each with what it did to the text."""
     changes = []
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in pairwise(states):
         changed = before.text != after.text
         diff = word_diff(before.text, after.text) if changed else []
         changes.append({"state": before, "after": after, "diff": diff})

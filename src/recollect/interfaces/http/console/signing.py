@@ -89,14 +89,15 @@ def _token(service: Service, request: Request, given: dict[str, str]) -> str:
     address, key = address_of(request), given.get("key", "").strip()
     service.rates.take(f"sign-in from {address}", TRIES_BY_ADDRESS)
     if key:
-        return _try(service, request, lambda: access.authenticate(service.core, key, address) and key)
+        _try(lambda: access.authenticate(service.core, key, address))
+        return key
     organization, email = given.get("organization") or service.operator, given.get("email", "").strip()
     service.rates.take(f"sign-in as {organization} {email.casefold()}", TRIES_BY_ACCOUNT)
     password = given.get("password", "")
-    return _try(service, request, lambda: access.sign_in(service.core, organization, email, password, address).key)
+    return str(_try(lambda: access.sign_in(service.core, organization, email, password, address)).key)
 
 
-def _try(service: Service, request: Request, enter: Callable[[], str]) -> str:
+def _try(enter: Callable[[], Any]) -> Any:
     """One answer for whatever is wrong, an organization's odd name included."""
     try:
         return enter()

@@ -1,0 +1,198 @@
+"""Fill a store with a believable team's memory, to look at the console with: python examples/seed_console.py team.db
+
+Then `recollect serve team.db`, and sign in as maya@example.com with the password `correct horse battery`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import recollect
+from recollect.catalogue import OPERATIONS
+
+PASSWORD = "correct horse battery"
+PEOPLE = ("Maya", "Jonas", "Priya", "Tomás", "Aiko")
+SERVICES = ("billing", "search", "ingest", "gateway", "mailer", "scheduler", "export", "profile")
+FACTS = (
+    "The {s} service talks to PostgreSQL through a pool of {n} connections",
+    "Deploys of {s} need the migration job to finish first, which takes about {n} minutes",
+    "{s} retries a failed call {n} times with growing pauses, then gives up and writes to the dead letter queue",
+    "The nightly export of {s} runs at 0{d}:30 UTC and must not overlap with the backup",
+    "Customers on the {s} plan may upload files of up to {n} MB",
+    "Errors of {s} are paged to the on-call engineer only above {n} a minute",
+    "The {s} tests need the variable {u}_URL and fail without saying why",
+    "{s} keeps its sessions for {n} hours; after that people sign in again",
+)
+TALK = (
+    "Can we move the {s} release to Thursday? The migration is not reviewed yet.",
+    "I looked at the {s} latency: p99 went from {n}0 ms to {n}00 ms after the index was dropped.",
+    "Let us keep {s} on the old version until the customer has signed off.",
+    "I prefer small pull requests, please split the {s} change into {d}.",
+    "The {s} dashboard shows nothing since the rename, somebody should fix the query.",
+    "Agreed. I will write down what we decided about {s} and close the ticket.",
+)
+HOSTILE = (
+    '<script>alert("owned")</script><img src=x onerror=alert(1)>',
+    "مرحبا \u202eevil\u202c هذا نص من اليمين إلى اليسار מימין לשמאל",
+    "Averylongwordwithoutanyplacetobreak" * 9,
+    "🦄🔥 emoji 👩‍👩‍👧‍👦 and a zero\u200bwidth space, ‘quotes’ & ampersands; DROP TABLE memory;--",
+)
+
+
+def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None) -> dict[str, str]:
+    """Fill an open memory; gives the ids of something worth looking at."""
+    chance = random.Random(seed)
+    users = [mem.add_user(name, email=f"{name.lower()}@example.com") for name in PEOPLE]
+    mem.user.revise(users[0].id, role="owner", password=PASSWORD)
+    mem.user.revise(users[1].id, role="curator")
+    agents = [mem.add_agent(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
+    project = mem.add_project("Platform", owner=users[0].id, description="What everything runs on")
+    sessions = [_conversation(mem, chance, users, agents, project.id) for _ in range(max(3, memories // 30))]
+    facts = [_fact(mem, chance, agents, project.id) for _ in range(memories)]
+    shown = _story(mem, notes)
+    for one in HOSTILE:
+        mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
+    _lived(mem, chance, facts)
+    found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
+    return found | _more(mem, agents[0].id, sessions[0])
+
+
+AGENTS = (
+    ("Scribe", "Writes down what the team decides"),
+    ("Watchman", "Watches the services and tells what changed"),
+    ("Librarian", "Answers questions from what is remembered"),
+)
+
+
+def _filled(template: str, chance: random.Random) -> str:
+    service = chance.choice(SERVICES)
+    return template.format(s=service, u=service.upper(), n=chance.randint(2, 60), d=chance.randint(1, 5))
+
+
+def _past(chance: random.Random, days: float = 40) -> datetime:
+    return datetime.now(UTC) - timedelta(days=days * chance.random() ** 1.6)
+
+
+def _conversation(mem: Any, chance: random.Random, users: Any, agents: Any, project: str) -> str:
+    user, agent = chance.choice(users), chance.choice(agents)
+    title = f"{chance.choice(SERVICES)}: {chance.choice(['release', 'incident', 'planning', 'review'])}"
+    session = mem.add_session(title, user=user.id, agent=agent.id, project=project)
+    began = _past(chance)
+    for turn in range(chance.randint(4, 10)):
+        mem.remember(
+            {"text": _filled(chance.choice(TALK), chance), "role": "user" if turn % 2 else "assistant"},
+            kind="conversation",
+            session=session.id,
+            author=chance.choice(PEOPLE),
+            at=began + timedelta(minutes=turn * 3),
+        )
+    mem.end_session(session.id, summary=f"Agreed what to do about {title}.")
+    return str(session.id)
+
+
+def _fact(mem: Any, chance: random.Random, agents: Any, project: str) -> str:
+    person = chance.choice(PEOPLE)
+    cites = [recollect.cite.user(person, "said so in review")] if chance.random() < 0.7 else []
+    made = mem.remember(
+        _filled(chance.choice(FACTS), chance),
+        kind=chance.choice(["fact", "fact", "fact", "observation", "reflection", "user_preference"]),
+        author=person,
+        agent=chance.choice(agents).id,
+        project=project,
+        cites=cites,
+        tags=chance.sample(["deploy", "database", "on-call", "customer", "testing", "cost"], chance.randint(0, 3)),
+        at=_past(chance),
+        priority=chance.randint(1, 10),
+    )
+    return str(made.id)
+
+
+def _story(mem: Any, notes: Path | None) -> str:
+    """One memory with everything: several citations, a history, relations, one citation that broke."""
+    cites = [recollect.cite.user("Priya", "measured it on Monday")]
+    if notes is not None:
+        notes.write_text("pool: 20\ntimeout: 30 s\n")
+        cites.append(recollect.cite.file(str(notes), lines=(1, 2)))
+    main = mem.remember("The billing pool has 20 connections and waits 10 s for one", cites=cites, tags=["database"])
+    mem.revise(main.id, "The billing pool has 20 connections and waits 30 s for one", why="the time-out was raised")
+    mem.promote(main.id, why="checked against the configuration")
+    for text, link in (
+        ("Billing ran out of connections on Black Friday", "explained_by"),
+        ("The database allows 200 connections in all", "limited_by"),
+        ("A pool of 50 made the database slower, not faster", "supports"),
+        ("The pool should be as large as possible", "contradicts"),
+        ("Time-outs are set per service", "part_of"),
+    ):
+        other = mem.remember(text, cites=[recollect.cite.user("Jonas", "from the incident report")])
+        mem.relate(other.id, main.id, link)
+    if notes is not None:
+        notes.write_text("pool: 40\ntimeout: 30 s\n")
+        mem.check(main.id)
+    return str(main.id)
+
+
+def _lived(mem: Any, chance: random.Random, facts: list[str]) -> None:
+    """Some were verified or published, some put aside or forgotten, and people asked."""
+    for id in facts:
+        luck = chance.random()
+        if luck < 0.35 and mem.show(id).citations and mem.show(id).status == "hypothesis":
+            mem.promote(id)
+            if luck < 0.1:
+                mem.promote(id, to="published")
+        elif luck > 0.97:
+            mem.archive(id, why="no longer true")
+        elif luck > 0.95:
+            mem.forget(id, why="said twice")
+    for service in SERVICES:
+        mem.recall(f"what do we know about {service}?")
+
+
+def _more(mem: Any, agent: str, session: str) -> dict[str, str]:
+    """What only some installations have: blocks, tools, messages, workspaces, runs, patterns."""
+    found: dict[str, str] = {}
+    if "block.add" in OPERATIONS:
+        mem.block.add("persona", "Scribe is brief, exact and kind.", agents=[agent])
+        mem.block.add("human", "The team is five people in four time zones.", agents=[agent], limit=200)
+        mem.tool.add("look_up", "Finds a page of the handbook", agents=[agent])
+        mem.message.add("user", "What is the pool size of billing?", session=session)
+        mem.message.add("assistant", "20 connections; it waits 30 s for one.", session=session)
+    if "workspace.add" in OPERATIONS:
+        space = mem.workspace.add(agent, "reports")
+        mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: slow.\n")
+        found["since"] = mem.workspace.snapshot(space.id, "draft").id
+        mem.workspace.write(space.id, "weekly.md", "# Week 12\n\nBilling: stable.\nSearch: mended on Thursday.\n")
+        mem.workspace.write(space.id, "figures.csv", "service,errors\nbilling,2\nsearch,41\n")
+        found["workspace"] = space.id
+    if "run.start" in OPERATIONS:
+        found["run"] = _run(mem, agent)
+    if "episode.record" in OPERATIONS:
+        for number, service in enumerate(SERVICES):
+            task, plan = f"Restart the {service} service", [f"drain {service}", f"restart {service}", "watch errors"]
+            mem.episode.record(task, number != 5, action_plan=plan)
+        learned = mem.pattern.learn(alike=0.3)
+        if learned.founded:
+            found["pattern"] = learned.founded[0]
+    if "summary.make" in OPERATIONS:
+        mem.summary.make(session)
+    return found
+
+
+def _run(mem: Any, agent: str) -> str:
+    run = mem.run.start("Write the weekly report", agent=agent)
+    held = mem.run.claim("example")
+    for tool, said in (("look_up", "Found the figures of week 12"), ("write_file", "Wrote weekly.md")):
+        mem.run.propose(run.id, held.fence, tool=tool, arguments={"week": 12}, reasoning=f"{tool} comes next")
+        mem.run.record(run.id, held.fence, outcome="success", summary=said)
+    mem.run.pause(run.id)
+    return str(run.id)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "team.db")
+    with recollect.open(target) as opened:
+        print(fill(opened, notes=target.absolute().parent / "pool.yaml"))
+    print(f"now: recollect serve {target}; sign in as maya@example.com with the password '{PASSWORD}'")
