@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -92,10 +94,11 @@ class TestTheSecondWall:
 
     def test_what_is_bound_to_one_tenant_writes_nothing_of_another(self, full: PostgresStore) -> None:
         def steal(connection: Connection) -> int:
-            return connection.execute("UPDATE \"user\" SET name = 'x' WHERE organization_id = 'globex'").rowcount
+            text = "UPDATE \"user\" SET name = 'x' WHERE organization_id = 'globex' RETURNING id"
+            return len(connection.execute(text).fetchall())
 
         def empty(connection: Connection) -> int:
-            return connection.execute('DELETE FROM "tag"').rowcount
+            return len(connection.execute('DELETE FROM "tag" RETURNING id').fetchall())
 
         def plant(connection: Connection) -> None:
             connection.execute("UPDATE \"user\" SET organization_id = 'globex'")
@@ -266,16 +269,47 @@ class TestFailures:
         store.link.write("acme", work)
         assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
 
-    def test_a_line_lost_during_the_commit_is_never_tried_again(self, store: PostgresStore, acme: Scope) -> None:
+    def test_a_commit_that_the_server_never_heard_is_looked_up_and_done_again(
+        self, store: PostgresStore, acme: Scope
+    ) -> None:
         tries = []
 
         def work(connection: Connection) -> None:
             tries.append(store._apply(connection, acme, [Insert(agent(acme))]))
+            if len(tries) == 1:
+                connection.execute("SELECT 1").fetchall()
+                server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+
+        store.link.write("acme", work)
+        assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
+
+    def test_a_commit_whose_answer_is_lost_is_looked_up_and_not_done_again(self, acme: Scope) -> None:
+        address = server().emptied_store()
+        with Severed(address) as wire:
+            store = PostgresStore(wire.address)
+            tries = []
+
+            def work(connection: Connection) -> None:
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                connection.execute("SELECT 1").fetchall()
+                wire.swallow_answers = True
+
+            found(store, "acme")
+            store.link.write("acme", work)
+            assert [one.id for one in store.find(acme, Query(Agent)).records] == ["try0"]
+            assert len(tries) == 1
+            store.close()
+
+    def test_a_commit_of_which_nobody_can_tell_says_so(self, store: PostgresStore, acme: Scope) -> None:
+        store.link.knows_outcomes = False
+
+        def work(connection: Connection) -> None:
+            store._apply(connection, acme, [Insert(agent(acme))])
+            connection.execute("SELECT 1").fetchall()
             server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
 
         with pytest.raises(Unavailable, match="asked to commit"):
             store.link.write("acme", work)
-        assert (len(tries), store.count(acme, Query(Agent))) == (1, 0)
 
     def test_a_client_killed_in_the_middle_leaves_nothing_and_no_lock(self, address: str) -> None:
         store = PostgresStore(address)
@@ -356,7 +390,8 @@ store.link.write("acme", work)
         named.close()
 
     def test_a_missing_driver_names_the_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delitem(sys.modules, "recollect.adapters.records.postgres")
+        for name in ("postgres", "postgres_link"):
+            monkeypatch.delitem(sys.modules, f"recollect.adapters.records.{name}")
         monkeypatch.setitem(sys.modules, "psycopg", None)
         with pytest.raises(MissingExtra, match=r"recollect\[postgres\]"):
             recollect.open("postgresql://localhost/x")
@@ -366,6 +401,47 @@ store.link.write("acme", work)
         for verb in (store.mend, store.erase_traces):
             with pytest.raises(Closed):
                 verb()
+
+
+class Severed:
+    """A wire to the server that can carry a last message there and lose the answer, as a cut cable does."""
+
+    def __init__(self, address: str) -> None:
+        self.swallow_answers = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        self.address = address.replace(f":{server().port}/", f":{port}/")
+
+    def __enter__(self) -> Severed:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", server().port))
+            threading.Thread(target=self._carry, args=(near, far, False), daemon=True).start()
+            threading.Thread(target=self._carry, args=(far, near, True), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        try:
+            while data := source.recv(65536):
+                if answers and self.swallow_answers:
+                    self.swallow_answers = False
+                    break
+                target.sendall(data)
+        except OSError:
+            pass  # the other direction was cut
+        for one in (source, target):
+            with contextlib.suppress(OSError):  # it is closed already
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
 
 
 class _Failing:

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from recollect.adapters.records import postgres_schema as tables_of
 from recollect.adapters.records import postgres_text
+from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
-from recollect.adapters.records.postgres_link import Connection, Link
+from recollect.adapters.records.postgres_link import Connection, Link, taken
 from recollect.adapters.records.postgres_upkeep import check_records, dump
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
 from recollect.adapters.records.reads import Derived, SqlReads
@@ -55,7 +54,15 @@ class PostgresStore(SqlReads):
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self._look_ahead()
-        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps))
+        steps = list(steps)
+        try:
+            return self._write(scope, steps, BulkSteps)
+        except (Unclear, DuplicateKey):
+            # Together, the steps cannot say which of them failed first: one by one they do.
+            return self._write(scope, steps, Steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step], how: type[Steps]) -> Committed:
+        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps, how))
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
@@ -105,11 +112,12 @@ class PostgresStore(SqlReads):
             yield PostgresVectors(connection)
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        text = placeholders(statement)
-        return self.link.read(scope.organization_id, lambda connection: connection.execute(text, values).fetchall())
+        return self.link.ask(scope.organization_id, placeholders(statement), values)
 
-    def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step]) -> Committed:
-        return Steps(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+    def _apply(
+        self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
+    ) -> Committed:
+        return how(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
 
     def _derived(self, record: type[Record]) -> Derived:
         if record is Embedding and self.has_vectors:
@@ -152,11 +160,15 @@ class _Tables:
         self.compiler = compiler
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            done = self._connection.execute(placeholders(statement), values)
-        except psycopg.errors.UniqueViolation as error:
-            raise _duplicate(error) from None
-        return done.fetchall() if done.description else []
+        """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
+        done = self._connection.execute(placeholders(statement), values)
+        return done.fetchall() if statement.startswith("SELECT") else []
+
+    def ask(self, statement: str, values: Sequence[Any]) -> Answer:
+        return self._connection.execute(placeholders(statement), values).fetchall
+
+    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._connection.cursor().executemany(placeholders(statement), rows)
 
     def insert(self, statement: str, values: Sequence[Any]) -> int:
         self.run(statement, values)
@@ -173,7 +185,10 @@ class _Tables:
                 f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
             )
             if self.run(statement, [record.organization_id, record.id, *values]):
-                raise _taken(record.shape.table, key.fields)
+                raise taken(record.shape.table, key.fields)
+
+    def reserve(self, count: int) -> Answer:
+        return self.ask("SELECT nextval('recollect_seq') FROM generate_series(1, ?)", (count,))
 
     def next_seq(self) -> int:
         """A few at a time: asking for each would be a third of all the talk with the server."""
@@ -194,20 +209,3 @@ class _Tables:
 def _this_month() -> int:
     today = now()
     return today.year * 12 + today.month
-
-
-def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
-    """The server names the index; its words about the values are withheld where row-level security is on."""
-    table = (error.diag.table_name or "").rstrip("0123456789_")
-    index = error.diag.constraint_name or ""
-    keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
-    named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
-    return _taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
-
-
-def _taken(table: str, fields: Sequence[str]) -> DuplicateKey:
-    return DuplicateKey(
-        f"there is such a {table} already",
-        remedy="change the existing one, or choose another key",
-        fields=list(fields),
-    )

@@ -166,7 +166,8 @@ def _walk(
     connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, dimensions: int, limit: int
 ) -> list[tuple[Any, ...]]:
     effort = min(max(2 * limit, 100), 1000)
-    connection.execute(f"SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {effort}")
+    connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+    connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
     return connection.execute(walk_statement(condition, dimensions), [vector, *values, vector, limit]).fetchall()
 
 
