@@ -16,6 +16,7 @@ from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
+from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
@@ -61,6 +62,8 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
         vectors = _vector_store(store, index_folder, settings)
+        if isinstance(store, Partitioned):
+            store.months_ahead = settings.months_ahead
     except BaseException:
         store.close()
         raise
@@ -78,8 +81,8 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             fetch=settings.fetch,
         )
 
-    late = settings.embedder.late_interaction
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late)
+    late, days = settings.embedder.late_interaction, settings.access_log_days
+    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late, days)
 
 
 def close(core: Core) -> None:

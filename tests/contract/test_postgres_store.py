@@ -192,7 +192,7 @@ class TestPartitions:
     def test_a_program_that_runs_for_months_makes_them_itself(self, store: PostgresStore, acme: Scope) -> None:
         with store.as_owner() as connection:
             connection.execute(f"DROP TABLE memory_{now():%Y_%m}")
-        store._month -= 1
+        store._ahead = (0, 0)
         stored(store, acme, memory(acme, new_id()))
         assert self.partitions_of(store, "memory") == {f"memory_{now():%Y_%m}": 1}
 

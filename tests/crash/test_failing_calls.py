@@ -32,7 +32,8 @@ WRITING = [
     for name, operation in OPERATIONS.items()
     if operation.permission != "read" and not operation.route.startswith("GET ")
 ]
-READ_ONLY = {"verify", "export", "backup"}  # need a greater permission, but write nothing to the store
+# They need a greater permission, but write nothing to the store.
+READ_ONLY = {"verify", "export", "backup", "partitions", "migrate"}
 SAYS_SO = {"verify", "doctor"}  # answer with what they could not read, instead of failing
 ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
     apsw.IOError: StoreError,
@@ -101,6 +102,8 @@ EXAMPLES: dict[str, list[Example]] = {
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
     "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
+    "partitions": [Example()],
+    "migrate": [Example()],
     "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
 }
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
@@ -18,6 +19,7 @@ from rich.text import Text
 from recollect.catalogue import Operation
 from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
+from recollect.services.layout import Layout
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
@@ -152,6 +154,24 @@ class Renderer:
                 bar = "█" * round(30 * count / most)
                 self.console.print(f"  {title:7}{name:16} {count:8} [cyan]{bar}[/]")
 
+    def layout(self, reply: Layout) -> None:
+        table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
+        for one in reply.partitions:
+            table.add_row(escape(one.name), one.holds, f"{one.rows:,}", decimal(one.bytes))
+        if reply.partitions:
+            self.console.print(table)
+        for name in reply.made:
+            self.console.print(f"made {escape(name)}")
+        for drop in reply.drops:
+            done = "dropped" if reply.applied else "would drop"
+            whose = [f"{escape(name)} {count:,}" for name, count in drop.organizations.items()]
+            whose += [f"other organizations {drop.others:,}"] if drop.others else []
+            self.console.print(f"{done} {escape(drop.partition)}: {drop.rows:,} rows ({', '.join(whose) or 'empty'})")
+            for name, count in drop.hanging.items():
+                self.console.print(f"           with {count:,} of {escape(name)}")
+        if reply.note:
+            self.console.print(escape(reply.note))
+
     def _fields(self, reply: BaseModel) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in reply.model_dump(mode="json").items():
@@ -189,4 +209,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
+    Layout: Renderer.layout,
 }

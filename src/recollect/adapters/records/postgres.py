@@ -14,22 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recollect.adapters.records import postgres_layout, postgres_text
 from recollect.adapters.records import postgres_schema as tables_of
-from recollect.adapters.records import postgres_text
 from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
-from recollect.adapters.records.postgres_link import Connection, Link, taken
+from recollect.adapters.records.postgres_link import APP, Connection, Link, taken
 from recollect.adapters.records.postgres_upkeep import check_records, dump
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.steps import Steps
+from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
-from recollect.ports.records import Capabilities, Committed, Problem, Scope, Step, TextHit, TextQuery
+from recollect.ports.layout import Partition
+from recollect.ports.records import Capabilities, Committed, Insert, Problem, Scope, Step, TextHit, TextQuery
 
 SEQS_AT_ONCE = 16
 
@@ -40,7 +42,8 @@ class PostgresStore(SqlReads):
     def __init__(self, address: str, *, cipher: Cipher | None = None) -> None:
         super().__init__(cipher)
         self.link = Link(address)
-        self._month = 0
+        self._ahead = (0, 0)
+        self.months_ahead = tables_of.MONTHS_AHEAD
         self.has_vectors = self.vectors_are_new = False
         self.migrate()
         self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
@@ -76,9 +79,10 @@ class PostgresStore(SqlReads):
             with self.link.our_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.link.label)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
+                self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
         finally:
             connection.close()
-        self._month = _this_month()
+        self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
 
     def backup(self, target: Path) -> None:
@@ -138,10 +142,42 @@ class PostgresStore(SqlReads):
 
     def _look_ahead(self) -> None:
         """A program that runs for months makes the partitions of the next ones itself."""
-        if self._month != _this_month():
-            self._month = _this_month()
-            with self.as_owner() as connection:
-                tables_of.make_partitions(connection)
+        wanted = _this_month(), self.months_ahead
+        if self._ahead != wanted:
+            self._ahead = wanted
+            self.make_ahead(self.months_ahead)
+
+    def partitions(self) -> list[Partition]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.listed(connection)
+
+    def make_ahead(self, months: int) -> list[str]:
+        with self.as_owner() as connection:
+            return tables_of.make_partitions(connection, months_ahead=months)
+
+    def rows_by_tenant(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.rows_by_tenant(connection, partition)
+
+    def hanging(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.hanging(connection, partition)
+
+    def drop(self, partition: Partition, notes: Sequence[AccessLog]) -> bool:
+        def write(connection: Connection) -> None:
+            connection.execute(f"SET LOCAL ROLE {APP}")
+            for note in notes:
+                connection.execute(self.link.bound(note.organization_id))
+                self._apply(connection, Scope(note.organization_id), [Insert(note)])
+
+        with self.as_owner() as connection:
+            return postgres_layout.drop(connection, partition, write)
+
+    def distribute(self) -> list[str]:
+        with self.as_owner() as connection, tables_of.alone(connection):
+            spread = postgres_layout.distribute(connection, self.link.label)
+            self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
+        return spread
 
 
 class _Tables:

@@ -56,6 +56,8 @@ _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 class Link:
     """Connections to one database. `label` names it in messages; the password is nowhere in it."""
 
+    cursor_factory: type[psycopg.Cursor[Any]] = psycopg.Cursor
+
     def __init__(self, address: str) -> None:
         self.conninfo, self.label = _read_address(address)
         self._process = os.getpid()
@@ -70,7 +72,7 @@ class Link:
     def connect(self) -> Connection:
         """A connection of its own, as the user of the address: for making tables and for upkeep."""
         with self.our_errors():
-            connection = psycopg.connect(self.conninfo, autocommit=True)
+            connection = psycopg.connect(self.conninfo, autocommit=True, cursor_factory=self.cursor_factory)
             _configure(connection)
             return connection
 
@@ -229,7 +231,8 @@ class Link:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.conninfo,
-                    kwargs={"autocommit": True, "prepare_threshold": 1},  # all but a few statements come again
+                    # All but a few statements come again, so they are prepared when they first do.
+                    kwargs={"autocommit": True, "prepare_threshold": 1, "cursor_factory": self.cursor_factory},
                     min_size=1,
                     max_size=MOST_CONNECTIONS,
                     timeout=BUSY_SECONDS,
@@ -255,7 +258,11 @@ def _read_address(address: str) -> tuple[str, str]:
 
 def _configure(connection: Connection) -> None:
     # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
-    connection.execute("SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1")
+    # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
+    connection.execute(
+        "SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1; "
+        "SET citus.propagate_set_commands = 'local'"
+    )
 
 
 def _drain(flight: psycopg.Pipeline) -> None:

@@ -238,7 +238,9 @@ def first_id(year: int, month: int) -> str:
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
 
 
-def make_partitions(connection: Connection, today: datetime | None = None) -> list[str]:
+def make_partitions(
+    connection: Connection, today: datetime | None = None, months_ahead: int = MONTHS_AHEAD
+) -> list[str]:
     """The partitions of this month and the next ones, where they are missing; gives their names.
 
     A month whose records already lie in the default partition (an import, an id of one's own) stays there.
@@ -246,7 +248,7 @@ def make_partitions(connection: Connection, today: datetime | None = None) -> li
     today = today or now()
     made = []
     for table in BY_MONTH:
-        for ahead in range(MONTHS_AHEAD + 1):
+        for ahead in range(months_ahead + 1):
             month = today.month + ahead
             name = f"{table}_{today.year + (month - 1) // 12}_{(month - 1) % 12 + 1:02d}"
             if connection.execute("SELECT to_regclass(%s) IS NULL", (quoted(name),)).fetchall()[0][0]:
@@ -255,5 +257,7 @@ def make_partitions(connection: Connection, today: datetime | None = None) -> li
                     connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
                 except psycopg.errors.CheckViolation:
                     continue  # rows of that month lie in the default partition already, and stay there
+                except psycopg.errors.DuplicateTable:
+                    continue  # another process was quicker
                 made.append(name)
     return made
