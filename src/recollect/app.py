@@ -5,7 +5,9 @@ The only file that imports adapters. `recollect.open(...)` is its `open`.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -13,9 +15,18 @@ from urllib.parse import unquote, urlsplit
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
+from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
-from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, MissingExtra
+from recollect.errors import (
+    DamagedData,
+    DuplicateKey,
+    InvalidInput,
+    InvalidSettings,
+    MissingExtra,
+    NotARecollectStore,
+    StoreError,
+)
 from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
@@ -63,7 +74,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         ensure_organization(store, scope)
         vectors = _vector_store(store, index_folder, settings)
         if isinstance(store, Partitioned):
-            store.months_ahead = settings.months_ahead
+            store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
     except BaseException:
         store.close()
         raise
@@ -90,6 +101,101 @@ def close(core: Core) -> None:
     core.journal.close()
     core.vectors.close()
     core.store.close()
+
+
+def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> Restored:
+    """Make a store from what `backup` wrote: in an empty place, checked record by record before it counts.
+
+    The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
+    """
+    loaded, path = load(target, **settings), Path(source)
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(16)
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give the file of a backup") from None
+    scheme = urlsplit(loaded.store).scheme if "://" in loaded.store else "sqlite"
+    for magic, schemes, restore in _RESTORERS:
+        if beginning.startswith(magic):
+            if scheme not in schemes:
+                raise InvalidInput(
+                    f"that is a backup of another kind of store than '{scheme}://'",
+                    remedy="restore it where it came from, then use export and import",
+                )
+            return Restored(loaded.store if scheme == "sqlite" else f"{scheme}://…", restore(path, loaded))
+    raise NotARecollectStore(f"'{path.name}' is no backup", remedy="give a file that `recollect backup` wrote")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Where the store is now, and how many memories it holds, all organizations together."""
+
+    store: str
+    memories: int
+
+
+def _restore_sqlite(source: Path, settings: Settings) -> int:
+    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.adapters.records.sqlite_file import discard
+
+    target = _sqlite_path(settings.store)
+    if target.exists():
+        raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")
+    copy = target.with_name(target.name + ".restoring")
+    discard(copy)
+    try:
+        shutil.copyfile(source, copy)
+        store = SqliteStore(copy)
+        try:
+            _refuse_damage(store, source)
+            store.backup(target)
+            return _memories(store)
+        finally:
+            store.close()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write '{target}': {error.strerror}", remedy="free some space, or choose another place"
+        ) from None
+    finally:
+        discard(copy)
+
+
+def _restore_postgres(source: Path, settings: Settings) -> int:
+    try:
+        from recollect.adapters.records import postgres_tools
+        from recollect.adapters.records.postgres_link import Link
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    link = Link(settings.store)
+    try:
+        postgres_tools.restore(link, source, settings.postgres_tools)
+    finally:
+        link.close()
+    store = _postgres_store(settings.store)
+    try:
+        _refuse_damage(store, source)
+        return _memories(store)
+    finally:
+        store.close()
+
+
+def _refuse_damage(store: RecordStore, source: Path) -> None:
+    problems = store.verify()
+    if problems:
+        raise DamagedData(
+            f"'{source.name}' is damaged: {len(problems)} problems, the first: {problems[0].what}",
+            remedy="restore an earlier backup",
+        )
+
+
+def _memories(store: RecordStore) -> int:
+    return sum(store.count(Scope(tenant), Query(Memory, deleted="yes")) for tenant in store.tenants())
+
+
+_RESTORERS: tuple[tuple[bytes, tuple[str, ...], Callable[[Path, Settings], int]], ...] = (
+    (b"SQLite format 3", ("", "sqlite"), _restore_sqlite),
+    (b"PGDMP", ("postgresql", "postgres"), _restore_postgres),
+)
 
 
 def ensure_organization(store: RecordStore, scope: Scope) -> None:
@@ -134,10 +240,7 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
-    path = Path(unquote(address.removeprefix("sqlite://").removeprefix("/")) if "://" in address else address)
-    if address.startswith("sqlite:////"):
-        path = Path("/") / path
-    path = path.expanduser()
+    path = _sqlite_path(address)
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
@@ -147,6 +250,13 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
     return SqliteStore(path), index
 
 
+def _sqlite_path(address: str) -> Path:
+    path = Path(unquote(address.removeprefix("sqlite://").removeprefix("/")) if "://" in address else address)
+    if address.startswith("sqlite:////"):
+        path = Path("/") / path
+    return path.expanduser()
+
+
 def _memory(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.memory import MemoryStore
 
@@ -154,11 +264,15 @@ def _memory(address: str) -> tuple[Any, Path | None]:
 
 
 def _postgres(address: str) -> tuple[Any, Path | None]:
+    return _postgres_store(address), None
+
+
+def _postgres_store(address: str) -> Any:
     try:
         from recollect.adapters.records.postgres import PostgresStore
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    return PostgresStore(address), None
+    return PostgresStore(address)
 
 
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {

@@ -28,6 +28,9 @@ GROUPS = {
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
     "The store": "stats log verify doctor reindex export import backup partitions migrate",
 }
+RESTORE_BACKUP = "restore-backup"
+RESTORES = "Make a store from a backup, in an empty place, checked: restore-backup FROM TO."
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 HIDDEN = frozenset({"remember_many"})
 COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
 
@@ -55,10 +58,12 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"recollect {__version__}")
         return 0
+    if arguments[0] == RESTORE_BACKUP:
+        return _run_parsed(RESTORE_BACKUP, RESTORES, _restore_backup, arguments[1:])
     operation = COMMANDS.get(arguments[0])
     if operation is None:
         return _unknown(arguments[0])
-    return _run_command(operation, arguments[1:])
+    return _run_parsed(operation.command, operation.summary, _command(operation), arguments[1:])
 
 
 def _command_first(arguments: list[str]) -> list[str]:
@@ -77,6 +82,7 @@ def _show_help() -> int:
         for name in names.split():
             print(f"  {name:12} {COMMANDS[name].summary}")
         print()
+    print(f"Without a store:\n  {RESTORE_BACKUP} {RESTORES}\n")
     print("`recollect COMMAND --help` tells more. The store is recollect.db in this folder, or --store, or")
     print("$RECOLLECT_STORE; settings may also stand in a YAML file: --store settings.yaml.")
     return 0
@@ -85,23 +91,35 @@ def _show_help() -> int:
 def _unknown(name: str) -> int:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, n=3)
+    near = get_close_matches(name, [*COMMANDS, RESTORE_BACKUP], n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "see recollect --help"
     print(f"error: there is no command '{name}' ({hint})", file=sys.stderr)
     return 2
 
 
-def _run_command(operation: Operation, arguments: list[str]) -> int:
+def _restore_backup(source: str, target: str, as_json: bool = False) -> int:
+    """FROM is the file of a backup, TO an empty place: the path of a new file, or the address of an empty database."""
+    from recollect.app import restore_backup
+
+    restored = restore_backup(source, target)
+    if as_json:
+        print(json.dumps({"store": restored.store, "memories": restored.memories}))
+    else:
+        print(f"restored {restored.memories} memories to {restored.store}, all checked")
+    return 0
+
+
+def _run_parsed(name: str, summary: str, command: Callable[..., Any], arguments: list[str]) -> int:
     import typer
 
     from recollect.errors import InvalidInput, RecollectError
 
     as_json = "--json" in arguments
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(operation.command, help=operation.summary)(_command(operation))
+    app.command(name, help=summary)(_with_json(command) if name == RESTORE_BACKUP else command)
     try:
         # Exit codes come back as values, so that nothing but our own lines reaches the terminal.
-        code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)
+        code = app(arguments, prog_name=f"recollect {name}", standalone_mode=False)
         return int(code or 0)
     except RecollectError as error:
         _complain(error, as_json)
@@ -113,6 +131,22 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - the process edge: a person gets a line, not a traceback
         return _edge(error, as_json)
+
+
+def _with_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command that takes no store, with its arguments named for people."""
+    import typer
+
+    source = inspect.Parameter("source", _POSITIONAL, annotation=Annotated[str, typer.Argument(metavar="FROM")])
+    target = inspect.Parameter("target", _POSITIONAL, annotation=Annotated[str, typer.Argument(metavar="TO")])
+    as_json = _keyword("as_json", Annotated[bool, typer.Option("--json", help="Answer in JSON")], False)
+
+    def run(source: str, target: str, as_json: bool) -> Any:
+        return command(source, target, as_json)
+
+    run.__signature__ = inspect.Signature([source, target, as_json])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (source, target, as_json)}
+    return run
 
 
 def _edge(error: Exception, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from recollect.domain.audit import AccessLog
@@ -32,6 +33,7 @@ class Partition:
 @runtime_checkable
 class Partitioned(Protocol):
     months_ahead: int
+    tools: Path | None
 
     def partitions(self) -> list[Partition]:
         """Every piece, by table and name; `rows` is the database's estimate."""

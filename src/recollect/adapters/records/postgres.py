@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recollect.adapters.records import postgres_layout, postgres_text
+from recollect.adapters.records import postgres_layout, postgres_text, postgres_tools
 from recollect.adapters.records import postgres_schema as tables_of
 from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres_link import APP, Connection, Link, taken
-from recollect.adapters.records.postgres_upkeep import check_records, dump
+from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
@@ -44,6 +44,7 @@ class PostgresStore(SqlReads):
         self.link = Link(address)
         self._ahead = (0, 0)
         self.months_ahead = tables_of.MONTHS_AHEAD
+        self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
         self.migrate()
         self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
@@ -86,7 +87,7 @@ class PostgresStore(SqlReads):
         return applied
 
     def backup(self, target: Path) -> None:
-        dump(self.link.conninfo, self.link.label, target)
+        postgres_tools.dump(self.link, target, self.tools)
 
     def verify(self) -> list[Problem]:
         with self.link.our_errors(), self.link.snapshot() as connection:

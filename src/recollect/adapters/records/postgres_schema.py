@@ -80,7 +80,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
     """Bring the store up to date: each migration whole and recorded, or not at all."""
     if connection.info.server_version < OLDEST:
         raise StoreError(f"{label} is too old", remedy=f"use PostgreSQL {OLDEST // 10_000} or newer")
-    _make_roles(connection)
+    make_roles(connection)
     _foundation(connection)
     applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
     make_partitions(connection)
@@ -103,7 +103,7 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
         return True
 
 
-def _make_roles(connection: Connection) -> None:
+def make_roles(connection: Connection) -> None:
     missing = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"
     for (role,) in connection.execute(missing, ([APP, UPKEEP],)).fetchall():
         try:
