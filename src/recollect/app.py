@@ -231,7 +231,7 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
     if getattr(store, "has_vectors", False):
         from recollect.adapters.vectors.pgvector import PgVectorStore
 
-        return PgVectorStore(store)
+        return PgVectorStore(store, background=settings.background)
     from recollect.adapters.vectors.embedded import EmbeddedIndex
 
     return EmbeddedIndex(store, index_folder, background=settings.background)

@@ -610,6 +610,47 @@ class TestVectors:
             plan = connection.execute(f"EXPLAIN {walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
 
+    @pytest.mark.parametrize(
+        ("share", "where"),
+        [
+            (0.5, {"user_id": tuple(f"u{n}" for n in range(25))}),
+            (0.1, {"user_id": tuple(f"u{n}" for n in range(5))}),
+            (0.01, {"user_id": ("u7",), "kind": ("fact", None)}),
+        ],
+    )
+    def test_recall_holds_under_filters(
+        self, filled: tuple[PostgresStore, dict[str, Any]], share: float, where: dict[str, Any]
+    ) -> None:
+        store, truth = filled
+        index = PgVectorStore(store, exact_rows=100, index_rows=1000)
+        index.refresh()
+        chance, right, asked = np.random.default_rng(5), 0, 0
+        for _ in range(20):
+            query = chance.normal(size=DIMENSIONS).astype(np.float32)
+            query /= np.linalg.norm(query)
+            expected = self.nearest(truth["big"], query, where)
+            hits = index.search("big", "long_term/m", query, 10, where)
+            right += len({hit.memory_id for hit in hits} & set(expected))
+            asked += len(expected)
+        assert right / asked >= 0.95, share
+
+    def test_a_store_that_grows_makes_its_index_by_itself(self) -> None:
+        store = PostgresStore(server().new_store())
+        index = PgVectorStore(store, index_rows=200, background=True)
+        acme = found(store, "acme")
+        vectors = np.random.default_rng(3).normal(size=(300, DIMENSIONS))
+        store.transact(acme, [Insert(memory(acme, f"m{n:05}")) for n in range(300)])
+        made = [Insert(_embedded(acme, n, vectors[n], None, "u")) for n in range(300)]
+        index.hint(store.transact(acme, made).seq)
+        assert index._builder is not None
+        stored(store, acme, agent(acme))  # writers go on meanwhile
+        index._builder.join(60)
+        with store.as_owner() as connection:
+            valid = "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relname LIKE "
+            assert connection.execute(valid + "'embedding%%hnsw%%' AND indisvalid").fetchall() == [(8,)]
+        index.close()
+        store.close()
+
     def test_a_vector_that_pgvector_cannot_hold_is_no_obstacle(self, store: PostgresStore, acme: Scope) -> None:
         index = PgVectorStore(store)
         stored(store, acme, *(memory(acme, f"m{n}") for n in range(5)))
