@@ -225,6 +225,10 @@ def cli_page() -> str:
     for title, names in cli.GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [_command(cli.COMMANDS[name]) for name in names.split()]
+    parts.append("## Without a store\n")
+    parts.append(
+        f"### {cli.RESTORE_BACKUP}\n\n{cli.RESTORES} See [restoring](../guides/backup-and-upgrade.md#restore).\n"
+    )
     return "\n".join(parts)
 
 
@@ -625,10 +629,23 @@ def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
             yield f"vector search, {report['rows']:,} x {report['dimensions']}, {scope}", figures, "`make bench-scale`"
 
 
+def _postgres_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    size = f"PostgreSQL, {report['rows']:,} memories"
+    for scope, cells in report["recall"].items():
+        figures = ", ".join(f"{name} {cell['p50_ms']} ms ({cell['recall_at_10']})" for name, cell in cells.items())
+        yield f"{size}: the ten best, {scope}, median (recall@10)", figures, "`make bench`"
+    adds = ", ".join(
+        f"{name} {cell['p50_ms']} ms, {report['bulk'][name]['rows_per_second']:,} rows/s in bulk"
+        for name, cell in report["add"].items()
+    )
+    yield f"{size}: one durable add, median", adds, "`make bench`"
+
+
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "peers": _peer_figures,
     "scale": _scale_figures,
+    "postgres": _postgres_figures,
 }
 
 

@@ -99,7 +99,9 @@ class Link:
 
         def once() -> T:
             with self._flight(begin) as (connection, _):
-                return work(connection)
+                found = work(connection)
+                connection.execute("COMMIT")
+                return found
 
         return self._persistently(once)
 
@@ -165,6 +167,7 @@ class Link:
         try:
             connection.execute(begin)
             yield connection
+            connection.execute("COMMIT")
         finally:
             _leave(connection)
             pool.putconn(connection)
