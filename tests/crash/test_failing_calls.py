@@ -250,7 +250,8 @@ def test_a_failing_statement_leaves_nothing_half_done(
                 assert_repeatable(mem, operation, example, folder)
                 mem, tables = store()
         assert not isinstance(outcome, Exception), outcome
-        assert (breaker.seen > 0, tables.read() != before) == (operation not in READ_ONLY,) * 2
+        assert (tables.read() != before) == (operation not in READ_ONLY)
+        assert (breaker.seen > 0) == (operation not in READ_ONLY - {"migrate"})  # that one only looks
         assert_sound(mem, operation)
 
 
