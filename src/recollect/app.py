@@ -6,6 +6,7 @@ The only file that imports adapters. `recollect.open(...)` is its `open`.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -16,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
+from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import (
@@ -24,14 +26,18 @@ from recollect.errors import (
     InvalidInput,
     InvalidSettings,
     MissingExtra,
+    NotARecollectStore,
     NotFound,
     RecollectError,
+    StoreError,
 )
+from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.core import Core
 from recollect.services.journal import Journal
+from recollect.services.transfer import Restored
 from recollect.services.upkeep import Finding
 from recollect.settings import EmbedderSettings, Settings, load, secret, shown
 
@@ -75,6 +81,8 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
         vectors = _vector_store(store, index_folder, settings)
+        if isinstance(store, Partitioned):
+            store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
     except BaseException:
         store.close()
         raise
@@ -92,8 +100,8 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             fetch=settings.fetch,
         )
 
-    late = settings.embedder.late_interaction
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late)
+    late, days = settings.embedder.late_interaction, settings.access_log_days
+    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late, days)
 
 
 def close(core: Core) -> None:
@@ -160,6 +168,93 @@ def _tried(name: str, what: str, attempt: Callable[[], object]) -> Finding:
     return Finding(name=name, well=True, says=f"{what} answers")
 
 
+def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> Restored:
+    """Make a store from what `backup` wrote: in an empty place, checked record by record before it counts.
+
+    The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
+    """
+    loaded, path = load(target, **settings), Path(source)
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(16)
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give the file of a backup") from None
+    scheme = urlsplit(loaded.store).scheme if "://" in loaded.store else "sqlite"
+    for magic, schemes, restore in _RESTORERS:
+        if beginning.startswith(magic):
+            if scheme not in schemes:
+                raise InvalidInput(
+                    f"that is a backup of another kind of store than '{scheme}://'",
+                    remedy="restore it where it came from, then use export and import",
+                )
+            return Restored(store=shown(loaded.store), memories=restore(path, loaded))
+    raise NotARecollectStore(f"'{path.name}' is no backup", remedy="give a file that `recollect backup` wrote")
+
+
+def _restore_sqlite(source: Path, settings: Settings) -> int:
+    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.adapters.records.sqlite_file import discard
+
+    target = _path(settings.store)
+    if target.exists():
+        raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")
+    copy = target.with_name(target.name + ".restoring")
+    discard(copy)
+    try:
+        shutil.copyfile(source, copy)
+        store = SqliteStore(copy)
+        try:
+            _refuse_damage(store, source)
+            store.backup(target)
+            return _memories(store)
+        finally:
+            store.close()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write '{target}': {error.strerror}", remedy="free some space, or choose another place"
+        ) from None
+    finally:
+        discard(copy)
+
+
+def _restore_postgres(source: Path, settings: Settings) -> int:
+    try:
+        from recollect.adapters.records import postgres_tools
+        from recollect.adapters.records.postgres_link import Link
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    link = Link(settings.store)
+    try:
+        postgres_tools.restore(link, source, settings.postgres_tools)
+    finally:
+        link.close()
+    store = _postgres_store(settings.store)
+    try:
+        _refuse_damage(store, source)
+        return _memories(store)
+    finally:
+        store.close()
+
+
+def _refuse_damage(store: RecordStore, source: Path) -> None:
+    problems = store.verify()
+    if problems:
+        raise DamagedData(
+            f"'{source.name}' is damaged: {len(problems)} problems, the first: {problems[0].what}",
+            remedy="restore an earlier backup",
+        )
+
+
+def _memories(store: RecordStore) -> int:
+    return sum(store.count(Scope(tenant), Query(Memory, deleted="yes")) for tenant in store.tenants())
+
+
+_RESTORERS: tuple[tuple[bytes, tuple[str, ...], Callable[[Path, Settings], int]], ...] = (
+    (b"SQLite format 3", ("", "sqlite"), _restore_sqlite),
+    (b"PGDMP", ("postgresql", "postgres"), _restore_postgres),
+)
+
+
 def ensure_organization(store: RecordStore, scope: Scope) -> None:
     id = scope.organization_id
     if store.get(scope, Organization, id, deleted=True) is None:
@@ -193,7 +288,7 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
     if getattr(store, "has_vectors", False):
         from recollect.adapters.vectors.pgvector import PgVectorStore
 
-        return PgVectorStore(store)
+        return PgVectorStore(store, background=settings.background)
     from recollect.adapters.vectors.embedded import EmbeddedIndex
 
     return EmbeddedIndex(store, index_folder, background=settings.background)
@@ -211,8 +306,7 @@ def _file(address: str) -> Path | None:
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
-    path = _file(address)
-    assert path is not None
+    path = _path(address)
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
@@ -222,6 +316,12 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
     return SqliteStore(path), index
 
 
+def _path(address: str) -> Path:
+    path = _file(address)
+    assert path is not None, "only asked for addresses of files"
+    return path
+
+
 def _memory(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.memory import MemoryStore
 
@@ -229,11 +329,15 @@ def _memory(address: str) -> tuple[Any, Path | None]:
 
 
 def _postgres(address: str) -> tuple[Any, Path | None]:
+    return _postgres_store(address), None
+
+
+def _postgres_store(address: str) -> Any:
     try:
         from recollect.adapters.records.postgres import PostgresStore
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    return PostgresStore(address), None
+    return PostgresStore(address)
 
 
 _FILES = frozenset({"sqlite"})

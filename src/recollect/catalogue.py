@@ -103,6 +103,8 @@ _LINES = (
     _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", True),
     _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
     _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
+    _op("partitions", "layout:partitions", "admin", "POST /partitions", "", "Show the months of a large store; make them ahead, drop old ones."),
+    _op("migrate", "layout:migrate", "admin", "POST /migrate", "", "Bring the tables up to date; spread them over a cluster."),
     _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
 )  # fmt: skip
 

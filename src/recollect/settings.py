@@ -62,6 +62,13 @@ class Settings(BaseModel):
     citation_roots: list[Path] | None = Field(None, description="Cite files only inside these folders")
     repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
+    months_ahead: int = Field(3, ge=0, le=120, description="PostgreSQL: how many months of partitions to keep ahead")
+    postgres_tools: Path | None = Field(
+        None, description="The folder of pg_dump and pg_restore; found on the PATH if left out"
+    )
+    access_log_days: int | None = Field(
+        None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
+    )
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -95,3 +95,18 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
     ElementTree.fromstring(drawn)
     assert "2,000" in drawn
+
+
+def test_postgres_is_measured_and_drawn(tmp_path: Path) -> None:
+    run("postgres.py", "--rows", "200", "--adds", "5", "--recalls", "5", "--cell-seconds", "2", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "postgres.json").read_text())
+    assert all(cells["Recollect, by meaning"]["recall_at_10"] == 1.0 for cells in report["recall"].values())
+    assert ElementTree.parse(tmp_path / "postgres.svg").getroot().tag.endswith("svg")
+    assert platform.node() not in json.dumps(report)
+
+
+def test_every_store_is_measured(tmp_path: Path) -> None:
+    run("stores.py", "--stores", "sqlite", "memory", "--rows", "100", "--times", "5", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "stores.json").read_text())
+    assert list(report["stores"]) == ["sqlite", "memory"]
+    assert ElementTree.parse(tmp_path / "stores.svg").getroot().tag.endswith("svg")

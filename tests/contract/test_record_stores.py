@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from citus_rules import Watched, watch
 
 from postgres_server import server
 from recollect.adapters.records.memory import MemoryStore
@@ -28,14 +29,20 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestRecordStores(RecordStoreContract):
     @pytest.fixture(params=STORES)
-    def store(self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path) -> Iterator[RecordStore]:
+    def store(
+        self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[RecordStore]:
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
         elif request.param == "postgres":
+            watch(monkeypatch)
             store = PostgresStore(server().emptied_store())
         yield store
         store.close()
+        if request.param == "postgres":  # what runs here must run on a cluster, too
+            assert Watched.count > 0
+            assert Watched.seen == {}
 
     @pytest.fixture
     def reopen(self, store: RecordStore) -> Iterator[Callable[[RecordStore], RecordStore] | None]:

@@ -22,8 +22,10 @@ import numpy as np  # noqa: F401 - loaded once, before the forks
 import workload
 
 import recollect
+import recollect.adapters.records.postgres
 import recollect.adapters.records.sqlite
 import recollect.adapters.vectors.embedded
+import recollect.adapters.vectors.pgvector
 import recollect.adapters.world
 import recollect.interfaces.client
 import recollect.testing.fakes

@@ -28,7 +28,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "The store": "stats log verify doctor reindex export import backup copy config",
+    "The store": "stats log verify doctor reindex export import backup restore-backup copy partitions migrate config",
 }
 HIDDEN = frozenset({"remember_many"})
 
@@ -39,8 +39,10 @@ class Program(Operation):
     package = "recollect.interfaces"
 
 
+_BETWEEN = ("source", "target")
 PROGRAMS = (
-    Program("copy", "programs:copy", "admin", "", ("source", "target"), "Copy a store into another of any kind.", True),
+    Program("copy", "programs:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
+    Program("restore_backup", "programs:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
 ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}

@@ -13,6 +13,7 @@ from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
+from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
@@ -385,6 +386,21 @@ class Recollect:
 
     def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> Transferred:
         """Read an exported file."""
+
+    def partitions(
+        self,
+        *,
+        ahead: int | None = None,
+        drop_before: datetime | str | None = None,
+        older_than: str | None = None,
+        memories: bool = False,
+        all_organizations: bool = False,
+        apply: bool = False,
+    ) -> Layout:
+        """Show the months of a large store; make them ahead, drop old ones."""
+
+    def migrate(self, *, distribute: bool = False) -> Migrated:
+        """Bring the tables up to date; spread them over a cluster."""
 
     def backup(self, path: str) -> BackedUp:
         """Copy the whole store while it is in use."""

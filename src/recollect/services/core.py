@@ -45,6 +45,7 @@ class Core:
     journal: Journal
     timezone: str = "UTC"
     late_interaction: bool = True
+    access_log_days: int | None = None
 
     @property
     def embedder(self) -> Embedder | None:

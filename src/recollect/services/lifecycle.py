@@ -25,6 +25,7 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.layout import keep_retention
 from recollect.services.revise import change_steps
 from recollect.services.supersession import reinstated_steps
 
@@ -91,10 +92,12 @@ class SweepRequest(Request):
 
 class Swept(Reply):
     expired: int
+    log_entries: int = 0
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory whose time is up. Until then recall already leaves it out."""
+    """Delete for good every memory whose time is up; until then recall already leaves it out. Also access log entries
+    that are older than the settings want."""
     expired = (Compare("expires_at", "<=", now()),)
     query = Query(Memory, expired, deleted="yes")
     count = core.store.count(scope, query)
@@ -102,7 +105,7 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
         steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
         commit(core, scope, steps)
         erase_traces(core)
-    return Swept(expired=count)
+    return Swept(expired=count, log_entries=0 if request.dry_run else keep_retention(core, scope))
 
 
 class PruneRequest(Request):

@@ -262,3 +262,10 @@ def backup(core: Core, scope: Scope, request: BackupRequest) -> BackedUp:
     core.journal.flush()
     core.store.backup(target)
     return BackedUp(path=str(target), bytes=target.stat().st_size)
+
+
+class Restored(Reply):
+    """Where the store is now, and how many memories it holds, all organizations together."""
+
+    store: str
+    memories: int

@@ -40,6 +40,7 @@ from recollect.ports.records import (
 )
 
 CHUNK = 500
+KEY = 2  # organization_id and id are the first columns of every record
 # Made from the other records and made again when they vanish, so nobody counts them.
 DERIVED = frozenset({"embedding", "index_task"})
 _RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
@@ -207,8 +208,9 @@ class Steps:
             self._tables.check_unique(record)
         at_row = self._tables.dialect.at_row
         where = (row,) if at_row.count("?") == 1 else (record.organization_id, row)
-        statement = _update_statement(record.shape.table, codec.written, at_row)
-        self._tables.run(statement, [self._next_seq(), *values, *where])
+        # A record keeps its key: a cluster refuses to write the organization anew, even the same one.
+        statement = _update_statement(record.shape.table, codec.written[KEY:], at_row)
+        self._tables.run(statement, [self._next_seq(), *values[KEY:], *where])
         if record.shape.text:
             if record.is_deleted:
                 self._tables.unindex_text(type(record), [row])

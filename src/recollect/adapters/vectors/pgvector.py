@@ -4,13 +4,16 @@ Each embedding carries its vector a second time as a `halfvec`. A scope of up to
 and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks the HNSW
 index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan, in
 strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
-writers.
+writers; a store that grows does it by itself, in one background thread of one process at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import Connection
 from recollect.adapters.records.postgres_schema import BY_TENANT
 from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, Half, half
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, RecollectError
 from recollect.ports.vectors import FACETS, VectorHit
 
 EXACT_ROWS = 10_000
@@ -31,10 +34,22 @@ _INDEXABLE_DIMENSIONS = 4000
 
 
 class PgVectorStore:
-    def __init__(self, store: PostgresStore, *, exact_rows: int = EXACT_ROWS, index_rows: int = INDEX_ROWS) -> None:
+    def __init__(
+        self,
+        store: PostgresStore,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        index_rows: int = INDEX_ROWS,
+        background: bool = False,
+    ) -> None:
         self._store = store
         self._exact_rows = exact_rows
         self._index_rows = index_rows
+        self._background = background
+        self._looked_at = 0
+        self._builder: threading.Thread | None = None
+        self._building: Connection | None = None
+        self._lock = threading.Lock()
         if store.vectors_are_new:
             self._fill()
 
@@ -64,7 +79,20 @@ class PgVectorStore:
         )
 
     def hint(self, seq: int) -> None:
-        """What is committed is searched: there is nothing to catch up with."""
+        """What is committed is searched at once; when much was written, an index may be due."""
+        if not self._background or seq - self._looked_at < self._index_rows:
+            return
+        with self._lock:
+            if self._builder is None or not self._builder.is_alive():
+                self._looked_at = seq
+                self._builder = threading.Thread(target=self._build, name="recollect-hnsw", daemon=True)
+                self._builder.start()
+
+    def _build(self) -> None:
+        try:
+            self.refresh()
+        except RecollectError as error:
+            _log.warning("no index was made for now: %s", error.message)  # search goes on without; tried again later
 
     def purge(self) -> None:
         """Deleted vectors leave the index when the store vacuums its tables."""
@@ -99,7 +127,13 @@ class PgVectorStore:
         return wrong[:100]
 
     def close(self) -> None:
-        """The connections are the store's."""
+        """Stops an index that is being made; what is left of it is cleared away when it is next tried."""
+        self._background = False
+        builder, building = self._builder, self._building
+        if building is not None and not building.closed:
+            building.cancel_safe(timeout=5)
+        if builder is not None:
+            builder.join(10)
 
     def _fill(self) -> None:
         """Write what the index keeps beside each vector anew, where it is missing."""
@@ -107,10 +141,20 @@ class PgVectorStore:
             while self._store.link.write(tenant, lambda connection, t=tenant: _fill_some(connection, t)):  # type: ignore[misc]
                 pass
 
+    @contextmanager
+    def _watched(self, connection: Connection) -> Iterator[None]:
+        self._building = connection
+        try:
+            yield
+        finally:
+            self._building = None
+
     def _make_index(self, namespace: str, model: str, dimensions: int) -> None:
         digest = hashlib.blake2b(f"{namespace}/{model}/{dimensions}".encode(), digest_size=6).hexdigest()
         space = sql.SQL("namespace = {} AND model = {}").format(sql.Literal(namespace), sql.Literal(model)).as_string()
-        with self._store.as_owner() as connection:
+        with self._store.as_owner() as connection, self._watched(connection):
+            if not connection.execute(f"SELECT pg_try_advisory_lock({_BUILDING})").fetchall()[0][0]:
+                return  # another process is at it
             connection.execute("SET maintenance_work_mem = '256MB'")
             for number in range(BY_TENANT["embedding"]):
                 name = f"embedding_{number}_hnsw_{digest}"
@@ -126,6 +170,8 @@ class PgVectorStore:
                 )
 
 
+_log = logging.getLogger("recollect")
+_BUILDING = 0x686E7377  # "hnsw": one process at a time makes indexes
 _OUR_INDEXES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding\\_%\\_hnsw\\_%' "
     "AND pg_table_is_visible(c.oid)"
@@ -166,7 +212,8 @@ def _walk(
     connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, dimensions: int, limit: int
 ) -> list[tuple[Any, ...]]:
     effort = min(max(2 * limit, 100), 1000)
-    connection.execute(f"SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {effort}")
+    connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+    connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
     return connection.execute(walk_statement(condition, dimensions), [vector, *values, vector, limit]).fetchall()
 
 
