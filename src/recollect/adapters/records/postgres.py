@@ -26,7 +26,7 @@ from recollect.adapters.records.postgres_vectors import PostgresVectors, half, p
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.adapters.records.steps import Steps
+from recollect.adapters.records.steps import Steps, insert_statement, taken
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
@@ -158,8 +158,8 @@ class _Tables:
             raise _duplicate(error) from None
         return done.fetchall() if done.description else []
 
-    def insert(self, statement: str, values: Sequence[Any]) -> int:
-        self.run(statement, values)
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
 
     def check_unique(self, record: Record) -> None:
@@ -173,7 +173,7 @@ class _Tables:
                 f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
             )
             if self.run(statement, [record.organization_id, record.id, *values]):
-                raise _taken(record.shape.table, key.fields)
+                raise taken(record.shape.table, key.fields)
 
     def next_seq(self) -> int:
         """A few at a time: asking for each would be a third of all the talk with the server."""
@@ -202,12 +202,4 @@ def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
     index = error.diag.constraint_name or ""
     keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
     named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
-    return _taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
-
-
-def _taken(table: str, fields: Sequence[str]) -> DuplicateKey:
-    return DuplicateKey(
-        f"there is such a {table} already",
-        remedy="change the existing one, or choose another key",
-        fields=list(fields),
-    )
+    return taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
