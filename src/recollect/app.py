@@ -112,7 +112,7 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     if maker is None:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
+            remedy="give a file path, sqlite:///path, duckdb:///path, postgresql://user@host/database or memory://",
         )
     return maker(address)
 
@@ -131,8 +131,23 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
-    path = Path(unquote(address.removeprefix("sqlite://").removeprefix("/")) if "://" in address else address)
-    if address.startswith("sqlite:////"):
+    path, index = _file_and_index(address)
+    return SqliteStore(path), index
+
+
+def _duckdb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.duckdb import DuckdbStore
+    except ImportError:
+        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+    path, index = _file_and_index(address)
+    return DuckdbStore(path), index
+
+
+def _file_and_index(address: str) -> tuple[Path, Path]:
+    """The file that an address names (`scheme:///relative`, `scheme:////absolute` or a plain path), and its index."""
+    path = Path(unquote(address.partition("://")[2].removeprefix("/")) if "://" in address else address)
+    if "://" in address and address.partition("://")[2].startswith("//"):
         path = Path("/") / path
     path = path.expanduser()
     index = path.with_name(path.name + ".index")
@@ -141,7 +156,7 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
             f"'{path.name}' is empty, but its index is not: it was cut off",
             remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
         )
-    return SqliteStore(path), index
+    return path, index
 
 
 def _memory(address: str) -> tuple[Any, Path | None]:
@@ -161,6 +176,7 @@ def _postgres(address: str) -> tuple[Any, Path | None]:
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
     "sqlite": _sqlite,
+    "duckdb": _duckdb,
     "memory": _memory,
     "postgresql": _postgres,
     "postgres": _postgres,

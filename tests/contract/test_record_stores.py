@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from postgres_server import server
+from recollect.adapters.records.duckdb import DuckdbStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "duckdb", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +27,23 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def empty_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "records.duckdb"
+    DuckdbStore(path).close()
+    return path
+
+
 class TestRecordStores(RecordStoreContract):
     @pytest.fixture(params=STORES)
-    def store(self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path) -> Iterator[RecordStore]:
+    def store(
+        self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path, empty_duckdb: Path
+    ) -> Iterator[RecordStore]:
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        elif request.param == "duckdb":
+            store = DuckdbStore(Path(shutil.copy(empty_duckdb, tmp_path)))
         elif request.param == "postgres":
             store = PostgresStore(server().emptied_store())
         yield store
@@ -46,8 +58,8 @@ class TestRecordStores(RecordStoreContract):
             if isinstance(before, PostgresStore):
                 opened.append(PostgresStore(before.link.conninfo))
             else:
-                assert isinstance(before, SqliteStore)
-                opened.append(SqliteStore(before.path))
+                assert isinstance(before, SqliteStore | DuckdbStore)
+                opened.append(type(before)(before.path))
             return opened[-1]
 
         yield again if store.capabilities.durable else None
