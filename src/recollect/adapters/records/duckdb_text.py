@@ -39,7 +39,8 @@ def terms_in(texts: Iterable[str]) -> set[int]:
 
 @lru_cache(maxsize=100_000)
 def _term(word: str) -> int:
-    digest = hashlib.blake2b(stem(word).encode("utf-8", "replace"), digest_size=8).digest()
+    kept = stem(word) if word.isalpha() else word  # version 11 is not version 1
+    digest = hashlib.blake2b(kept.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
