@@ -63,6 +63,7 @@ class DuckdbStore(SqlReads):
             raise
         self._tables = _Tables(self._file, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
+        self._known: duckdb_sql.Known | None = None
         self.capabilities = Capabilities("duckdb", durable=True, many_processes=False, sql=True)
 
     def tenants(self) -> list[str]:
@@ -79,7 +80,9 @@ class DuckdbStore(SqlReads):
 
     def query_sql(self, scope: Scope, statement: str, limits: SqlLimits) -> SqlAnswer:
         with self._file.cursor(once=True) as cursor:
-            return duckdb_sql.answer(cursor, scope, statement, limits)
+            if self._known is None:
+                self._known = duckdb_sql.Known.by(cursor)
+            return duckdb_sql.answer(cursor, self._known, scope, statement, limits)
 
     def migrate(self) -> list[str]:
         return self._writer.run(lambda: [])  # opening already brought the file up to date

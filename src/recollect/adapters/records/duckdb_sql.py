@@ -48,11 +48,27 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _FENCE = 10**15
 
 
-def answer(cursor: duckdb.DuckDBPyConnection, scope: Scope, statement: str, limits: SqlLimits) -> SqlAnswer:
+@dataclass(frozen=True)
+class Known:
+    """What is there, asked once: the database's name, the functions that are pure, and every name that is taken."""
+
+    database: str
+    pure: frozenset[str]
+    taken: frozenset[str]
+
+    @classmethod
+    def by(cls, cursor: duckdb.DuckDBPyConnection) -> Known:
+        ((database,),) = cursor.execute("SELECT current_database()").fetchall()
+        return cls(database, _pure(cursor), _taken(cursor))
+
+
+def answer(
+    cursor: duckdb.DuckDBPyConnection, known: Known, scope: Scope, statement: str, limits: SqlLimits
+) -> SqlAnswer:
     """The cursor is used for this alone and closed after it: the views stay with it."""
-    text, tables = _checked(cursor, statement)
+    text, tables = _checked(cursor, known, statement)
     for table in sorted(tables):
-        cursor.execute(_view(RECORDS[table], scope))
+        cursor.execute(_view(RECORDS[table], known.database, scope))
     cursor.execute(f"SET SESSION max_execution_time = {math.ceil(limits.seconds * 1000)}")
     cursor.execute(f"SET SESSION operator_memory_limit = '{limits.megabytes}MB'")
     cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -79,7 +95,7 @@ def answer(cursor: duckdb.DuckDBPyConnection, scope: Scope, statement: str, limi
     return SqlAnswer([name for name, _ in columns], types, plain, is_cut=len(rows) > limits.rows)
 
 
-def _checked(cursor: duckdb.DuckDBPyConnection, statement: str) -> tuple[str, set[str]]:
+def _checked(cursor: duckdb.DuckDBPyConnection, known: Known, statement: str) -> tuple[str, set[str]]:
     """The statement, written anew from what was looked at, and the tables it reads."""
     if len(statement) > LONGEST_STATEMENT:
         raise TooLarge("the statement is too long", remedy=f"give {LONGEST_STATEMENT} characters at most")
@@ -93,7 +109,7 @@ def _checked(cursor: duckdb.DuckDBPyConnection, statement: str) -> tuple[str, se
             raise InvalidInput(
                 f"the query cannot be checked: {tree.get('error_message')}", remedy="write a plain SELECT"
             )
-        looked = _Looked(_pure(cursor), _catalogue(cursor))
+        looked = _Looked(known)
         looked.at(tree)
         ((text,),) = cursor.execute("SELECT json_deserialize_sql(?::JSON)", [raw]).fetchall()
     except (duckdb.Error, UnicodeError, RecursionError) as error:
@@ -105,8 +121,7 @@ def _checked(cursor: duckdb.DuckDBPyConnection, statement: str) -> tuple[str, se
 class _Looked:
     """Walks the whole tree, whatever its nodes are called, and refuses what is not known to be safe."""
 
-    pure: frozenset[str]
-    taken: frozenset[str]
+    known: Known
     tables: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
 
@@ -128,7 +143,7 @@ class _Looked:
 
     def _name(self, name: str) -> None:
         """A name given by WITH must be no one else's, for it holds in a part of the query only."""
-        if not _NAME.fullmatch(name) or (name.lower() in self.taken and name.lower() not in RECORDS):
+        if not _NAME.fullmatch(name) or (name.lower() in self.known.taken and name.lower() not in RECORDS):
             raise _refused(f"WITH {name[:80]}")
         self.names.add(name.lower())
 
@@ -150,7 +165,7 @@ class _Looked:
         name = str(node["function_name"]).lower()
         if node.get("schema") or node.get("catalog"):
             raise _refused(f"the function {name[:80]}")
-        if name not in self.pure and name not in TABLE_FUNCTIONS and name not in HARMLESS:
+        if name not in self.known.pure and name not in TABLE_FUNCTIONS and name not in HARMLESS:
             raise _refused(f"the function {name[:80]}")
 
 
@@ -185,17 +200,17 @@ def _pure(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
     return frozenset([*windows, *(name for name in names if not _LOOKS_AROUND.match(name))])
 
 
-def _catalogue(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
+def _taken(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
     known = "SELECT lower(table_name) FROM duckdb_tables() UNION SELECT lower(view_name) FROM duckdb_views()"
     return frozenset(name for (name,) in cursor.execute(known).fetchall())
 
 
-def _view(record: type[Record], scope: Scope) -> str:
+def _view(record: type[Record], database: str, scope: Scope) -> str:
     table = record.shape.table
     columns = [column.name for column in record.columns() if (table, column.name) not in SECRET]
     wanted = ", ".join(quoted(name) for name in columns if name != "is_deleted")
     return (
-        f"CREATE TEMP VIEW {quoted(table)} AS SELECT {wanted} FROM main.{quoted(table)} "
+        f"CREATE TEMP VIEW {quoted(table)} AS SELECT {wanted} FROM {quoted(database)}.main.{quoted(table)} "
         f"WHERE organization_id = {literal(scope.organization_id)} AND is_deleted = FALSE LIMIT {_FENCE}"
     )
 

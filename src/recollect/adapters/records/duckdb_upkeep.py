@@ -34,6 +34,8 @@ class TextTables(Protocol):
 def migrate(cursor: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
     _refuse_foreign(cursor, path)
+    if _is_current(cursor):
+        return []
     applied = []
     for migration in schema.migrations():
         cursor.execute("BEGIN TRANSACTION")
@@ -48,6 +50,15 @@ def migrate(cursor: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
             end(cursor)
             raise
     return applied
+
+
+def _is_current(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Asked first, so that opening a store again writes nothing."""
+    try:
+        done = cursor.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
+    except duckdb.CatalogException:
+        return False
+    return done == [(migration.number, migration.checksum) for migration in schema.migrations()]
 
 
 def _refuse_foreign(cursor: duckdb.DuckDBPyConnection, path: Path) -> None:
