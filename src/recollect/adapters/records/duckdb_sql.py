@@ -100,7 +100,8 @@ def _checked(cursor: duckdb.DuckDBPyConnection, known: Known, statement: str) ->
     if len(statement) > LONGEST_STATEMENT:
         raise TooLarge("the statement is too long", remedy=f"give {LONGEST_STATEMENT} characters at most")
     try:
-        parsed = duckdb.extract_statements(statement)
+        statement.encode("utf-8")
+        parsed = duckdb.extract_statements(statement, connection=cursor)
         if len(parsed) != 1 or parsed[0].type != duckdb.StatementType.SELECT:
             raise InvalidInput("that is not one SELECT", remedy="only reading is possible here, one query at a time")
         ((raw,),) = cursor.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchall()
@@ -140,6 +141,8 @@ class _Looked:
                 raise _refused("SHOW")
             if node.get("class") in ("FUNCTION", "WINDOW"):
                 self._function(node)
+            elif node.get("class") == "COLUMN_REF" and [str(name).lower() for name in node["column_names"]] in BARE:
+                raise _refused(str(node["column_names"][0])[:80])
 
     def _name(self, name: str) -> None:
         """A name given by WITH must be no one else's, for it holds in a part of the query only."""
