@@ -76,7 +76,7 @@ class DuckdbFile:
             try:
                 self._main = self._opened()
             except BaseException:
-                os.close(self._lock)
+                self._unlock()
                 raise
         # A thread that is still inside DuckDB when Python ends takes the whole process down with it.
         atexit.register(self.close)
@@ -127,6 +127,8 @@ class DuckdbFile:
         """
         aside = self.work / "rewritten"
         with self._alone(), our_errors(self.path):
+            if self._main is None:
+                raise Closed("this store is closed", remedy="open it again")
             self.copy(aside)
             self._let_go()
             try:
@@ -145,8 +147,11 @@ class DuckdbFile:
                     shutil.rmtree(self.work, ignore_errors=True)
             finally:
                 atexit.unregister(self.close)
-                lock_file(self.path).unlink(missing_ok=True)
-                os.close(self._lock)
+                self._unlock()
+
+    def _unlock(self) -> None:
+        lock_file(self.path).unlink(missing_ok=True)
+        os.close(self._lock)
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         shutil.rmtree(self.work, ignore_errors=True)

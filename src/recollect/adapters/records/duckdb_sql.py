@@ -39,6 +39,9 @@ HARMLESS = frozenset(
     "now today current_date current_localtime current_localtimestamp get_current_time get_current_timestamp "
     "transaction_timestamp random uuid gen_random_uuid".split()
 )
+# Functions that DuckDB lets one write like columns.
+BARE = [[name] for name in "current_user current_role session_user current_catalog current_schema".split()]
+WINDOWS = "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value".split()
 _LOOKS_AROUND = re.compile(
     "pg_|has_|inet_|current_|session_|__internal|duckdb|(col|obj|shobj)_description|format_pg|map_to_pg|get_block|user$"
     "|getvariable|getenv|query|which_|create_sort_key|json_serialize|json_deserialize|json_execute|read_|write_"
@@ -197,10 +200,7 @@ def _pure(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         "'macro') AND (stability = 'CONSISTENT' OR function_type = 'macro') AND internal"
     )
     names = (name for (name,) in cursor.execute(known).fetchall())
-    windows = (
-        "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value".split()
-    )
-    return frozenset([*windows, *(name for name in names if not _LOOKS_AROUND.match(name))])
+    return frozenset([*WINDOWS, *(name for name in names if not _LOOKS_AROUND.match(name))])
 
 
 def _taken(cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
