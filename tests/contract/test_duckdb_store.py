@@ -211,6 +211,26 @@ def everything(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.rglob("*") if file.is_file())
 
 
+def test_traces_are_erased_from_a_store_whose_log_was_left_by_a_killed_process(path: Path) -> None:
+    script = f"""if True:
+        import os
+        from pathlib import Path
+        from recollect.adapters.records.duckdb import DuckdbStore
+        from recollect.domain.tenancy import Organization
+        from recollect.ports.records import Insert, Scope
+        store = DuckdbStore(Path({str(path)!r}))
+        store.transact(Scope("acme"), [Insert(Organization(organization_id="acme", id="acme", name="A"))])
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    assert path.with_name(path.name + ".wal").exists()
+    store = DuckdbStore(path)
+    store.erase_traces()
+    assert store.tenants() == ["acme"]
+    store.close()
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_the_file_is_rewritten_under_readers_and_writers_without_losing_anything(store: DuckdbStore) -> None:
     found(store, "acme")
     done = threading.Event()

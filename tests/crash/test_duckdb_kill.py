@@ -60,4 +60,4 @@ def test_a_kill_while_the_file_is_written_anew_leaves_the_old_or_the_new_one(
         report = mem.verify()
         assert (report.sound, report.memories) == (True, 300), f"life {life}: {report.problems}"
         mem.close()
-        assert sorted(file.name for file in folder.iterdir()) == ["erased.duckdb", "erased.duckdb.index"]
+        assert {file.name for file in folder.iterdir()} <= {"erased.duckdb", "erased.duckdb.index"}

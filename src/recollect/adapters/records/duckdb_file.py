@@ -122,16 +122,19 @@ class DuckdbFile:
     def rewrite(self) -> None:
         """Put a copy in the place of the file: DuckDB leaves what was deleted in the free blocks of the old one.
 
-        Nobody reads or writes meanwhile. Killed at any moment, the old file or the new one is there, whole: the old
-        one is closed first, which moves its log into it, and the new one takes its name in one step.
+        Nobody reads or writes meanwhile. Killed at any moment, the old file or the new one is there, whole: the log of
+        the old one is moved into it first, and the new one takes its name in one step.
         """
         aside = self.work / "rewritten"
         with self._alone(), our_errors(self.path):
             if self._main is None:
                 raise Closed("this store is closed", remedy="open it again")
             self.copy(aside)
-            self._let_go()
             try:
+                self._let_go()
+                # A log that is left belongs to the old file alone: with it, the new one could not be opened.
+                if any(self.path.with_name(self.path.name + ending).exists() for ending in LOGS):
+                    raise StoreBusy(f"the log of '{self.path.name}' could not be emptied", remedy="try again")
                 sync(aside)
                 publish(aside, self.path)
             finally:
@@ -163,12 +166,15 @@ class DuckdbFile:
             raise
 
     def _let_go(self) -> None:
-        """Close the last connection, which moves the log into the file."""
+        """Move the log into the file (closing alone does not always do that), and close the last connection."""
         while self._idle:
             self._idle.pop().close()
         main, self._main = self._main, None
         if main is not None:
-            main.close()
+            try:
+                main.execute("CHECKPOINT")
+            finally:
+                main.close()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
