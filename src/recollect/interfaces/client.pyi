@@ -15,6 +15,7 @@ from recollect.services.governance import Checked, Cited, Related, RolledBack, S
 from recollect.services.indexing import ReindexReply
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
+from recollect.services.querying import SqlReply
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
@@ -358,6 +359,9 @@ class Recollect:
 
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
+
+    def sql(self, statement: str, *, limit: int = 1000, seconds: float = 30.0, megabytes: int = 1024) -> SqlReply:
+        """Ask a DuckDB store in SQL: one SELECT over your own records."""
 
     def log(
         self,
