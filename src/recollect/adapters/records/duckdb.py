@@ -32,9 +32,15 @@ from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DuplicateKey, InvalidInput, StoreError
 from recollect.ports.records import (
+    Absent,
+    AnyOf,
     Capabilities,
     Committed,
+    Compare,
+    Filter,
+    Linked,
     Problem,
+    Query,
     Scope,
     SqlAnswer,
     SqlLimits,
@@ -149,6 +155,7 @@ class _Tables:
         self._done: list[Callable[[], Any]] = []
         self._waiting = _Waiting()
         self._wrote = False
+        self._foreseen: dict[tuple[type[Record], str], set[Any]] = {}
         self._lost: Exception | None = None  # why the transaction cannot be committed any more
         self.codec = codec
         self.compiler = compiler
@@ -235,6 +242,7 @@ class _Tables:
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         work = Steps(self, scope)
+        self._foresee(scope, steps)
         done = work.apply(steps)
         self._records += work.growth
         return done
@@ -246,9 +254,37 @@ class _Tables:
         self._flush()
         return self._execute(statement, values)
 
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Of many memories each is looked for before it is added: rows with other values need not be written yet."""
+        wanted = _wanted(query.where)
+        if wanted is None or self._waiting.has(query.record.shape.table, *wanted):
+            return self.run(statement, values)
+        stored = self._foreseen.get((query.record, wanted[0]))
+        if stored is not None and wanted[1] not in stored:
+            return []
+        return self._execute(statement, values)
+
+    def _foresee(self, scope: Scope, steps: Sequence[Step]) -> None:
+        """What thousands of steps will look for, asked at once; known until something is written."""
+        self._foreseen = {}
+        asked: dict[tuple[type[Record], str], list[str]] = {}
+        for step in steps:
+            wanted = _wanted(step.where) if isinstance(step, Absent) else None
+            if isinstance(step, Absent) and wanted is not None:
+                asked.setdefault((step.record, wanted[0]), []).append(wanted[1])
+        for (record, field), values in asked.items():
+            if len(values) > FEW and field in columns_of(record):
+                text = (
+                    f"SELECT DISTINCT {quoted(field)} FROM {quoted(record.shape.table)} "
+                    f"WHERE organization_id = ? AND {quoted(field)} IN (SELECT unnest(?))"
+                )
+                found = self._execute(text, [scope.organization_id, values])
+                self._foreseen[record, field] = {value for (value,) in found}
+
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         assert self._cursor is not None
-        self._wrote = self._wrote or not statement.startswith("SELECT")
+        if not statement.startswith("SELECT"):
+            self._wrote, self._foreseen = True, {}
         try:
             return self._cursor.execute(statement, values).fetchall()
         except duckdb.ConstraintException as error:
@@ -260,7 +296,7 @@ class _Tables:
             names, values = ("_row", *names), (values[0], *values)
         else:
             self._any_gone = True
-        self._waiting.rows.setdefault((table, names), []).append(values)
+        self._waiting.add(table, names, values)
         return int(values[0])
 
     def _flush(self) -> None:
@@ -306,6 +342,39 @@ class _Waiting:
         self.unindexed: dict[str, list[int]] = {}
         self.rows: dict[tuple[str, tuple[str, ...]], list[Sequence[Any]]] = {}
         self.returned: list[tuple[Any, ...]] = []
+        self._values: dict[tuple[str, str], set[Any]] = {}
+
+    def add(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> None:
+        self.rows.setdefault((table, names), []).append(values)
+        for (of_table, name), known in self._values.items():
+            if of_table == table:
+                known.add(values[names.index(name)])
+
+    def has(self, table: str, field: str, value: str) -> bool:
+        """Whether a waiting row of the table has this value."""
+        known = self._values.get((table, field))
+        if known is None:
+            known = self._values[table, field] = {
+                row[names.index(field)] for (of, names), rows in self.rows.items() if of == table for row in rows
+            }
+        return value in known
+
+
+def _wanted(where: Sequence[Filter]) -> tuple[str, str] | None:
+    """A field that must have a certain text, whatever else is asked; None if rows of other tables matter."""
+    if any(_asks_elsewhere(one) for one in where):
+        return None
+    for one in where:
+        if isinstance(one, Compare) and one.operator == "=" and one.key is None and isinstance(one.value, str):
+            return one.field, one.value
+    return None
+
+
+def _asks_elsewhere(given: Filter) -> bool:
+    """Whether a filter depends on rows of other tables, some of which may be waiting."""
+    if isinstance(given, AnyOf):
+        return any(_asks_elsewhere(one) for one in given.filters)
+    return isinstance(given, Linked)
 
 
 class DuckdbVectors:

@@ -30,7 +30,7 @@ from recollect.adapters.records.steps import Steps, insert_statement, taken
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
-from recollect.ports.records import Capabilities, Committed, Problem, Scope, Step, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Committed, Problem, Query, Scope, Step, TextHit, TextQuery
 
 SEQS_AT_ONCE = 16
 
@@ -161,6 +161,9 @@ class _Tables:
     def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """Safe without an index that refuses: the tenant has no other writer now."""

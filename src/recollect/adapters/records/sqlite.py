@@ -43,6 +43,7 @@ from recollect.ports.records import (
     Capabilities,
     Committed,
     Problem,
+    Query,
     Scope,
     Step,
     TextHit,
@@ -239,6 +240,9 @@ class _Tables:
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """SQLite's own indexes do."""

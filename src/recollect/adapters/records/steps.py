@@ -55,6 +55,9 @@ class Tables(Protocol):
     def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         """Adds a row and gives its row number, for the text index; may wait with it until the next `run`."""
 
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs the statement of a query; where rows wait, those that cannot pass it may go on waiting."""
+
     @property
     def dialect(self) -> Dialect: ...
 
@@ -194,7 +197,8 @@ class Steps:
 
     def _first(self, record: type[Record], where: tuple[Any, ...]) -> str | None:
         compiler = self._tables.compiler()
-        rows = self._tables.run(compiler.select(self._scope, Query(record, where, limit=1), ("id",)), compiler.values)
+        query = Query(record, where, limit=1)
+        rows = self._tables.look(query, compiler.select(self._scope, query, ("id",)), compiler.values)
         return rows[0][0] if rows else None
 
     def _stored(self, record: Record) -> tuple[Any, ...] | None:
