@@ -20,19 +20,33 @@ import recollect
 from recollect.adapters.records import schema
 from recollect.adapters.records.duckdb import DuckdbStore
 from recollect.domain.agents import Agent
-from recollect.domain.memory import Embedding, Memory
+from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.errors import (
     Closed,
     DamagedData,
     InvalidInput,
+    MissingExtra,
     NewerStore,
     NotARecollectStore,
     RecollectError,
+    RequirementFailed,
     StoreBusy,
     StoreError,
 )
-from recollect.ports.records import Delete, DeleteWhere, Insert, IsNull, Put, Query, Scope, Update
-from recollect.testing.conformance.makers import agent, embedding, found, ids, memory, search, session, stored
+from recollect.ports.records import (
+    Absent,
+    Delete,
+    DeleteWhere,
+    Insert,
+    IsNull,
+    Linked,
+    Put,
+    Query,
+    Scope,
+    Update,
+    equal,
+)
+from recollect.testing.conformance.makers import agent, embedding, found, ids, memory, search, session, stored, tag
 
 ACME = Scope("acme")
 MANY = 60
@@ -148,6 +162,42 @@ def test_a_process_that_ends_without_closing_ends_quietly_and_loses_nothing(path
     assert (done.returncode, done.stderr) == (0, "")
     with recollect.open(f"duckdb:///{path}", embedder="hash") as mem:
         assert [hit.text for hit in mem.recall("pytest")] == ["Alice prefers pytest"]
+
+
+def test_a_missing_package_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "recollect.adapters.records.duckdb")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(MissingExtra, match=r"recollect\[duckdb\]"):
+        recollect.open("duckdb:///x.duckdb")
+
+
+def test_thousands_of_memories_at_once_and_their_duplicates(path: Path) -> None:
+    """Rows wait to be written together, and must be seen all the same by what looks for them meanwhile."""
+    with recollect.open(f"duckdb:///{path}", embedder="hash") as mem:
+        first = mem.remember_many([f"fact {n % 150}" for n in range(300)]).receipts
+        again = mem.remember_many([f"fact {n}" for n in range(100, 200)]).receipts
+        assert len({one.id for one in first}) == 150
+        assert [one.duplicate for one in again] == [True] * 50 + [False] * 50
+        assert mem.stats().memories == 200
+        assert mem.verify().sound
+
+
+def test_what_waits_is_found_by_later_steps_of_the_same_transaction(store: DuckdbStore) -> None:
+    found(store, "acme")
+    absent = [Absent(Memory, (equal("id", f"m{n}"),)) for n in range(20)]
+    adding = [Insert(memory(ACME, f"m{n}", f"anchor {n}")) for n in range(20)]
+    store.transact(ACME, [step for pair in zip(absent, adding, strict=True) for step in pair])
+    for late in (0, 19):
+        with pytest.raises(RequirementFailed):
+            store.transact(ACME, [Insert(memory(ACME, "new")), Absent(Memory, (equal("id", "new"),)), *absent])
+        with pytest.raises(RequirementFailed):
+            store.transact(ACME, [*absent[:late], absent[late], *absent])
+    gone = [Delete(Memory, "m3"), Absent(Memory, (equal("id", "m3"),)), Insert(memory(ACME, "m3", "back"))]
+    store.transact(ACME, gone)
+    linked = Absent(Memory, (equal("id", "m4"), Linked(Tag, "memory_id")))
+    with pytest.raises(RequirementFailed):
+        store.transact(ACME, [Insert(tag(ACME, "m4", "sea")), linked])
+    assert store.verify() == []
 
 
 def test_deleting_and_bringing_back_the_same_keys_in_one_transaction(store: DuckdbStore) -> None:
