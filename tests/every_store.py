@@ -9,5 +9,6 @@ from postgres_server import server
 
 EVERY_STORE: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: str(folder / "store.db"),
+    "duckdb": lambda folder: f"duckdb:///{folder}/store.duckdb",
     "postgres": lambda folder: server().new_store(),
 }

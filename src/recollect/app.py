@@ -278,7 +278,7 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     if maker is None:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
+            remedy="give a file path, sqlite:///path, duckdb:///path, postgresql://user@host/database or memory://",
         )
     return maker(address)
 
@@ -306,6 +306,21 @@ def _file(address: str) -> Path | None:
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
+    path, index = _file_and_index(address)
+    return SqliteStore(path), index
+
+
+def _duckdb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.duckdb import DuckdbStore
+    except ImportError:
+        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+    path, index = _file_and_index(address)
+    return DuckdbStore(path), index
+
+
+def _file_and_index(address: str) -> tuple[Path, Path]:
+    """The file that an address names, and the folder of its index."""
     path = _path(address)
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
@@ -313,7 +328,7 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
             f"'{path.name}' is empty, but its index is not: it was cut off",
             remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
         )
-    return SqliteStore(path), index
+    return path, index
 
 
 def _path(address: str) -> Path:
@@ -340,10 +355,11 @@ def _postgres_store(address: str) -> Any:
     return PostgresStore(address)
 
 
-_FILES = frozenset({"sqlite"})
+_FILES = frozenset({"sqlite", "duckdb"})
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
     "sqlite": _sqlite,
+    "duckdb": _duckdb,
     "memory": _memory,
     "postgresql": _postgres,
     "postgres": _postgres,

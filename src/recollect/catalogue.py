@@ -97,6 +97,7 @@ _LINES = (
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
+    _op("sql", "querying:sql", "admin", "POST /sql", "statement", "Ask a DuckDB store in SQL: one SELECT over your own records."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
     _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),

@@ -20,7 +20,8 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
-    │   └── MissingExtra        missing_extra        501
+    │   ├── MissingExtra        missing_extra        501
+    │   └── Unsupported         unsupported          501   this store cannot; another can
     └── StoreError              store_error          500
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
         ├── NotARecollectStore  not_a_recollect_store 422
@@ -145,6 +146,11 @@ class EmbedderFailed(Unavailable):
 
 class MissingExtra(Unavailable):
     code = "missing_extra"
+    http_status = 501
+
+
+class Unsupported(Unavailable):
+    code = "unsupported"
     http_status = 501
 
 

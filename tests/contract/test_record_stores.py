@@ -10,13 +10,14 @@ import pytest
 from citus_rules import Watched, watch
 
 from postgres_server import server
+from recollect.adapters.records.duckdb import DuckdbStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "duckdb", "postgres")
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,28 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def empty_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "records.duckdb"
+    DuckdbStore(path).close()
+    return path
+
+
 class TestRecordStores(RecordStoreContract):
     @pytest.fixture(params=STORES)
     def store(
-        self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        empty_file: Path,
+        empty_duckdb: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> Iterator[RecordStore]:
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        elif request.param == "duckdb":
+            store = DuckdbStore(Path(shutil.copy(empty_duckdb, tmp_path)))
         elif request.param == "postgres":
             watch(monkeypatch)
             store = PostgresStore(server().emptied_store())
@@ -53,8 +68,8 @@ class TestRecordStores(RecordStoreContract):
             if isinstance(before, PostgresStore):
                 opened.append(PostgresStore(before.link.conninfo))
             else:
-                assert isinstance(before, SqliteStore)
-                opened.append(SqliteStore(before.path))
+                assert isinstance(before, SqliteStore | DuckdbStore)
+                opened.append(type(before)(before.path))
             return opened[-1]
 
         yield again if store.capabilities.durable else None

@@ -120,6 +120,15 @@ def back_up(path: str, log: str, ticks: str, target: str) -> None:
 
 
 @job
+def erase_traces(path: str, log: str, ticks: str, times: int) -> None:
+    """Has a store leave no trace of what was deleted, again and again, after a sign that it begins."""
+    with recollect.open(path, embedder="hash") as mem:
+        noted(log, ticks)({"done": True})
+        for _ in range(times):
+            mem._core.store.erase_traces()
+
+
+@job
 def cut_power(path: str, log: str, images: str, life: int, seed: str, states: dict[str, Any], **options: Any) -> None:
     """Mixed writes on a disk that forgets what was not synced; leaves what survives each cut."""
     import power_cut_vfs

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from postgres_server import server
+from recollect.adapters.records.duckdb import DuckdbStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
@@ -218,6 +219,13 @@ def empty_file() -> Path:
     return Path(folder) / "empty.db"
 
 
+@cache
+def empty_duckdb() -> Path:
+    path = empty_file().with_name("empty.duckdb")
+    DuckdbStore(path).close()
+    return path
+
+
 def many() -> list[Record]:
     """Records with every mixture of the values above, the same in each run."""
     chance, records = random.Random("many"), beginning("acme")
@@ -233,13 +241,15 @@ def many() -> list[Record]:
     return records
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "duckdb", "postgres"])
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RecordStore, RecordStore]]:
     real: RecordStore
     if request.param == "postgres":
         real = PostgresStore(server().new_store())
+    elif request.param == "duckdb":
+        real = DuckdbStore(Path(shutil.copy(empty_duckdb(), tmp_path_factory.mktemp("filled"))))
     else:
         real = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled"))))
     stores = real, MemoryStore()
@@ -437,6 +447,23 @@ class PostgresAgrees(StoresAgree):
         """The next example empties it."""
 
 
+class DuckdbAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=empty_file().parent))
+        self.path = Path(shutil.copy(empty_duckdb(), self.folder))
+
+    def open(self) -> RecordStore:
+        return DuckdbStore(self.path)
+
+
+TestDuckdbAgrees = DuckdbAgrees.TestCase
+TestDuckdbAgrees.settings = settings(
+    max_examples=12 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 TestPostgresAgrees = PostgresAgrees.TestCase
 TestPostgresAgrees.settings = settings(
     max_examples=20 * TIMES,

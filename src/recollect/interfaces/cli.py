@@ -28,7 +28,8 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "The store": "stats log verify doctor reindex export import backup restore-backup copy partitions migrate config",
+    "The store": "stats sql log verify doctor reindex config",
+    "Moving": "export import backup restore-backup copy partitions migrate",
 }
 HIDDEN = frozenset({"remember_many"})
 

@@ -16,6 +16,7 @@ from recollect.services.indexing import ReindexReply
 from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
+from recollect.services.querying import SqlReply
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
@@ -359,6 +360,9 @@ class Recollect:
 
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
+
+    def sql(self, statement: str, *, limit: int = 1000, seconds: float = 30.0, megabytes: int = 1024) -> SqlReply:
+        """Ask a DuckDB store in SQL: one SELECT over your own records."""
 
     def log(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,6 +24,7 @@ from recollect.services.directory import MemoryPage, MemoryView, PartyPage, Part
 from recollect.services.layout import Layout
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
+from recollect.services.querying import SqlReply
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.transfer import Restored
 from recollect.services.upkeep import Diagnosis, Stats, Verified
@@ -184,6 +186,14 @@ class Renderer:
         if reply.note:
             self.console.print(escape(reply.note))
 
+    def rows(self, reply: SqlReply) -> None:
+        table = Table(*(Column(escape(name)) for name in reply.columns), box=None, header_style="dim")
+        for row in reply.rows:
+            table.add_row(*(Text(_cell(value), overflow="fold") for value in row))
+        self.console.print(table)
+        if reply.cut:
+            self.console.print(f"[dim]the first {len(reply.rows)} rows; --limit shows more[/]")
+
     def _fields(self, reply: BaseModel) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in reply.model_dump(mode="json").items():
@@ -191,6 +201,12 @@ class Renderer:
                 shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
                 table.add_row(f"[dim]{name}[/]", Text(shown, overflow="fold"))
         self.console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)
 
 
 def _whole(title: str) -> Column:
@@ -224,4 +240,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Copied: Renderer.copied,
     Restored: Renderer.restored,
     Layout: Renderer.layout,
+    SqlReply: Renderer.rows,
 }

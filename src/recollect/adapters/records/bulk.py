@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, Protocol, cast
 
 from recollect.adapters.records.sql import quoted
-from recollect.adapters.records.steps import _VERBS, Steps, Tables, _insert_statement
+from recollect.adapters.records.steps import _VERBS, Steps, Tables, insert_statement
 from recollect.domain.record import Record, Unique
 from recollect.ports.records import Absent, Committed, Compare, Filter, Insert, OneOf, Query, Scope, Step
 
@@ -166,7 +166,7 @@ class BulkSteps(Steps):
             ids.setdefault(record.shape.table, []).append(record.id)
         for record_type, values in rows.items():
             written = self._tables.codec(record_type).written
-            self._distant.write_many(_insert_statement(record_type.shape.table, written), values)
+            self._distant.write_many(insert_statement(record_type.shape.table, ("_seq", *written)), values)
             self._grow(record_type, len(values))
         for table, back in ids.items():
             self._forget_gone(table, back)

@@ -19,19 +19,19 @@ from recollect.adapters.records import postgres_schema as tables_of
 from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
-from recollect.adapters.records.postgres_link import APP, Connection, Link, taken
+from recollect.adapters.records.postgres_link import APP, Connection, Link
 from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.adapters.records.steps import Steps
+from recollect.adapters.records.steps import Steps, insert_statement, taken
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
 from recollect.ports.layout import Partition
-from recollect.ports.records import Capabilities, Committed, Insert, Problem, Scope, Step, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Committed, Insert, Problem, Query, Scope, Step, TextHit, TextQuery
 
 SEQS_AT_ONCE = 16
 
@@ -207,9 +207,12 @@ class _Tables:
     def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.cursor().executemany(placeholders(statement), rows)
 
-    def insert(self, statement: str, values: Sequence[Any]) -> int:
-        self.run(statement, values)
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """Safe without an index that refuses: the tenant has no other writer now."""

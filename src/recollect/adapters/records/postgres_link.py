@@ -26,6 +26,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from recollect.adapters.records.steps import taken
 from recollect.domain.record import RECORDS
 from recollect.errors import (
     Closed,
@@ -383,11 +384,3 @@ def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
     keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
     named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
     return taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
-
-
-def taken(table: str, fields: Sequence[str]) -> DuplicateKey:
-    return DuplicateKey(
-        f"there is such a {table} already",
-        remedy="change the existing one, or choose another key",
-        fields=list(fields),
-    )
