@@ -25,7 +25,7 @@ from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, me
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_vectors import Half
 from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.pgvector import PgVectorStore, _condition, walk_statement
+from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _condition
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import RECORDS, new_id, now
@@ -531,7 +531,9 @@ class TestVectors:
         assert len(index.search("big", "long_term/m", query, 10)) == 10
         condition, values = _condition("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
-            plan = connection.execute(f"EXPLAIN {walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10])
+            plan = connection.execute(
+                f"EXPLAIN {EMBEDDINGS.walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10]
+            )
             assert "hnsw" in "".join(line for (line,) in plan)
 
     def test_a_vector_that_pgvector_cannot_hold_is_no_obstacle(self, store: PostgresStore, acme: Scope) -> None:

@@ -1,7 +1,7 @@
 """The socket for another system that keeps vectors for us: an annex.
 
-What goes there are entries: an opaque number (the row's seq), the vector, and the facets as hashes; never an id of ours,
-never text. Entries lie in *places*, one per tenant, space and length of vectors, named by a hash. All places of one
+What goes there are entries: an opaque number (the row's seq), the vector, and the facets as hashes; no id of ours and
+no text. Entries lie in *places*, one per tenant, space and length of vectors, named by a hash. All places of one
 building of the index are a *generation*. Generations are never changed into one another: the index is made again as a
 new one, which takes over when it is whole, and the older ones are then torn down. So who still looks into an old one is
 told that it is gone, instead of getting half an answer.

@@ -171,9 +171,9 @@ class ChromaAnnex:
         self._closed = True
         client, self._client, self._collections = self._client, None, {}
         if client is not None:
-            session = _session(client)
+            sessions = _sessions(client)
             client.close()
-            if session is not None:
+            for session in sessions:
                 session.close()
         self._held.close()
 
@@ -265,18 +265,21 @@ class ChromaAnnex:
 def _connected(url: str, token: str | None, quiet: Settings) -> Any:
     parts = urlsplit(url)
     headers = {"Authorization": f"Bearer {token}", "X-Chroma-Token": token} if token else {}
+    patience = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 8000)
+    # Asked first, because the client would wait for ever for a server that takes the call and says nothing.
+    httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=patience, headers=headers)
     client = chromadb.HttpClient(str(parts.hostname), port, ssl=secure, headers=headers, settings=quiet)
-    session = _session(client)
-    if session is not None:
-        session.timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+    for session in _sessions(client):
+        session.timeout = patience
     return client
 
 
-def _session(client: Any) -> Any:
-    """The HTTP session, which the client would let wait for ever and never close; None in a folder."""
-    return getattr(getattr(client, "_server", None), "_session", None)
+def _sessions(client: Any) -> list[Any]:
+    """Its HTTP sessions, which the client never closes; none for a folder."""
+    holders = [getattr(one, "_server", None) for one in (client, getattr(client, "_admin_client", None))]
+    return [session for holder in holders if (session := getattr(holder, "_session", None)) is not None]
 
 
 def _host_and_port(url: str) -> str:
@@ -284,7 +287,9 @@ def _host_and_port(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidSettings("vectors.url is no address of a Chroma server", remedy="write http://host:8000")
     if parts.username or parts.password:
-        raise InvalidSettings("vectors.url holds a secret", remedy="put it into a variable, named by vectors.secret_env")
+        raise InvalidSettings(
+            "vectors.url holds a secret", remedy="put it into a variable, named by vectors.secret_env"
+        )
     return parts.netloc
 
 

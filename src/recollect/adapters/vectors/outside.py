@@ -104,7 +104,7 @@ class OutsideIndex:
 
     def _answer(self, snapshot: VectorSnapshot, generation: Generation, asked: _Question) -> list[VectorHit]:
         """Few in scope: all of them. Many: the nearest, and more of them until enough are alive."""
-        if asked.wanted:
+        if asked.wanted and self._annex.exact_rows:
             few = self._annex.within(generation, asked.place, asked.wanted, self._annex.exact_rows)
             if few is not None:
                 return _hits(self._proven(snapshot, asked, few), asked.limit)
