@@ -531,9 +531,8 @@ class TestVectors:
         assert len(index.search("big", "long_term/m", query, 10)) == 10
         condition, values = _condition("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
-            plan = connection.execute(
-                f"EXPLAIN {EMBEDDINGS.walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10]
-            )
+            statement = EMBEDDINGS.walk_statement(condition, DIMENSIONS)
+            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
 
     def test_a_vector_that_pgvector_cannot_hold_is_no_obstacle(self, store: PostgresStore, acme: Scope) -> None:

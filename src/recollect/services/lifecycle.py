@@ -83,9 +83,7 @@ def erase_traces(core: Core) -> list[str]:
     try:
         core.vectors.purge()
     except IndexFailed as failure:
-        waits = [
-            f"the vector index still holds the vectors: {failure.message}; run `recollect reindex` when it is back"
-        ]
+        waits = [f"their vectors leave the index when it is back and `reindex` runs: {failure.message}"]
     core.store.erase_traces()
     return waits
 

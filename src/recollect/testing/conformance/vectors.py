@@ -102,7 +102,7 @@ class VectorStoreContract:
 
     @pytest.fixture
     def elsewhere(self) -> Callable[[str, str, list[float]], None] | None:
-        """Writes a vector (tenant, memory id, numbers) from another process, if the truth can be shared by processes."""
+        """Writes a vector (tenant, memory id, numbers) from another process, if processes can share the truth."""
         return None
 
     @pytest.fixture
