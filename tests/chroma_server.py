@@ -43,12 +43,8 @@ class ChromaServer:
 
     def halt(self) -> None:
         """Stop it; `start` brings it back with all it had, at the same address."""
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()  # asked politely, it waits for its clients to go
+        self.process.wait()
 
     def stop(self) -> None:
         self.halt()

@@ -196,7 +196,7 @@ class PgVectorEqualsTruth(OutsideEqualsTruth):
 
 
 @pytest.mark.parametrize(
-    ("machine", "examples"), [(IndexEqualsTruth, 100), (ChromaEqualsTruth, 6), (PgVectorEqualsTruth, 8)]
+    ("machine", "examples"), [(IndexEqualsTruth, 100), (ChromaEqualsTruth, 3), (PgVectorEqualsTruth, 8)]
 )
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 def test_the_index_equals_the_truth(machine: type[IndexEqualsTruth], examples: int) -> None:

@@ -35,7 +35,7 @@ from recollect.errors import Closed, IndexFailed, InvalidSettings, RecollectErro
 T = TypeVar("T")
 SCHEMA = "recollect_index"
 _PAGE = 1000
-_PATIENCE_SECONDS = 5
+_PATIENCE_SECONDS = 3
 _REMEDY = "check the server and vectors.url; memories are safe, and the index catches up by itself"
 _TABLES = f"""
 SELECT pg_advisory_xact_lock(7238512930);
@@ -185,9 +185,18 @@ class PgVectorAnnex:
     def _run(self, work: Callable[[Connection], T]) -> T:
         with self._our_errors():
             if not self._ready:
-                self._link.own(_prepare)
-                self._ready = True
+                self._prepare()
             return self._link.own(work)
+
+    def _prepare(self) -> None:
+        """On a connection of its own: where there is no server it says so at once, and the pool after a while."""
+        connection = self._link.connect()
+        try:
+            with self._link.our_errors(), connection.transaction():
+                _make_tables(connection)
+        finally:
+            connection.close()
+        self._ready = True
 
     @contextmanager
     def _our_errors(self) -> Iterator[None]:
@@ -199,10 +208,11 @@ class PgVectorAnnex:
             if error.details.get("sqlstate") in ("42P01", "3F000"):  # no such table, no such schema
                 self._ready = False
                 raise Gone from None
+            self._ready = False
             raise IndexFailed(error.message, remedy=error.remedy or _REMEDY) from error
 
 
-def _prepare(connection: Connection) -> None:
+def _make_tables(connection: Connection) -> None:
     if not offered(connection):
         raise IndexFailed(
             "that database has no pgvector 0.8 or newer",
