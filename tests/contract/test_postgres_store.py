@@ -547,16 +547,6 @@ class TestVectors:
         with pytest.raises(InvalidInput):
             index.search("acme", "long_term/m", np.array([np.nan], np.float32), 5)
 
-    def test_a_wrong_or_missing_copy_is_found_and_mended(self, store: PostgresStore, acme: Scope) -> None:
-        index = PgVectorStore(store)
-        stored(store, acme, memory(acme))
-        stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
-        with store.as_owner() as connection:
-            connection.execute("UPDATE embedding SET _halfvec = NULL")
-        assert len(index.verify()) == 1
-        assert index.rebuild() == 1
-        assert index.verify() == []
-
 
 class TestWholeThing:
     def test_the_public_api_works_end_to_end(self, address: str, tmp_path: Path) -> None:

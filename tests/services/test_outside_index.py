@@ -78,7 +78,7 @@ def test_nothing_is_lost_while_the_index_is_away(
         assert mem.erase(gone.id).notes
         assert mem.reindex().notes
         assert mem.stats().behind is None
-        finding = {one.name: one for one in mem.doctor().findings}["vector index"]
+        finding = {one.name: one for one in mem.doctor().findings}["vectors"]
         assert not finding.well
         assert "behind" in finding.says
         assert not mem.doctor(fix=True).well

@@ -149,10 +149,10 @@ def _examined(core: Core, scope: Scope) -> list[Finding]:
 def _index_state(core: Core, scope: Scope) -> Iterator[Finding]:
     """How far the vector index is behind; being behind a little is no illness, being away is."""
     try:
-        says, remedy = f"{core.vectors.label}, {core.vectors.behind()} vectors behind", ""
+        says, remedy = f"{core.vectors.label}, {core.vectors.behind()} behind", ""
     except IndexFailed as failure:
         says, remedy = f"{failure.message}; it is behind, and recall does without it", failure.remedy
-    yield Finding(name="vector index", well=not remedy, says=says, remedy=remedy)
+    yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
 
 
 def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
