@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Name
@@ -79,6 +79,11 @@ class Settings(BaseModel):
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
 
+    @field_validator("vectors", mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        return _vectors(given) if isinstance(given, str) else given
+
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
     """Settings from a YAML file or a store's address, the environment and keyword arguments."""
@@ -94,8 +99,6 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
     for name in ("embedder", "incoming_embedder"):
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
-    if isinstance(values.get("vectors"), str):
-        values["vectors"] = _vectors(values["vectors"])
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
