@@ -274,6 +274,12 @@ def _value(operation: Operation, parameter: Any) -> str:
 # Settings
 
 
+_ALSO = {
+    "embedder": " `incoming_embedder` takes the same.",
+    "vectors": " A text is short for it: `chroma+http://host:8000`, `chroma:folder`, `postgresql://…`, or a provider.",
+}
+
+
 def settings_page() -> str:
     parts = [
         f"# Settings\n\n{WRITTEN}\n",
@@ -284,10 +290,10 @@ def settings_page() -> str:
         f"```yaml\n{SETTINGS_EXAMPLE}```\n",
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
-    inner = {"embedder": Settings.model_fields["embedder"].annotation}
+    inner = {name: Settings.model_fields[name].annotation for name in ("embedder", "vectors")}
     for name, model in inner.items():
         assert isinstance(model, type)
-        parts.append(f"## {name}\n\n{sentence(model)} `incoming_embedder` takes the same.\n")
+        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO[name]}\n")
         parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
     return "\n".join(parts)
 

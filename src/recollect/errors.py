@@ -20,6 +20,7 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
+    │   ├── IndexFailed         index_failed         502   the vector index in another system is away
     │   ├── MissingExtra        missing_extra        501
     │   └── Unsupported         unsupported          501   this store cannot; another can
     └── StoreError              store_error          500
@@ -141,6 +142,11 @@ class StoreReadOnly(Unavailable):
 
 class EmbedderFailed(Unavailable):
     code = "embedder_failed"
+    http_status = 502
+
+
+class IndexFailed(Unavailable):
+    code = "index_failed"
     http_status = 502
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Name
@@ -25,6 +25,7 @@ from recollect.errors import InvalidSettings
 
 PREFIX = "RECOLLECT_"
 Provider = Literal["minilm", "openai", "hash", "none"]
+VectorProvider = Literal["auto", "embedded", "pgvector", "chroma"]
 
 
 class EmbedderSettings(BaseModel):
@@ -46,6 +47,22 @@ class EmbedderSettings(BaseModel):
     threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
 
 
+class VectorSettings(BaseModel):
+    """What finds the nearest vectors. The records stay the truth: an index is made from them, and can be made again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: VectorProvider = Field(
+        "auto", description="auto (the database's own if it has one, else embedded), embedded, pgvector, chroma"
+    )
+    url: str | None = Field(
+        None, description="The server: http://host:8000 for Chroma, postgresql://… for pgvector beside another store"
+    )
+    path: Path | None = Field(None, description="A folder for Chroma without a server; one process at a time")
+    secret_env: str | None = Field(None, description="The environment variable that holds the password or token")
+    secret_file: Path | None = Field(None, description="Or the file that holds it")
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,6 +74,7 @@ class Settings(BaseModel):
     timezone: TimeZone = Field("UTC", description="The zone times are shown in")
     embedder: EmbedderSettings = Field(EmbedderSettings(), description="The model that serves recall")
     incoming_embedder: EmbedderSettings | None = Field(None, description="A model being moved to; see `reindex`")
+    vectors: VectorSettings = Field(VectorSettings(), description="What finds the nearest vectors; see docs/vectors.md")
     kinds: list[Name] = Field(default_factory=list, description="Kinds of memory of your own")
     citation_root: Path | None = Field(
         None, description="Where relative paths of file citations start; the folder of the store if left out"
@@ -76,6 +94,11 @@ class Settings(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, shown(value) if isinstance(value, str) else value
+
+    @field_validator("vectors", mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        return _vectors(given) if isinstance(given, str) else given
 
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
@@ -142,6 +165,37 @@ def _stands_for(place: re.Match[str]) -> str:
         ) from None
 
 
+def secret_of(settings: VectorSettings) -> str | None:
+    """The password or token that the settings name; one that is named and not there is a mistake."""
+    if settings.secret_env is not None:
+        found = secret(settings.secret_env)
+        if not found:
+            raise InvalidSettings(
+                f"the variable {settings.secret_env} is not set", remedy="set it, or remove vectors.secret_env"
+            )
+        return found
+    if settings.secret_file is None:
+        return None
+    try:
+        return settings.secret_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(
+            f"cannot read '{settings.secret_file}'", remedy="give a text file in vectors.secret_file"
+        ) from None
+
+
+def _vectors(short: str) -> dict[str, str]:
+    """`chroma+http://host:8000`, `chroma:folder`, `pgvector+postgresql://…`, `postgresql://…` or just a provider."""
+    provider, plus, url = short.partition("+")
+    if plus and "://" in url and "://" not in provider:
+        return {"provider": provider, "url": url}
+    if short.startswith(("postgresql://", "postgres://")):
+        return {"provider": "pgvector", "url": short}
+    if short.startswith("chroma:"):
+        return {"provider": "chroma", "path": short.removeprefix("chroma:")}
+    return {"provider": short}
+
+
 def _settings_file(source: str | Path | None, configured: str | None) -> Path | None:
     if source is not None and str(source).endswith((".yaml", ".yml")):
         return Path(source)
@@ -159,12 +213,17 @@ def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
             inner = values
             for part in path[:-1]:
                 if not isinstance(inner.get(part), dict):
-                    inner[part] = {"provider": inner[part]} if part in inner else {}
+                    inner[part] = _shorthand(part, inner[part]) if part in inner else {}
                 inner = inner[part]
             if isinstance(inner.get(path[-1]), dict):
-                inner, path = inner[path[-1]], ["provider"]
+                inner[path[-1]] |= _shorthand(path[-1], value)
+                continue
             inner[path[-1]] = value if path[-1] not in _LISTS else [one for one in value.split(",") if one]
     return values
+
+
+def _shorthand(name: str, value: str) -> dict[str, str]:
+    return _vectors(value) if name == "vectors" else {"provider": value}
 
 
 def _suspect_typo(name: str, part: str, known: set[str]) -> None:
@@ -195,6 +254,12 @@ def _from_yaml(path: Path) -> dict[str, Any]:
         values["store"] = str(
             path.parent / Path(str(values["store"])).expanduser()
         )  # beside the settings file, wherever one stands
+    if isinstance(values.get("vectors"), str):
+        values["vectors"] = _vectors(values["vectors"])
+    if isinstance(values.get("vectors"), dict):
+        for name in ("path", "secret_file"):
+            if values["vectors"].get(name):
+                values["vectors"][name] = path.parent / Path(str(values["vectors"][name])).expanduser()
     return values
 
 

@@ -19,7 +19,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
 def run(script: str, *options: str) -> str:
-    done = subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

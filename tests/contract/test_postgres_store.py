@@ -27,7 +27,7 @@ from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, me
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_vectors import Half
 from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.pgvector import PgVectorStore, _condition, walk_statement
+from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _condition
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import RECORDS, new_id, now
@@ -607,7 +607,8 @@ class TestVectors:
         assert len(index.search("big", "long_term/m", query, 10)) == 10
         condition, values = _condition("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
-            plan = connection.execute(f"EXPLAIN {walk_statement(condition, DIMENSIONS)}", [VECTOR, *values, VECTOR, 10])
+            statement = EMBEDDINGS.walk_statement(condition, DIMENSIONS)
+            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
 
     @pytest.mark.parametrize(
@@ -662,16 +663,6 @@ class TestVectors:
         assert index.verify() == []
         with pytest.raises(InvalidInput):
             index.search("acme", "long_term/m", np.array([np.nan], np.float32), 5)
-
-    def test_a_wrong_or_missing_copy_is_found_and_mended(self, store: PostgresStore, acme: Scope) -> None:
-        index = PgVectorStore(store)
-        stored(store, acme, memory(acme))
-        stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
-        with store.as_owner() as connection:
-            connection.execute("UPDATE embedding SET _halfvec = NULL")
-        assert len(index.verify()) == 1
-        assert index.rebuild() == 1
-        assert index.verify() == []
 
 
 class TestWholeThing:

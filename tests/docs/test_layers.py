@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 EDGES = {
     ("interfaces/cli.py", "_run_command"),
     ("adapters/vectors/embedded.py", "_keep_up"),
+    ("adapters/vectors/outside.py", "_keep_up"),
     ("adapters/records/group_commit.py", "_settle"),
     ("adapters/records/group_commit.py", "_undo"),
 }

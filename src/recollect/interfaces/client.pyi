@@ -382,7 +382,7 @@ class Recollect:
     def doctor(self, *, fix: bool = False) -> Diagnosis:
         """Say what ails the store; with fix, mend it."""
 
-    def reindex(self, *, retire: bool = False, everything: bool = False) -> ReindexReply:
+    def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
         """Make the vectors that are missing."""
 
     def export(self, path: str, *, audit: bool = False) -> Transferred:

@@ -188,6 +188,7 @@ class RemovePartyRequest(Request):
 class Removed(Reply):
     id: str
     deleted: int
+    notes: list[str] = Field(default_factory=list)
 
 
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
@@ -196,8 +197,7 @@ def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Remov
     steps = _unlinked(core, scope, request.type, [record.id])
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
-    erase_traces(core)
-    return Removed(id=record.id, deleted=done.deleted)
+    return Removed(id=record.id, deleted=done.deleted, notes=erase_traces(core))
 
 
 # What else goes when a party is deleted, and by which of its fields.

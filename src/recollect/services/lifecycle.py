@@ -9,7 +9,7 @@ from pydantic import Field
 
 from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Text, now
-from recollect.errors import Conflict, InvalidInput, VersionConflict
+from recollect.errors import Conflict, IndexFailed, InvalidInput, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -43,6 +43,7 @@ class ForgetRequest(Request):
 class Forgotten(Reply):
     id: str
     restorable: bool
+    notes: list[str] = Field(default_factory=list)
 
 
 def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
@@ -74,14 +75,18 @@ def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
     commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
-    erase_traces(core)
-    return Forgotten(id=memory.id, restorable=False)
+    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core))
 
 
-def erase_traces(core: Core) -> None:
-    """Have the store and the index overwrite what was deleted."""
-    core.vectors.purge()
+def erase_traces(core: Core) -> list[str]:
+    """Have the store and the index overwrite what was deleted; says what must wait, because the index is away."""
+    waits: list[str] = []
+    try:
+        core.vectors.purge()
+    except IndexFailed as failure:
+        waits = [f"their vectors leave the index when it is back and `reindex` runs: {failure.message}"]
     core.store.erase_traces()
+    return waits
 
 
 class SweepRequest(Request):
@@ -93,6 +98,7 @@ class SweepRequest(Request):
 class Swept(Reply):
     expired: int
     log_entries: int = 0
+    notes: list[str] = Field(default_factory=list)
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
@@ -101,11 +107,13 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
     expired = (Compare("expires_at", "<=", now()),)
     query = Query(Memory, expired, deleted="yes")
     count = core.store.count(scope, query)
+    notes: list[str] = []
     if count and not request.dry_run:
         steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
         commit(core, scope, steps)
-        erase_traces(core)
-    return Swept(expired=count, log_entries=0 if request.dry_run else keep_retention(core, scope))
+        notes = erase_traces(core)
+    kept = 0 if request.dry_run else keep_retention(core, scope)
+    return Swept(expired=count, log_entries=kept, notes=notes)
 
 
 class PruneRequest(Request):

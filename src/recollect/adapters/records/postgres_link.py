@@ -59,8 +59,10 @@ class Link:
 
     cursor_factory: type[psycopg.Cursor[Any]] = psycopg.Cursor
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, patience_seconds: float = BUSY_SECONDS, tries: int = TRIES) -> None:
         self.conninfo, self.label = _read_address(address)
+        self._patience_seconds = patience_seconds
+        self._tries = tries
         self._process = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
@@ -119,9 +121,13 @@ class Link:
 
         return self._persistently(once)
 
+    def own(self, work: Callable[[Connection], T]) -> T:
+        """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
+        return self._persistently(lambda: self._write_once("BEGIN", work))
+
     def _persistently(self, attempt: Callable[[], T]) -> T:
         with self.our_errors():
-            for number in range(TRIES - 1):
+            for number in range(self._tries - 1):
                 try:
                     return attempt()
                 except _Undone:
@@ -239,7 +245,7 @@ class Link:
                     kwargs={"autocommit": True, "prepare_threshold": 1, "cursor_factory": self.cursor_factory},
                     min_size=1,
                     max_size=MOST_CONNECTIONS,
-                    timeout=BUSY_SECONDS,
+                    timeout=self._patience_seconds,
                     configure=_configure,
                     open=True,
                     name=f"recollect {self.label}",
