@@ -146,6 +146,22 @@ _LINES = (
     _op("state.load", "states:load_state", "read", "GET /agents/{agent}/state", "agent", "Show where an agent left off."),
     _op("state.list", "states:list_states", "read", "GET /states", "", "List states that have not expired."),
     _op("state.drop", "states:drop", "delete", "DELETE /agents/{agent}/state", "agent", "Delete a state for good."),
+    _op("workspace.add", "workspaces:add", "write", "POST /workspaces", "agent name", "Make a workspace for an agent."),
+    _op("workspace.list", "workspaces:list_workspaces", "read", "GET /workspaces", "", "List workspaces."),
+    _op("workspace.show", "workspaces:show", "read", "GET /workspaces/{id}", "id", "Show a workspace."),
+    _op("workspace.drop", "workspaces:drop", "delete", "DELETE /workspaces/{id}", "id", "Delete a workspace for good."),
+    _op("workspace.write", "workspaces:write", "write", "PUT /workspaces/{id}/files/{path}", "id path text", "Write a file."),
+    _op("workspace.read", "reading:read", "read", "GET /workspaces/{id}/files/{path}", "id path", "Read a file, now or in a snapshot."),
+    _op("workspace.files", "workspaces:list_files", "read", "GET /workspaces/{id}/files", "id", "List the files of a workspace."),
+    _op("workspace.remove", "workspaces:remove", "write", "DELETE /workspaces/{id}/files/{path}", "id path", "Remove a file or folder."),
+    _op("workspace.move", "workspaces:move", "write", "POST /workspaces/{id}/move", "id path to", "Give a file or folder another path."),
+    _op("workspace.pull", "exchange:pull", "admin", "POST /workspaces/{id}/pull", "id folder", "Fill a workspace from a folder on disk."),
+    _op("workspace.push", "exchange:push", "admin", "POST /workspaces/{id}/push", "id folder", "Write a workspace out to a folder on disk."),
+    _op("workspace.snapshot", "snapshots:snapshot", "write", "POST /workspaces/{id}/snapshots", "id label", "Keep a workspace as it is now."),
+    _op("workspace.snapshots", "snapshots:list_snapshots", "read", "GET /workspaces/{id}/snapshots", "id", "List the snapshots of a workspace."),
+    _op("workspace.diff", "snapshots:diff", "read", "GET /workspaces/{id}/diff", "id since to", "Show what changed between snapshots, or since one."),
+    _op("workspace.restore", "snapshots:restore", "write", "POST /workspaces/{id}/restore", "id snapshot", "Go back to a snapshot; says what differed."),
+    _op("workspace.prune", "snapshots:prune", "delete", "POST /workspaces/{id}/prune", "id", "Let go of old snapshots and unused content."),
 )  # fmt: skip
 
 ROOMS: dict[str, str] = {
@@ -153,6 +169,7 @@ ROOMS: dict[str, str] = {
     "block": "Core memory: short texts that are always in the prompt.",
     "tool": "Tools that agents may call.",
     "state": "Where agents left off.",
+    "workspace": "Workspaces: an agent's files, snapshots of them, and back.",
     "session": "Sessions: show, list, change, end, put aside.",
     "message": "Messages: add, list, search, take back.",
 }
