@@ -95,3 +95,10 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
     ElementTree.fromstring(drawn)
     assert "2,000" in drawn
+
+
+def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
+    run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "workspaces.json").read_text())
+    assert report["snapshot_nodes_median"] <= 12
+    assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10
