@@ -1,7 +1,7 @@
 """What a snapshot costs when ten files of ten thousand changed: time, records and bytes. `python bench/workspaces.py`.
 
-The files are written to a folder, pulled, and snapshotted; then ten are changed and the snapshot is taken again, several
-times. Bytes are those of the records written, as JSON, and the growth of the store's file.
+The files are written to a folder, pulled, and snapshotted; then ten are changed and another snapshot is taken, several
+times. Bytes are those of the records written, as JSON.
 """
 
 from __future__ import annotations
