@@ -35,7 +35,8 @@ from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
-from recollect.services.core import Core
+from recollect.services.blobs import stored_file
+from recollect.services.core import Core, WorkspaceLimits
 from recollect.services.journal import Journal
 from recollect.services.transfer import Restored
 from recollect.services.upkeep import Finding
@@ -72,6 +73,7 @@ def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, *
 
 
 def build(settings: Settings, embedder: Embedder | None = None) -> Core:
+    from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
 
     for kind in settings.kinds:
@@ -99,10 +101,21 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             repositories=settings.repositories,
             log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
+            workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
         )
 
-    late, days = settings.embedder.late_interaction, settings.access_log_days
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late, days)
+    return Core(
+        store,
+        vectors,
+        embedders,
+        world,
+        Journal(store),
+        LocalFolders(),
+        timezone=settings.timezone,
+        late_interaction=settings.embedder.late_interaction,
+        access_log_days=settings.access_log_days,
+        workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
+    )
 
 
 def close(core: Core) -> None:

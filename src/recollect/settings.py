@@ -90,6 +90,9 @@ class Settings(BaseModel):
         None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
     )
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
+    workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
+    workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
+    workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

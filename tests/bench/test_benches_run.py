@@ -110,3 +110,10 @@ def test_every_store_is_measured(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "stores.json").read_text())
     assert list(report["stores"]) == ["sqlite", "memory"]
     assert ElementTree.parse(tmp_path / "stores.svg").getroot().tag.endswith("svg")
+
+
+def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
+    run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "workspaces.json").read_text())
+    assert report["snapshot_nodes_median"] <= 12
+    assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10

@@ -22,9 +22,10 @@ import pytest
 import recollect
 from recollect.adapters.records.sqlite_file import connect
 from recollect.catalogue import OPERATIONS
+from recollect.domain.conversations import Message
 from recollect.domain.memory import IndexTask, Memory
 from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import Query
+from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
 
 ELSEWHERE = {"sql"}  # reads only, and not on SQLite: tests/contract/test_duckdb_sql.py
@@ -34,7 +35,7 @@ WRITING = [
     if operation.permission != "read" and not operation.route.startswith("GET ") and name not in ELSEWHERE
 ]
 # They need a greater permission, but write nothing to the store.
-READ_ONLY = {"verify", "export", "backup", "partitions", "migrate"}
+READ_ONLY = {"verify", "export", "backup", "partitions", "migrate", "workspace.push"}
 SAYS_SO = {"verify", "doctor"}  # answer with what they could not read, instead of failing
 ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
     apsw.IOError: StoreError,
@@ -105,6 +106,55 @@ EXAMPLES: dict[str, list[Example]] = {
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
     "partitions": [Example()],
     "migrate": [Example()],
+    "agent.revise": [Example({"id": "agent", "system": "You help.", "directives": ["be kind"]})],
+    "agent.pause": [Example({"id": "agent"})],
+    "agent.activate": [Example({"id": "resting"})],
+    "agent.retire": [Example({"id": "agent"})],
+    "agent.in_context": [Example({"id": "agent", "append": ["message"], "keep": 5})],
+    "block.add": [Example({"label": "human", "value": "Ann", "agents": ["agent"]}), Example({"template": "template"})],
+    "block.write": [Example({"id": "block", "value": "something else"})],
+    "block.append": [Example({"id": "block", "text": "more"})],
+    "block.replace": [Example({"id": "block", "old": "core", "new": "heart"})],
+    "block.revise": [Example({"id": "block", "label": "persona", "limit": 100})],
+    "block.remove": [Example({"id": "block"}, in_pieces=True, done=NotFound)],
+    "block.attach": [Example({"id": "block", "agent": "agent"})],
+    "block.detach": [Example({"id": "block", "agent": "resting"})],
+    "tool.add": [Example({"name": "bake", "json_schema": {"type": "object"}, "agents": ["agent"]})],
+    "tool.revise": [Example({"id": "tool", "description": "new"})],
+    "tool.remove": [Example({"id": "tool"})],
+    "tool.attach": [Example({"id": "tool", "agent": "agent"})],
+    "tool.detach": [Example({"id": "tool", "agent": "resting"})],
+    "state.save": [
+        Example({"agent": "agent", "data": {"step": 1}, "session": "session"}),
+        Example({"agent": "resting", "data": {"step": 2}, "ttl_seconds": 60, "version": 1}),
+    ],
+    "state.drop": [Example({"agent": "resting"}, in_pieces=True)],
+    "workspace.add": [Example({"agent": "agent", "name": "desk"})],
+    "workspace.drop": [Example({"id": "workspace"}, in_pieces=True, done=NotFound)],
+    "workspace.write": [
+        Example({"id": "workspace", "path": "new/file.txt", "text": "fresh"}),
+        Example({"id": "workspace", "path": "kept.txt", "text": "kept", "version": 1}),
+    ],
+    "workspace.remove": [Example({"id": "workspace", "path": "kept.txt"})],
+    "workspace.move": [Example({"id": "workspace", "path": "kept.txt", "to": "moved/kept.txt"})],
+    "workspace.pull": [Example({"id": "workspace", "folder": lambda _, folder: pulled(folder), "mirror": True}, True)],
+    "workspace.push": [Example({"id": "workspace", "folder": lambda _, folder: str(folder / "pushed")})],
+    "workspace.snapshot": [Example({"id": "workspace", "label": "now"})],
+    "workspace.restore": [
+        Example({"id": "workspace", "snapshot": lambda mem, _: mem.workspace.snapshots("workspace").snapshots[0].id})
+    ],
+    "workspace.prune": [Example({"id": "workspace", "keep": 0}, in_pieces=True)],
+    "session.revise": [Example({"id": "session", "title": "another", "metadata": {"a": 1}})],
+    "session.end": [Example({"id": "session", "summary": "done"})],
+    "session.archive": [Example({"id": "session"})],
+    "session.unarchive": [Example({"id": "aside"})],
+    "message.add": [Example({"role": "user", "text": "hello", "session": "session", "references": ["memory:cited"]})],
+    "message.add_many": [
+        Example({"session": "session", "messages": [{"role": "user", "text": t, "otid": t} for t in "abc"]})
+    ],
+    "message.remove": [Example({"id": "message"}, in_pieces=True, done=NotFound)],
+    "message.pop": [Example({"session": "session"})],
+    "message.clear": [Example({"session": "session"}, in_pieces=True)],
     "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
 }
 
@@ -128,6 +178,21 @@ def furnish(path: Path) -> None:
         mem.add_agent("Helper", id="agent")
         mem.add_project("House", id="project")
         mem.add_session("talk", id="session", user="user")
+        said = Message(organization_id="default", id="message", role="user", text="in the talk", session_id="session")
+        mem._core.store.transact(mem._scope, [Insert(said)])
+        mem.add_session("put aside", id="aside")
+        mem.add_agent("Resting", id="resting")
+        mem.block.add("notes", "core memory", id="block", agents=["resting"])
+        mem.block.add("persona", "kind", id="template", is_template=True)
+        mem.tool.add("brew", id="tool", agents=["resting"])
+        mem.state.save("resting", {"step": 1})
+        mem.agent.pause("resting")
+        mem.workspace.add("resting", id="workspace")
+        mem.workspace.write("workspace", "kept.txt", "kept")
+        mem.workspace.write("workspace", "gone.txt", "gone")
+        mem.workspace.snapshot("workspace")
+        mem.workspace.remove("workspace", "gone.txt")
+        mem.session.archive("aside")
         mem.remember("Alice prefers pytest", id="cited", cites=[ALICE], tags=["testing"])
         mem.remember("Bob was in Rome", id="verified", cites=[BOB], user="user", session="session")
         mem.promote("verified")
@@ -151,6 +216,15 @@ def exported(folder: Path) -> str:
             other.remember_many(["from elsewhere", {"content": "also from elsewhere", "tags": ["t"], "cites": [BOB]}])
             other.export(str(target))
     return str(target)
+
+
+def pulled(folder: Path) -> str:
+    """A folder with a file that is new to the workspace and one that is different there."""
+    source = folder / "source"
+    source.mkdir(exist_ok=True)
+    (source / "kept.txt").write_text("different")
+    (source / "new.txt").write_text("new")
+    return str(source)
 
 
 class Breaker:

@@ -9,19 +9,46 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
+from recollect.services.agents import AgentView, InContext
 from recollect.services.audit import LogPage
+from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
+from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.exchange import Pulled, Pushed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
+from recollect.services.messages import (
+    MessagePage,
+    MessageReference,
+    MessageView,
+    MessagesAdded,
+    MessagesFound,
+    MessagesRemoved,
+    NewMessage,
+    Popped,
+)
 from recollect.services.packing import Context
+from recollect.services.prompts import Prompt
 from recollect.services.querying import SqlReply
+from recollect.services.reading import FileContent
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
+from recollect.services.states import StateDropped, StatePage, StateView
+from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
+from recollect.services.workspaces import (
+    FilePage,
+    FileView,
+    FilesChanged,
+    WorkspaceDropped,
+    WorkspacePage,
+    WorkspaceView,
+)
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -44,6 +71,20 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def agent(self) -> Agent: ...
+    @property
+    def block(self) -> Block: ...
+    @property
+    def tool(self) -> Tool: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def workspace(self) -> Workspace: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def message(self) -> Message: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -313,6 +354,13 @@ class Recollect:
         type: str | None = None,
         description: str = "",
         system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] = ...,
+        config_overrides: dict[str, Any] = ...,
+        llm_config: dict[str, Any] = ...,
+        embedding_config: dict[str, Any] = ...,
+        tool_rules: builtins.list[Any] = ...,
+        mcp_tools: builtins.list[Any] = ...,
         metadata: dict[str, Any] = ...,
     ) -> PartyView:
         """Add an agent."""
@@ -414,6 +462,429 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Agent(Room):
+    """Agents: what they are told, whether they work, their prompt."""
+
+    def show(self, id: str) -> AgentView:
+        """Show an agent with its blocks and tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        type: str | None = None,
+        description: str | None = None,
+        system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] | None = None,
+        config_overrides: dict[str, Any] | None = None,
+        llm_config: dict[str, Any] | None = None,
+        embedding_config: dict[str, Any] | None = None,
+        tool_rules: builtins.list[Any] | None = None,
+        mcp_tools: builtins.list[Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> AgentView:
+        """Change what an agent is told."""
+
+    def pause(self, id: str) -> AgentView:
+        """Pause an agent."""
+
+    def activate(self, id: str) -> AgentView:
+        """Put an agent to work again."""
+
+    def retire(self, id: str) -> AgentView:
+        """Retire an agent: it takes no new work."""
+
+    def in_context(
+        self,
+        id: str,
+        messages: builtins.list[str] | None = None,
+        *,
+        append: builtins.list[str] = ...,
+        keep: int | None = None,
+        version: int | None = None,
+    ) -> InContext:
+        """Set, add to or trim the messages an agent has in mind."""
+
+    def prompt(self, id: str) -> Prompt:
+        """Show the prompt an agent begins its next step with."""
+
+class Block(Room):
+    """Core memory: short texts that are always in the prompt."""
+
+    def add(
+        self,
+        label: str | None = None,
+        value: str | None = None,
+        *,
+        limit: int | None = None,
+        description: str | None = None,
+        user: str | None = None,
+        agents: builtins.list[str] = ...,
+        template: str | None = None,
+        is_template: bool = False,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        id: str | None = None,
+    ) -> BlockView:
+        """Make a block of core memory."""
+
+    def show(self, id: str) -> BlockView:
+        """Show a block and who shares it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        label: str | None = None,
+        templates: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> BlockPage:
+        """List blocks or templates."""
+
+    def write(self, id: str, value: str, *, version: int | None = None) -> BlockView:
+        """Replace what a block says."""
+
+    def append(self, id: str, text: str, *, separator: str = "\n", version: int | None = None) -> BlockView:
+        """Add to what a block says."""
+
+    def replace(
+        self,
+        id: str,
+        old: str,
+        new: str,
+        *,
+        everywhere: bool = False,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a piece of what a block says."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        label: str | None = None,
+        limit: int | None = None,
+        description: str | None = None,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a block's label, limit or description."""
+
+    def history(self, id: str) -> BlockHistory:
+        """Show what a block said before."""
+
+    def remove(self, id: str) -> BlockRemoved:
+        """Delete a block for good."""
+
+    def attach(self, id: str, agent: str) -> BlockView:
+        """Give an agent a block."""
+
+    def detach(self, id: str, agent: str) -> BlockView:
+        """Take a block away from an agent."""
+
+class Tool(Room):
+    """Tools that agents may call."""
+
+    def add(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        json_schema: dict[str, Any] = ...,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] = ...,
+        metadata: dict[str, Any] = ...,
+        agents: builtins.list[str] = ...,
+        id: str | None = None,
+    ) -> ToolView:
+        """Make a tool."""
+
+    def show(self, id: str) -> ToolView:
+        """Show a tool and who has it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ToolPage:
+        """List tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        json_schema: dict[str, Any] | None = None,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> ToolView:
+        """Change a tool."""
+
+    def remove(self, id: str) -> ToolRemoved:
+        """Delete a tool."""
+
+    def attach(self, id: str, agent: str) -> ToolView:
+        """Give an agent a tool."""
+
+    def detach(self, id: str, agent: str) -> ToolView:
+        """Take a tool away from an agent."""
+
+class State(Room):
+    """Where agents left off."""
+
+    def save(
+        self,
+        agent: str,
+        data: dict[str, Any],
+        *,
+        session: str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_seconds: float | None = None,
+        version: int | None = None,
+    ) -> StateView:
+        """Save where an agent left off."""
+
+    def load(self, agent: str, *, session: str | None = None) -> StateView:
+        """Show where an agent left off."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> StatePage:
+        """List states that have not expired."""
+
+    def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
+        """Delete a state for good."""
+
+class Workspace(Room):
+    """Workspaces: an agent's files, snapshots of them, and back."""
+
+    def add(
+        self,
+        agent: str,
+        name: str = "workspace",
+        *,
+        metadata: dict[str, Any] = ...,
+        id: str | None = None,
+    ) -> WorkspaceView:
+        """Make a workspace for an agent."""
+
+    def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
+        """List workspaces."""
+
+    def show(self, id: str) -> WorkspaceView:
+        """Show a workspace."""
+
+    def drop(self, id: str) -> WorkspaceDropped:
+        """Delete a workspace for good."""
+
+    def write(
+        self,
+        id: str,
+        path: str,
+        text: str | None = None,
+        *,
+        base64: str | None = None,
+        media_type: str | None = None,
+        version: int | None = None,
+    ) -> FileView:
+        """Write a file."""
+
+    def read(self, id: str, path: str, *, snapshot: str | None = None) -> FileContent:
+        """Read a file, now or in a snapshot."""
+
+    def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
+        """List the files of a workspace."""
+
+    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesChanged:
+        """Remove a file or folder."""
+
+    def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesChanged:
+        """Give a file or folder another path."""
+
+    def pull(self, id: str, folder: str, *, exclude: builtins.list[str] = ..., mirror: bool = False) -> Pulled:
+        """Fill a workspace from a folder on disk."""
+
+    def push(self, id: str, folder: str, *, snapshot: str | None = None) -> Pushed:
+        """Write a workspace out to a folder on disk."""
+
+    def snapshot(self, id: str, label: str = "", *, cycle: str | None = None) -> SnapshotView:
+        """Keep a workspace as it is now."""
+
+    def snapshots(
+        self,
+        id: str,
+        *,
+        cycle: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SnapshotPage:
+        """List the snapshots of a workspace."""
+
+    def diff(
+        self,
+        id: str,
+        since: str,
+        to: str | None = None,
+        *,
+        path: str | None = None,
+        text: bool = True,
+    ) -> Compared:
+        """Show what changed between snapshots, or since one."""
+
+    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> Restored:
+        """Go back to a snapshot; says what differed."""
+
+    def prune(
+        self,
+        id: str,
+        *,
+        keep: int | None = None,
+        older_than_days: float | None = None,
+        dry_run: bool = False,
+    ) -> SnapshotsPruned:
+        """Let go of old snapshots and unused content."""
+
+class Session(Room):
+    """Sessions: show, list, change, end, put aside."""
+
+    def show(self, id: str) -> SessionView:
+        """Show a session."""
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        type: str | None = None,
+        archived: Literal["no", "yes", "only"] = "no",
+        open: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SessionPage:
+        """List sessions, the newest first."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        summary: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> SessionView:
+        """Change a session's title, type, summary or metadata."""
+
+    def end(self, id: str, *, summary: str | None = None) -> SessionView:
+        """Mark a session as ended, with a summary."""
+
+    def archive(self, id: str) -> SessionView:
+        """Put a session aside; it takes no messages."""
+
+    def unarchive(self, id: str) -> SessionView:
+        """Take a session out again."""
+
+class Message(Room):
+    """Messages: add, list, search, take back."""
+
+    def add(
+        self,
+        role: Literal["user", "assistant", "system", "tool"],
+        text: str | None = None,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        content: builtins.list[Any] = ...,
+        model: str | None = None,
+        name: str | None = None,
+        tool_calls: builtins.list[Any] = ...,
+        tool_call_id: str | None = None,
+        tool_returns: builtins.list[Any] = ...,
+        step_id: str | None = None,
+        otid: str | None = None,
+        group_id: str | None = None,
+        sender_id: str | None = None,
+        references: builtins.list[MessageReference | dict[str, Any] | str | str] = ...,
+    ) -> MessageView:
+        """Add a message."""
+
+    def add_many(
+        self,
+        messages: builtins.list[NewMessage | dict[str, Any] | str],
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> MessagesAdded:
+        """Add messages in order: all, or none."""
+
+    def show(self, id: str) -> MessageView:
+        """Show one message."""
+
+    def list(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        group_id: str | None = None,
+        step_id: str | None = None,
+        first: Literal["oldest", "newest"] = "oldest",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> MessagePage:
+        """List messages in order, from either end."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        limit: int = 20,
+    ) -> MessagesFound:
+        """Find messages by their words."""
+
+    def remove(self, id: str) -> MessagesRemoved:
+        """Delete a message for good."""
+
+    def pop(self, session: str | None = None, *, agent: str | None = None, user: str | None = None) -> Popped:
+        """Take the last message away and show it."""
+
+    def clear(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+    ) -> MessagesRemoved:
+        """Delete all messages of a session, agent or user."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

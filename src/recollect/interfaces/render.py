@@ -18,6 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
+from recollect.interfaces import render_agents
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
@@ -241,4 +242,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Restored: Renderer.restored,
     Layout: Renderer.layout,
     SqlReply: Renderer.rows,
+    **render_agents.RENDERERS,
 }

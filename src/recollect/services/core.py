@@ -13,13 +13,15 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
+from recollect.ports.outside import Folders
+from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class Request(BaseModel):
@@ -35,6 +37,13 @@ class Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceLimits:
+    file_bytes: int = 100_000_000
+    files: int = 200_000
+    bytes: int = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """The first embedder serves recall; a second one, if any, is being moved to (see services/indexing.py)."""
 
@@ -43,9 +52,11 @@ class Core:
     embedders: tuple[Embedder, ...]
     world: Callable[[Scope, str | None], World]
     journal: Journal
+    folders: Folders
     timezone: str = "UTC"
     late_interaction: bool = True
     access_log_days: int | None = None
+    workspaces: WorkspaceLimits = WorkspaceLimits()
 
     @property
     def embedder(self) -> Embedder | None:
@@ -93,6 +104,30 @@ def made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
     audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
     try:
         return record(organization_id=tenant.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def as_of_version(record: R, version: int | None) -> R:
+    """The record as the caller knows it: with another version than is stored, the store refuses its update."""
+    known: R = record if version is None else record.changed(version=version)
+    return known
+
+
+def persistently(version: int | None, attempt: Callable[[], T]) -> T:
+    """Read, change and write again for as long as others are quicker, unless the caller insists on a version."""
+    while True:
+        try:
+            return attempt()
+        except VersionConflict:
+            if version is not None:
+                raise
+
+
+def rewritten(record: R, scope: Scope, **fields: Any) -> R:
+    """A changed copy to be written, with a readable error instead of pydantic's."""
+    try:
+        return revised(record, scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 

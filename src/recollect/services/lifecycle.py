@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.domain.agents import AgentState
 from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Text, now
 from recollect.errors import Conflict, IndexFailed, InvalidInput, VersionConflict
@@ -21,9 +22,9 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
-    Step,
     equal,
 )
+from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, load, logged
 from recollect.services.layout import keep_retention
 from recollect.services.revise import change_steps
@@ -98,22 +99,28 @@ class SweepRequest(Request):
 class Swept(Reply):
     expired: int
     log_entries: int = 0
+    states: int = 0
+    blobs: int = 0
     notes: list[str] = Field(default_factory=list)
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory whose time is up; until then recall already leaves it out. Also access log entries
-    that are older than the settings want."""
+    """Delete for good every memory and agent state whose time is up, and file content that nothing uses any more.
+
+    What has expired is given to nobody before that, either. Also lets go of access log entries that are older than
+    the settings want.
+    """
     expired = (Compare("expires_at", "<=", now()),)
-    query = Query(Memory, expired, deleted="yes")
-    count = core.store.count(scope, query)
-    notes: list[str] = []
-    if count and not request.dry_run:
-        steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
-        commit(core, scope, steps)
-        notes = erase_traces(core)
-    kept = 0 if request.dry_run else keep_retention(core, scope)
-    return Swept(expired=count, log_entries=kept, notes=notes)
+    memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    if request.dry_run:
+        return Swept(expired=memories, states=states)
+    blobs, _ = collect(core, scope)
+    if memories or states:
+        entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
+        commit(core, scope, [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
+    notes = erase_traces(core) if memories or states or blobs else []
+    entries = keep_retention(core, scope)
+    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, notes=notes)
 
 
 class PruneRequest(Request):
