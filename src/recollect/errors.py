@@ -20,6 +20,7 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
+    │   ├── ModelFailed         model_failed         502   a language model that cannot be reached or understood
     │   └── MissingExtra        missing_extra        501
     └── StoreError              store_error          500
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
@@ -140,6 +141,11 @@ class StoreReadOnly(Unavailable):
 
 class EmbedderFailed(Unavailable):
     code = "embedder_failed"
+    http_status = 502
+
+
+class ModelFailed(Unavailable):
+    code = "model_failed"
     http_status = 502
 
 

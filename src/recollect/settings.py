@@ -43,6 +43,20 @@ class EmbedderSettings(BaseModel):
     threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
 
 
+class LanguageModelSettings(BaseModel):
+    """Which model words patterns and summaries. Without one they are put together from what was said."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["none", "openai"] = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
+    base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
+    model: str | None = Field(None, description="The endpoint's model name")
+    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
+    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
+    timeout_seconds: float = Field(60, gt=0, description="How long one answer may take")
+    temperature: float = Field(0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can")
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,6 +74,9 @@ class Settings(BaseModel):
     repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
+    language_model: LanguageModelSettings = Field(
+        LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
+    )
 
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
@@ -73,7 +90,7 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
     if source is not None and path is None:
         values["store"] = str(source)
     values = _merged(values, {name: value for name, value in given.items() if value is not None})
-    for name in ("embedder", "incoming_embedder"):
+    for name in ("embedder", "incoming_embedder", "language_model"):
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
     try:
@@ -84,9 +101,14 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         ) from None
 
 
-def secret(name: str) -> str | None:
-    """A secret from the environment."""
-    return os.environ.get(name)
+def secret(name: str, file: Path | None = None) -> str | None:
+    """A secret from the environment, or from a file where one is named."""
+    if file is None:
+        return os.environ.get(name)
+    try:
+        return file.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(f"cannot read the key in '{file}'", remedy="give a file that holds the key") from None
 
 
 def _settings_file(source: str | Path | None, configured: str | None) -> Path | None:

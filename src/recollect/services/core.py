@@ -14,7 +14,7 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound
-from recollect.ports.models import Embedder
+from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
@@ -45,6 +45,7 @@ class Core:
     journal: Journal
     timezone: str = "UTC"
     late_interaction: bool = True
+    language_model: LanguageModel | None = None
 
     @property
     def embedder(self) -> Embedder | None:
