@@ -54,7 +54,9 @@ class LanguageModelSettings(BaseModel):
     api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
     api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
     timeout_seconds: float = Field(60, gt=0, description="How long one answer may take")
-    temperature: float = Field(0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can")
+    temperature: float = Field(
+        0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can"
+    )
 
 
 class Settings(BaseModel):

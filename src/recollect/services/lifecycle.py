@@ -21,11 +21,11 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
-    Step,
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.revise import change_steps
+from recollect.services.derivation import erasing_steps, forgetting_steps
+from recollect.services.revise import change_steps, fallen_steps
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -48,6 +48,8 @@ def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(core, scope, Memory, request.id)
     steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
+    steps += forgetting_steps(core, scope, [memory.id])
+    steps += fallen_steps(core, scope, [memory], "was forgotten")
     commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
 
@@ -72,7 +74,8 @@ def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     memory = load(core, scope, Memory, request.id, deleted=True)
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
-    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
+    copies = erasing_steps(core, scope, [memory.id])
+    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), entry])
     erase_traces(core)
     return Forgotten(id=memory.id, restorable=False)
 
@@ -99,8 +102,9 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
     query = Query(Memory, expired, deleted="yes")
     count = core.store.count(scope, query)
     if count and not request.dry_run:
-        steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
-        commit(core, scope, steps)
+        ids = [id for (id,) in core.store.select(scope, query, ("id",))]
+        entry = logged(scope, "delete", "sweep", None, count=count)
+        commit(core, scope, [*erasing_steps(core, scope, ids), DeleteWhere(Memory, expired), entry])
         erase_traces(core)
     return Swept(expired=count)
 
@@ -172,6 +176,8 @@ def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
             for memory in memories
             for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
         ]
+        steps += forgetting_steps(core, scope, ids)
+        steps += fallen_steps(core, scope, memories, "was pruned")
         try:
             if steps:
                 commit(core, scope, steps)

@@ -87,7 +87,7 @@ class OpenAICompatibleModel:
         body = self._complete(prompt, shape)
         text, told = _read(body)
         usage = Usage(
-            model=str(told.get("model") or self._model),
+            model=self._model,  # not what the server calls it: that may be a path on its disk
             prompt_tokens=_count(told, "prompt_tokens"),
             completion_tokens=_count(told, "completion_tokens"),
             milliseconds=round((time.monotonic() - started) * 1000),

@@ -51,7 +51,13 @@ class OpenAICompatibleEmbedder:
         if batch < 1 or retries < 0 or timeout_seconds <= 0 or (dimensions is not None and dimensions < 1):
             raise InvalidInput("batch, dimensions and timeout must be positive, retries not negative.")
         self._endpoint = Endpoint(
-            base_url, "embedding", EmbedderFailed, api_key, timeout_seconds=timeout_seconds, retries=retries, sleep=sleep
+            base_url,
+            "embedding",
+            EmbedderFailed,
+            api_key,
+            timeout_seconds=timeout_seconds,
+            retries=retries,
+            sleep=sleep,
         )
         self._model_name = model
         self._asked_dimensions = dimensions
