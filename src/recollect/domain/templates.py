@@ -134,7 +134,8 @@ def _worded(lines: Sequence[Line], slots: _Slots) -> str:
     for number, text in lines:
         for place, word in _aligned(model, text.split()).items():
             differing[place][number] = word.strip(_EDGES)
-    varying = [place for place, values in enumerate(differing) if _varies(values, len(lines))]
+    # The first word says what to do; a step whose verb is open is no step.
+    varying = [place for place, values in enumerate(differing) if place and _varies(values, len(lines))]
     if 2 * len(varying) > len(model):
         return middle  # nothing of the wording would be left
     for place in varying:

@@ -53,7 +53,7 @@ class SuggestRequest(Request):
         None, description="How the tables are now; query patterns made for others fall out"
     )
     min_evidence: int = Field(LEAST_EVIDENCE, ge=0, description="Offer only what was tried so often")
-    min_match: float = Field(0.3, ge=0, le=1, description="Offer only what fits the task so well, 0 to 1")
+    min_match: float = Field(0.2, ge=0, le=1, description="Offer only what fits the task so well, 0 to 1")
     limit: int = Field(5, ge=1, le=CONSIDERED, description="How many at most")
 
 

@@ -25,16 +25,15 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
-from recollect.ports.records import Compare, OneOf, Order, Query, Scope, TextQuery, equal
+from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
-from recollect.services.narrowing import Narrowed
+from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
 SESSION_ROWS = 4_000
-_SAID = Compare("kind", "!=", "summary")  # a summary stands beside nothing: it repeats what does
 _FIELDS = ("id", "text", "author", "session_id", "occurred_at", "priority", "status", "access_count")
 
 
@@ -216,7 +215,7 @@ def _neighbourhood(
 def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
     """The memories of each session in the order they happened; of a very long one, the latest."""
     order: dict[str, list[str]] = {session: [] for session in sessions}
-    together = (OneOf("session_id", tuple(sessions)), _SAID)
+    together = (OneOf("session_id", tuple(sessions)), NO_SUMMARY)
     ordering = (Order("session_id"), Order("occurred_at"))
     rows = core.store.select(scope, Query(Memory, together, ordering, limit=SESSION_ROWS), ("session_id", "id"))
     if len(rows) < SESSION_ROWS:
@@ -224,7 +223,7 @@ def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[st
             order[session].append(id)
         return order
     for session in sessions:  # too many for one reading: each gets its own share
-        of_it = (equal("session_id", session), _SAID)
+        of_it = (equal("session_id", session), NO_SUMMARY)
         latest = Query(Memory, of_it, (Order("occurred_at", True),), limit=SESSION_ROWS)
         order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
     return order
