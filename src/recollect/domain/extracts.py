@@ -30,6 +30,7 @@ NUMBER_BONUS, NAME_BONUS, DECISION_BONUS = 0.35, 0.2, 0.35
 QUESTION_FACTOR, SHORT_FACTOR = 0.4, 0.3
 SHORT_WORDS = 3
 REPETITION = 0.7
+LEAST_WORTH = 0.25
 LONGEST_SENTENCE = 400
 
 
@@ -66,6 +67,8 @@ def extract(given: Sequence[Sentence], most_words: int) -> list[Sentence]:
             break
         repeats = {row: max((alike[row, taken] for taken in chosen), default=0.0) for row in left}
         best = max(left, key=lambda row: (worth[row] * (1 - REPETITION * repeats[row]), -row))
+        if chosen and worth[best] < LEAST_WORTH * worth.max():
+            break  # room that is left is no reason to fill it with small talk
         chosen.append(best)
         room -= _length(distinct[best])
     return [distinct[row] for row in sorted(chosen or [int(np.argmax(worth))])]

@@ -24,8 +24,11 @@ _WORD = re.compile(r"[^\W_]+")
 
 def words(text: str) -> list[str]:
     """The stems of a text's words that say something."""
-    found = (word for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS)
-    return [stem(word) for word in found]
+    return [stem(word) for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS]
+
+
+def every_word(text: str) -> list[str]:
+    return [stem(word) for word in _WORD.findall(text.casefold())]
 
 
 def word_likeness(texts: Sequence[str]) -> Matrix:

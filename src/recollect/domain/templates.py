@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from recollect.domain.likeness import words
+from recollect.domain.likeness import every_word
 
 _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 _BREAK = re.compile(r"(?<=[^\d\s][.;])\s+(?=[A-Z0-9])|;\s+")
@@ -119,8 +119,8 @@ def _shared_steps(plans: Sequence[Sequence[str]]) -> list[list[Line]]:
 
 
 def _overlap(one: str, other: str) -> float:
-    """Share of words in common, of the longer text."""
-    first, second = Counter(words(one)), Counter(words(other))
+    """Share of words in common, of the longer text. In a short step "to" and "from" say a lot, so they count too."""
+    first, second = Counter(every_word(one)), Counter(every_word(other))
     longer = max(first.total(), second.total())
     return (first & second).total() / longer if longer else float(one.strip() == other.strip())
 

@@ -286,13 +286,20 @@ def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, 
     """Whose all the items are. Messages and memories without an owner are their session's."""
     owners: dict[str, str | None] = {"session": session.id if session else None}
     for name in ("user", "agent", "project"):
-        default = getattr(session, f"{name}_id") if session else None
-        found = {(getattr(item.memory, f"{name}_id") if item.memory else None) or default for item in items}
+        found = {_owner(item, f"{name}_id", session) for item in items}
         owners[name] = found.pop() if len(found) == 1 else None
     if session is None:
         sessions = {item.memory.session_id if item.memory else None for item in items}
         owners["session"] = sessions.pop() if len(sessions) == 1 else None
     return owners
+
+
+def _owner(item: Item, field: str, session: Session | None) -> str | None:
+    own = getattr(item.memory, field) if item.memory else None
+    if own is not None or session is None or (item.memory and item.memory.kind == "summary"):
+        return own  # a summary without an owner has several: the session's must not become its only one
+    of_session: str | None = getattr(session, field)
+    return of_session
 
 
 class SummaryTreeRequest(Request):
