@@ -284,10 +284,11 @@ def settings_page() -> str:
         f"```yaml\n{SETTINGS_EXAMPLE}```\n",
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
-    inner = {"embedder": Settings.model_fields["embedder"].annotation}
-    for name, model in inner.items():
+    inner = {"embedder": " `incoming_embedder` takes the same.", "language_model": ""}
+    for name, remark in inner.items():
+        model = Settings.model_fields[name].annotation
         assert isinstance(model, type)
-        parts.append(f"## {name}\n\n{sentence(model)} `incoming_embedder` takes the same.\n")
+        parts.append(f"## {name}\n\n{sentence(model)}{remark}\n")
         parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
     return "\n".join(parts)
 

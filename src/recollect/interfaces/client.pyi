@@ -9,15 +9,19 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
+from recollect.services.applying import Applied, PatternView, Reported, Suggested
 from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.packing import Context
+from recollect.services.patterns import Learned
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.summaries import SummaryView, Undone
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
 
@@ -42,6 +46,12 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def episode(self) -> Episode: ...
+    @property
+    def pattern(self) -> Pattern: ...
+    @property
+    def summary(self) -> Summary: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -147,6 +157,7 @@ class Recollect:
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
         tokens: int = 1000,
+        summaries: bool = False,
     ) -> Context:
         """Pack what is recalled into a token budget for a prompt."""
 
@@ -394,6 +405,131 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Episode(Room):
+    """Tasks that were tried, and how they went."""
+
+    def record(
+        self,
+        task: str,
+        success: bool,
+        *,
+        action_plan: str | builtins.list[str] = "",
+        action_output: str = "",
+        initial_state_snapshot: str = "",
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+        cites: builtins.list[Any] = ...,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        at: datetime | str | None = None,
+        metadata: dict[str, Any] = ...,
+        idempotency_key: str | None = None,
+        id: str | None = None,
+    ) -> Receipt:
+        """Remember a task that was tried, and how it went."""
+
+    def from_run(
+        self,
+        run: str,
+        *,
+        success: bool | None = None,
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+    ) -> Receipt:
+        """Remember a run as an episode that cites it."""
+
+class Pattern(Room):
+    """Know-how learned from episodes, with how surely it works."""
+
+    def learn(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        across_users: bool = False,
+        min_episodes: int = 3,
+        alike: float = 0.28,
+        limit: int = 1000,
+    ) -> Learned:
+        """Generalise episodes into patterns."""
+
+    def suggest(
+        self,
+        task: str,
+        *,
+        kind: Literal["pattern", "query_pattern"] = "pattern",
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        purpose: Literal["think", "act"] = "think",
+        schema_fingerprint: str | None = None,
+        min_evidence: int = 3,
+        min_match: float = 0.2,
+        limit: int = 5,
+    ) -> Suggested:
+        """Find patterns for a task, by meaning and by proven success."""
+
+    def show(self, id: str) -> PatternView:
+        """Show a pattern with all that speaks for and against it."""
+
+    def apply(
+        self,
+        id: str,
+        task: str = "",
+        *,
+        values: dict[str, str] = ...,
+        agent: str | None = None,
+        session: str | None = None,
+        schema_fingerprint: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Applied:
+        """Put a pattern to use, filled in for a task."""
+
+    def report(self, application: str, success: bool, *, note: str = "") -> Reported:
+        """Say whether an application worked."""
+
+class Summary(Room):
+    """What was said, compressed in levels."""
+
+    def make(
+        self,
+        session: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        ids: builtins.list[str] = ...,
+    ) -> Summarized:
+        """Summarise a stretch of a session, or memories."""
+
+    def roll_up(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        include_open: bool = False,
+    ) -> RolledUp:
+        """Write every summary that is due, from the bottom up."""
+
+    def show(self, id: str) -> SummaryView:
+        """Show a summary with what it covers."""
+
+    def tree(
+        self,
+        *,
+        id: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        depth: int = 2,
+        limit: int = 100,
+    ) -> SummaryTree:
+        """Show summaries from the top down."""
+
+    def undo(self, id: str) -> Undone:
+        """Take a summary away; what it covers stays."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""
