@@ -282,7 +282,8 @@ def test_erasing_an_episode_leaves_no_word_of_it_in_a_pattern(mem: Any) -> None:
     keep = paint(mem, "red", "blue")
     secret = mem.episode.record("paint the wall xyzzy", True, action_plan=["wash the wall", "put xyzzy on the wall"]).id
     (id,) = mem.pattern.learn().founded
-    mem.revise(id, {"problem_space": "xyzzy", "solution_template": "xyzzy", "generalized_from": [*keep, secret]})
+    for word in ("xyzzy", "sand", "xyzzy"):  # now, and in its history
+        mem.revise(id, {"problem_space": word, "solution_template": word, "generalized_from": [*keep, secret]})
     mem.erase(secret)
     view = mem.pattern.show(id)
     assert "xyzzy" not in view.problem + view.template + str(mem.history(id))

@@ -89,7 +89,8 @@ def _without(core: Core, scope: Scope, pattern: Memory, gone: set[str]) -> list[
     template = generalized([tried(episode) for episode in left])
     wording = {"problem_space": template.problem, "solution_template": template.solution, "text": ""}
     content = {**pattern.content, **wording, GENERALIZED: [episode.id for episode in left]}
-    after = revised(pattern, scope, **new_content(pattern, content), metadata={"made_by": "extract"})
+    metadata = {**{name: value for name, value in pattern.metadata.items() if name != "usage"}, "made_by": "extract"}
+    after = revised(pattern, scope, **new_content(pattern, content), metadata=metadata)
     return [
         Update(after),
         DeleteWhere(Revision, (equal("memory_id", pattern.id),)),
