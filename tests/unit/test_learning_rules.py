@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.domain.extracts import extract, sentences
@@ -43,12 +43,14 @@ def test_the_distribution_agrees_with_drawing_from_it() -> None:
         assert beta_cdf(rate, 5.5, 2.25) == pytest.approx(share, abs=0.012)
 
 
+@settings(deadline=None)
 @given(counts, counts)
 def test_a_rate_lies_within_its_interval_and_never_at_the_ends(successes: int, failures: int) -> None:
     found = posterior(outcomes(successes, failures), NOW)
     assert 0 < found.low < found.mean < found.high < 1
 
 
+@settings(deadline=None)
 @given(counts, counts)
 def test_a_success_raises_and_a_failure_lowers_all_of_it(successes: int, failures: int) -> None:
     before = posterior(outcomes(successes, failures), NOW)
@@ -58,6 +60,7 @@ def test_a_success_raises_and_a_failure_lowers_all_of_it(successes: int, failure
         assert getattr(worse, one) < getattr(before, one) < getattr(better, one)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_more_of_the_same_narrows_the_interval(successes: int, failures: int) -> None:
     little = posterior(outcomes(successes, failures), NOW)
@@ -65,6 +68,7 @@ def test_more_of_the_same_narrows_the_interval(successes: int, failures: int) ->
     assert much.high - much.low < little.high - little.low
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), counts)
 def test_what_is_long_ago_counts_less_and_is_never_quite_forgotten(successes: int, failures: int) -> None:
     fresh, old = (posterior(outcomes(successes, failures, days), NOW) for days in (0, HALF_LIFE_DAYS))
