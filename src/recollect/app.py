@@ -32,7 +32,7 @@ from recollect.errors import (
     StoreError,
 )
 from recollect.ports.layout import Partitioned
-from recollect.ports.models import Embedder
+from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
 from recollect.services.blobs import stored_file
@@ -40,7 +40,16 @@ from recollect.services.core import Core, WorkspaceLimits
 from recollect.services.journal import Journal
 from recollect.services.transfer import Restored
 from recollect.services.upkeep import Finding
-from recollect.settings import EmbedderSettings, Settings, VectorSettings, load, secret, secret_of, shown
+from recollect.settings import (
+    EmbedderSettings,
+    LanguageModelSettings,
+    Settings,
+    VectorSettings,
+    load,
+    secret,
+    secret_of,
+    shown,
+)
 
 if TYPE_CHECKING:
     from recollect.adapters.vectors.annex import Annex
@@ -51,28 +60,43 @@ if TYPE_CHECKING:
 LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
-def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, **settings: Any) -> Recollect:
+def open(
+    source: str | Path | None = None,
+    *,
+    embedder: Embedder | Any = None,
+    language_model: LanguageModel | Any = None,
+    **settings: Any,
+) -> Recollect:
     """Open a memory: a file path, an address, or a YAML settings file.
 
-    Keyword arguments are settings (see docs/reference/settings.md); `embedder` also takes an object of your own
-    that follows `recollect.ports.models.Embedder`.
+    Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
+    of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
     """
     from recollect.interfaces.client import Recollect
 
-    own = embedder if embedder is not None and not isinstance(embedder, dict | str | EmbedderSettings) else None
-    if own is not None and not hasattr(own, "embed_query"):
-        raise InvalidSettings(
-            f"{type(own).__name__} is not an embedder",
-            remedy="give a name, settings, or an object with embed and embed_query",
-        )
-    if embedder is not None and own is None:
-        settings["embedder"] = {"provider": embedder} if isinstance(embedder, str) else embedder
+    own = _own(embedder, "embed_query", "an embedder")
+    own_model = _own(language_model, "ask", "a language model")
+    if own is None:
+        settings["embedder"] = embedder
+    if own_model is None:
+        settings["language_model"] = language_model
     loaded = load(source, **settings)
-    core = build(loaded, own)
+    core = build(loaded, own, own_model)
     return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
 
 
-def build(settings: Settings, embedder: Embedder | None = None) -> Core:
+def _own(given: Any, verb: str, what: str) -> Any:
+    """The caller's own object; None if settings or nothing were given."""
+    if given is None or isinstance(given, dict | str | EmbedderSettings | LanguageModelSettings):
+        return None
+    if not hasattr(given, verb):
+        raise InvalidSettings(
+            f"{type(given).__name__} is not {what}", remedy=f"give a name, settings, or an object with {verb}"
+        )
+    return given
+
+
+def build(settings: Settings, embedder: Embedder | None = None, language_model: LanguageModel | None = None) -> Core:
     from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
 
@@ -81,6 +105,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
     store, index_folder = _record_store(settings.store)
     try:
         embedders = _embedders(settings, embedder)
+        model = language_model if language_model is not None else _language_model(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
         vectors = _vector_store(store, index_folder, settings)
@@ -113,6 +138,7 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
         LocalFolders(),
         timezone=settings.timezone,
         late_interaction=settings.embedder.late_interaction,
+        language_model=model,
         access_log_days=settings.access_log_days,
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )
@@ -467,4 +493,22 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
         model=settings.model,
         api_key=secret(settings.api_key_env),
         dimensions=settings.dimensions,
+    )
+
+
+def _language_model(settings: LanguageModelSettings) -> LanguageModel | None:
+    if settings.provider == "none":
+        return None
+    from recollect.adapters.models.language import OpenAICompatibleModel
+
+    if not settings.base_url or not settings.model:
+        raise InvalidSettings(
+            "an endpoint needs base_url and model", remedy="set language_model.base_url and language_model.model"
+        )
+    return OpenAICompatibleModel(
+        base_url=settings.base_url,
+        model=settings.model,
+        api_key=secret(settings.api_key_env, settings.api_key_file),
+        timeout_seconds=settings.timeout_seconds,
+        temperature=settings.temperature,
     )

@@ -96,6 +96,18 @@ _LINES = (
     _op("end_session", "directory:end_session", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended."),
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
+    _op("episode.record", "episodes:record_episode", "write", "POST /episodes", "task success", "Remember a task that was tried, and how it went."),
+    _op("episode.from_run", "episodes:episode_from_run", "write", "POST /episodes/from-run", "run", "Remember a run as an episode that cites it."),
+    _op("pattern.learn", "patterns:learn", "write", "POST /patterns/learn", "", "Generalise episodes into patterns.", True),
+    _op("pattern.suggest", "applying:suggest", "read", "POST /patterns/suggest", "task", "Find patterns for a task, by meaning and by proven success."),
+    _op("pattern.show", "applying:show_pattern", "read", "GET /patterns/{id}", "id", "Show a pattern with all that speaks for and against it."),
+    _op("pattern.apply", "applying:apply", "write", "POST /patterns/{id}/apply", "id task", "Put a pattern to use, filled in for a task."),
+    _op("pattern.report", "applying:report", "write", "POST /applications/{application}/report", "application success", "Say whether an application worked."),
+    _op("summary.make", "rollup:make", "write", "POST /summaries", "session", "Summarise a stretch of a session, or memories."),
+    _op("summary.roll_up", "rollup:roll_up", "write", "POST /summaries/roll-up", "", "Write every summary that is due, from the bottom up.", True),
+    _op("summary.show", "summaries:show_summary", "read", "GET /summaries/{id}", "id", "Show a summary with what it covers."),
+    _op("summary.tree", "rollup:tree", "read", "GET /summary-tree", "", "Show summaries from the top down."),
+    _op("summary.undo", "summaries:undo", "write", "DELETE /summaries/{id}", "id", "Take a summary away; what it covers stays."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
     _op("sql", "querying:sql", "admin", "POST /sql", "statement", "Ask a DuckDB store in SQL: one SELECT over your own records."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
@@ -176,6 +188,9 @@ ROOMS: dict[str, str] = {
     "workspace": "Workspaces: an agent's files, snapshots of them, and back.",
     "session": "Sessions: show, list, change, end, put aside.",
     "message": "Messages: add, list, search, take back.",
+    "episode": "Tasks that were tried, and how they went.",
+    "pattern": "Know-how learned from episodes, with how surely it works.",
+    "summary": "What was said, compressed in levels.",
 }
 """What each room is about, in one sentence."""
 

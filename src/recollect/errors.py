@@ -20,6 +20,7 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
+    │   ├── ModelFailed         model_failed         502   a language model that cannot be reached or understood
     │   ├── IndexFailed         index_failed         502   the vector index in another system is away
     │   ├── MissingExtra        missing_extra        501
     │   └── Unsupported         unsupported          501   this store cannot; another can
@@ -147,6 +148,11 @@ class EmbedderFailed(Unavailable):
 
 class IndexFailed(Unavailable):
     code = "index_failed"
+    http_status = 502
+
+
+class ModelFailed(Unavailable):
+    code = "model_failed"
     http_status = 502
 
 

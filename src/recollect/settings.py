@@ -63,6 +63,22 @@ class VectorSettings(BaseModel):
     secret_file: Path | None = Field(None, description="Or the file that holds it")
 
 
+class LanguageModelSettings(BaseModel):
+    """Which model words patterns and summaries. Without one they are put together from what was said."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["none", "openai"] = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
+    base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
+    model: str | None = Field(None, description="The endpoint's model name")
+    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
+    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
+    timeout_seconds: float = Field(60, gt=0, description="How long one answer may take")
+    temperature: float = Field(
+        0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can"
+    )
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -93,6 +109,9 @@ class Settings(BaseModel):
     workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
     workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
     workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")
+    language_model: LanguageModelSettings = Field(
+        LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
+    )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -115,7 +134,7 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
     if source is not None and path is None:
         values["store"] = str(source)
     values = _merged(values, {name: value for name, value in given.items() if value is not None})
-    for name in ("embedder", "incoming_embedder"):
+    for name in ("embedder", "incoming_embedder", "language_model"):
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
     try:
@@ -126,9 +145,14 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         ) from None
 
 
-def secret(name: str) -> str | None:
-    """A secret from the environment."""
-    return os.environ.get(name)
+def secret(name: str, file: Path | None = None) -> str | None:
+    """A secret from the environment, or from a file where one is named."""
+    if file is None:
+        return os.environ.get(name)
+    try:
+        return file.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(f"cannot read the key in '{file}'", remedy="give a file that holds the key") from None
 
 
 def shown(address: str) -> str:

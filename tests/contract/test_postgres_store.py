@@ -21,11 +21,12 @@ import pytest
 
 import recollect
 from postgres_server import BIN, server
-from recollect.adapters.records import postgres_text, schema
+from recollect.adapters.records import postgres_text
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, meaning
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_vectors import Half
+from recollect.adapters.records.schema import migrations
 from recollect.adapters.vectors.embedded import EmbeddedIndex
 from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _condition
 from recollect.domain.agents import Agent
@@ -220,8 +221,8 @@ class TestMigrations:
         for racer in racers:
             _, problem = racer.communicate(timeout=60)
             assert racer.returncode == 0, problem
-        rows = server().admin("SELECT number FROM recollect_migrations", address.rpartition("/")[2])
-        assert rows == [(migration.number,) for migration in schema.migrations()]
+        rows = server().admin("SELECT number FROM recollect_migrations ORDER BY number", address.rpartition("/")[2])
+        assert rows == [(migration.number,) for migration in migrations()]
 
     def test_a_newer_store_is_refused_and_so_is_a_changed_migration(self) -> None:
         address = server().new_store()

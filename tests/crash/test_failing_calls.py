@@ -22,8 +22,11 @@ import pytest
 import recollect
 from recollect.adapters.records.sqlite_file import connect
 from recollect.catalogue import OPERATIONS
+from recollect.domain.agents import Cycle, Execution, Proposal, Result
 from recollect.domain.conversations import Message
+from recollect.domain.learning import PatternUse
 from recollect.domain.memory import IndexTask, Memory
+from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
@@ -99,6 +102,23 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"type": "project", "id": "project"}, in_pieces=True, done=NotFound),
         Example({"type": "agent", "id": "agent"}, in_pieces=True, done=NotFound),
     ],
+    "episode.record": [Example({"task": "mend the roof", "success": True, "tags": ["roof"], "cites": [ALICE]})],
+    "episode.from_run": [Example({"run": "run", "critique": "quick"})],
+    "pattern.learn": [
+        Example({"min_episodes": 2}, in_pieces=True),
+        Example({"min_episodes": 2, "project": "project"}, in_pieces=True),
+    ],
+    "pattern.apply": [Example({"id": "pattern", "task": "paint the door red", "idempotency_key": "once"})],
+    "pattern.report": [
+        Example({"application": "use", "success": True, "note": "went well"}),
+        Example({"application": "last straw", "success": False}),
+    ],
+    "summary.make": [Example({"session": "chat"}), Example({"ids": ["plain", "cited"]})],
+    "summary.roll_up": [
+        Example({"include_open": True}, in_pieces=True),
+        Example({"session": "chat", "include_open": True}, in_pieces=True),
+    ],
+    "summary.undo": [Example({"id": lambda mem, _: mem.summary.tree(session="session").lines[0].id})],
     "verify": [Example()],
     "doctor": [Example({"fix": True}, in_pieces=True)],
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
@@ -204,8 +224,38 @@ def furnish(path: Path) -> None:
         mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])
         mem.promote("outdated")
         notes.write_text("as it is\n")
+        furnish_learning(mem)
         embedder.is_away = True
         assert mem.remember("still without a vector", id="owed").queued == ["vector:hash-64"]
+
+
+def furnish_learning(mem: Any) -> None:
+    """A run, patterns with uses, episodes to learn from, sessions to sum up, and one summary."""
+    scope, store = mem._scope, mem._core.store
+    mine = {"organization_id": scope.organization_id}
+    run = Execution(id="run", agent_id="agent", goal="sweep the floor", status="succeeded", ended_at=now(), **mine)
+    cycle = Cycle(id="cycle", agent_id="agent", execution_id="run", index=0, status="done", **mine)
+    proposal = Proposal(cycle_id="cycle", tool_call={"name": "sweep", "arguments": {"room": "hall"}}, **mine)
+    result = Result(cycle_id="cycle", agent_id="agent", outcome="success", summary="it is clean", **mine)
+    store.transact(scope, [Insert(one) for one in (run, cycle, proposal, result)])
+    for colour in ("red", "blue"):
+        mem.episode.record(f"paint the wall {colour}", True, action_plan=["wash it", f"paint it {colour}"])
+    mem.episode.record("paint the wall pink", False, critique="the paint was dry")
+    for colour in ("green", "grey"):
+        plan = [f"sand the door, then paint it {colour}"]
+        mem.episode.record(f"paint the door {colour}", True, action_plan=plan, project="project")
+    content = {"problem_space": "paint the door {1}", "solution_template": "1. sand it\n2. paint it {1}"}
+    mem.remember(content, kind="pattern", id="pattern", cites=[ALICE])
+    mem.remember({**content, "usage_count": 9, "text": "bad"}, kind="pattern", id="bad", cites=[ALICE])
+    for id, pattern in (("use", "pattern"), ("last straw", "bad")):
+        store.transact(scope, [Insert(PatternUse(id=id, pattern_id=pattern, pattern_version=1, **mine))])
+    mem.add_session("chat", id="chat", user="user")
+    for number in range(3):
+        said = f"Bob paid {number} euros for the paint."
+        mem.remember(said, kind="conversation", author="Bob", session="chat", user="user", at=f"2024-05-0{number + 1}")
+    message = Message(id="message", session_id="chat", role="user", text="The roof leaks since May.", **mine)
+    store.transact(scope, [Insert(message)])
+    mem.summary.make(session="session")
 
 
 def exported(folder: Path) -> str:

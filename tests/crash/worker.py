@@ -159,6 +159,22 @@ def count_up(path: str, log: str, id: str, threads: int, times: int) -> None:
 
 
 @job
+def report_uses(path: str, log: str, pattern: str, threads: int, times: int) -> None:
+    """Applies a pattern and reports how it went, every third time as a failure; each report twice."""
+    note = noted(log)
+
+    def report(number: int) -> None:
+        for turn in range(times):
+            use, success = mem.pattern.apply(pattern).application, (number + turn) % 3 > 0
+            repeated = [mem.pattern.report(use, success).repeated for _ in range(2)]
+            note({"success": success, "repeated": repeated})
+
+    with recollect.open(path, embedder="hash") as mem, ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(report, number) for number in range(threads)]:
+            future.result()
+
+
+@job
 def remember_some(path: str, log: str, gate: str, ticks: str, name: str, texts: list[str], key: str | None) -> None:
     """Remembers texts when the gate opens; with a key, texts that others remember at the same time."""
     note = noted(log)

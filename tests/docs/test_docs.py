@@ -208,9 +208,11 @@ def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: py
 
 def test_every_setting_is_documented() -> None:
     page = (REFERENCE / "settings.md").read_text()
-    inner = Settings.model_fields["embedder"].annotation
-    assert inner is not None
-    names = [*Settings.model_fields, *(f"embedder.{name}" for name in inner.model_fields)]
+    names = [*Settings.model_fields]
+    for outer in ("embedder", "language_model"):
+        inner = Settings.model_fields[outer].annotation
+        assert inner is not None
+        names += [f"{outer}.{name}" for name in inner.model_fields]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

@@ -20,3 +20,13 @@ def test_the_demo_shows_the_main_job(tmp_path: Path) -> None:
     assert "asked for the door code after its time: not found" in shown
     assert any(line.startswith("refused a memory without a citation") for line in shown)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_learning_example_learns_uses_and_gives_up_a_pattern(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(CHECKOUT / "examples" / "learning.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "learned: Find out why the query on {1} is slow" in done.stdout
+    assert "2. Add an index on {2} of invoices" in done.stdout
+    assert "put aside: " in done.stdout
+    assert "{'stretch': 1, 'session': 1, 'day': 1}" in done.stdout

@@ -10,6 +10,7 @@ from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
 from recollect.services.agents import AgentView, InContext
+from recollect.services.applying import Applied, PatternView, Reported, Suggested
 from recollect.services.audit import LogPage
 from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
 from recollect.services.conversations import SessionPage, SessionView
@@ -30,14 +31,17 @@ from recollect.services.messages import (
     Popped,
 )
 from recollect.services.packing import Context
+from recollect.services.patterns import Learned
 from recollect.services.prompts import Prompt
 from recollect.services.querying import SqlReply
 from recollect.services.reading import FileContent
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.rollup import RolledUp, Summarized, SummaryTree
 from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
 from recollect.services.states import StateDropped, StatePage, StateView
+from recollect.services.summaries import SummaryView, Undone
 from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
@@ -85,6 +89,12 @@ class Recollect:
     def session(self) -> Session: ...
     @property
     def message(self) -> Message: ...
+    @property
+    def episode(self) -> Episode: ...
+    @property
+    def pattern(self) -> Pattern: ...
+    @property
+    def summary(self) -> Summary: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -190,6 +200,7 @@ class Recollect:
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
         tokens: int = 1000,
+        summaries: bool = False,
     ) -> Context:
         """Pack what is recalled into a token budget for a prompt."""
 
@@ -885,6 +896,131 @@ class Message(Room):
         user: str | None = None,
     ) -> MessagesRemoved:
         """Delete all messages of a session, agent or user."""
+
+class Episode(Room):
+    """Tasks that were tried, and how they went."""
+
+    def record(
+        self,
+        task: str,
+        success: bool,
+        *,
+        action_plan: str | builtins.list[str] = "",
+        action_output: str = "",
+        initial_state_snapshot: str = "",
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+        cites: builtins.list[Any] = ...,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        at: datetime | str | None = None,
+        metadata: dict[str, Any] = ...,
+        idempotency_key: str | None = None,
+        id: str | None = None,
+    ) -> Receipt:
+        """Remember a task that was tried, and how it went."""
+
+    def from_run(
+        self,
+        run: str,
+        *,
+        success: bool | None = None,
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+    ) -> Receipt:
+        """Remember a run as an episode that cites it."""
+
+class Pattern(Room):
+    """Know-how learned from episodes, with how surely it works."""
+
+    def learn(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        across_users: bool = False,
+        min_episodes: int = 3,
+        alike: float = 0.28,
+        limit: int = 1000,
+    ) -> Learned:
+        """Generalise episodes into patterns."""
+
+    def suggest(
+        self,
+        task: str,
+        *,
+        kind: Literal["pattern", "query_pattern"] = "pattern",
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        purpose: Literal["think", "act"] = "think",
+        schema_fingerprint: str | None = None,
+        min_evidence: int = 3,
+        min_match: float = 0.2,
+        limit: int = 5,
+    ) -> Suggested:
+        """Find patterns for a task, by meaning and by proven success."""
+
+    def show(self, id: str) -> PatternView:
+        """Show a pattern with all that speaks for and against it."""
+
+    def apply(
+        self,
+        id: str,
+        task: str = "",
+        *,
+        values: dict[str, str] = ...,
+        agent: str | None = None,
+        session: str | None = None,
+        schema_fingerprint: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Applied:
+        """Put a pattern to use, filled in for a task."""
+
+    def report(self, application: str, success: bool, *, note: str = "") -> Reported:
+        """Say whether an application worked."""
+
+class Summary(Room):
+    """What was said, compressed in levels."""
+
+    def make(
+        self,
+        session: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        ids: builtins.list[str] = ...,
+    ) -> Summarized:
+        """Summarise a stretch of a session, or memories."""
+
+    def roll_up(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        include_open: bool = False,
+    ) -> RolledUp:
+        """Write every summary that is due, from the bottom up."""
+
+    def show(self, id: str) -> SummaryView:
+        """Show a summary with what it covers."""
+
+    def tree(
+        self,
+        *,
+        id: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        depth: int = 2,
+        limit: int = 100,
+    ) -> SummaryTree:
+        """Show summaries from the top down."""
+
+    def undo(self, id: str) -> Undone:
+        """Take a summary away; what it covers stays."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from recollect.catalogue import Operation
 from recollect.interfaces import render_agents
+from recollect.interfaces.render_learning import LEARNING
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
@@ -243,4 +244,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Layout: Renderer.layout,
     SqlReply: Renderer.rows,
     **render_agents.RENDERERS,
+    **LEARNING,
 }

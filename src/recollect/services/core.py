@@ -14,7 +14,7 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.models import Embedder
+from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
@@ -57,6 +57,7 @@ class Core:
     late_interaction: bool = True
     access_log_days: int | None = None
     workspaces: WorkspaceLimits = WorkspaceLimits()
+    language_model: LanguageModel | None = None
 
     @property
     def embedder(self) -> Embedder | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Agent
-from recollect.domain.conversations import Session
+from recollect.domain.conversations import Message, Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Text, now
@@ -33,6 +33,7 @@ from recollect.ports.records import (
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
+from recollect.services.derivation import erasing_steps
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
@@ -206,11 +207,24 @@ class Removed(Reply):
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
     record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
-    steps = _unlinked(core, scope, request.type, [record.id])
+    steps = [*_copies(core, scope, request.type, record.id), *_unlinked(core, scope, request.type, [record.id])]
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
     collect(core, scope)  # the content of workspaces that went along
     return Removed(id=record.id, deleted=done.deleted, notes=erase_traces(core))
+
+
+def _copies(core: Core, scope: Scope, type: str, id: str) -> list[Step]:
+    """What patterns and summaries repeat of the memories and messages that go along."""
+    if type == "project":
+        sessions = core.store.select(scope, Query(Session, (equal("project_id", id),), deleted="yes"), ("id",))
+        gone = OneOf("session_id", tuple(session for (session,) in sessions))
+        messages = core.store.select(scope, Query(Message, (gone,), deleted="yes"), ("id",)) if sessions else []
+        return erasing_steps(core, scope, [], [message for (message,) in messages])
+    of_it = (equal(f"{type}_id", id),)
+    messages = core.store.select(scope, Query(Message, of_it, deleted="yes"), ("id",))
+    going = core.store.select(scope, Query(Memory, of_it, deleted="yes"), ("id",)) if type != "session" else []
+    return erasing_steps(core, scope, [memory for (memory,) in going], [message for (message,) in messages])
 
 
 # What else goes when a party is deleted, and by which of its fields.

@@ -29,7 +29,7 @@ from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
-from recollect.services.narrowing import Narrowed
+from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
@@ -244,15 +244,16 @@ def _neighbourhood(
 def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
     """The memories of each session in the order they happened; of a very long one, the latest."""
     order: dict[str, list[str]] = {session: [] for session in sessions}
-    together = OneOf("session_id", tuple(sessions))
+    together = (OneOf("session_id", tuple(sessions)), NO_SUMMARY)
     ordering = (Order("session_id"), Order("occurred_at"))
-    rows = core.store.select(scope, Query(Memory, (together,), ordering, limit=SESSION_ROWS), ("session_id", "id"))
+    rows = core.store.select(scope, Query(Memory, together, ordering, limit=SESSION_ROWS), ("session_id", "id"))
     if len(rows) < SESSION_ROWS:
         for session, id in rows:
             order[session].append(id)
         return order
     for session in sessions:  # too many for one reading: each gets its own share
-        latest = Query(Memory, (equal("session_id", session),), (Order("occurred_at", True),), limit=SESSION_ROWS)
+        of_it = (equal("session_id", session), NO_SUMMARY)
+        latest = Query(Memory, of_it, (Order("occurred_at", True),), limit=SESSION_ROWS)
         order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
     return order
 

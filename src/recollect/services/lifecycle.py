@@ -26,8 +26,9 @@ from recollect.ports.records import (
 )
 from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.derivation import erasing_steps, forgetting_steps
 from recollect.services.layout import keep_retention
-from recollect.services.revise import change_steps
+from recollect.services.revise import change_steps, fallen_steps
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -51,6 +52,8 @@ def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(core, scope, Memory, request.id)
     steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
+    steps += forgetting_steps(core, scope, [memory.id])
+    steps += fallen_steps(core, scope, [memory], "was forgotten")
     commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
 
@@ -75,7 +78,8 @@ def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     memory = load(core, scope, Memory, request.id, deleted=True)
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
-    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
+    copies = erasing_steps(core, scope, [memory.id])
+    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), entry])
     return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core))
 
 
@@ -116,8 +120,10 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
         return Swept(expired=memories, states=states)
     blobs, _ = collect(core, scope)
     if memories or states:
+        gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
         entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
-        commit(core, scope, [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
+        copies = erasing_steps(core, scope, gone)
+        commit(core, scope, [*copies, DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
     notes = erase_traces(core) if memories or states or blobs else []
     entries = keep_retention(core, scope)
     return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, notes=notes)
@@ -190,6 +196,8 @@ def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
             for memory in memories
             for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
         ]
+        steps += forgetting_steps(core, scope, ids)
+        steps += fallen_steps(core, scope, memories, "was pruned")
         try:
             if steps:
                 commit(core, scope, steps)

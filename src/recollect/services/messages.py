@@ -44,6 +44,7 @@ from recollect.ports.records import (
 )
 from recollect.services.agents import at_work
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
+from recollect.services.derivation import erasing_steps
 from recollect.services.lifecycle import erase_traces
 
 MOST_AT_ONCE = 5000
@@ -329,7 +330,8 @@ class MessagesRemoved(Reply):
 def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved:
     """Delete a message for good, traces included."""
     message = load(core, scope, Message, request.id)
-    commit(core, scope, [Delete(Message, message.id), logged(scope, "delete", "remove message", None, id=message.id)])
+    entry = logged(scope, "delete", "remove message", None, id=message.id)
+    commit(core, scope, [*erasing_steps(core, scope, [], [message.id]), Delete(Message, message.id), entry])
     erase_traces(core)
     return MessagesRemoved(removed=1)
 
@@ -342,7 +344,8 @@ def clear(core: Core, scope: Scope, request: Whose) -> MessagesRemoved:
     if count:
         asked = request.model_dump(exclude_none=True)
         entry = logged(scope, "delete", "clear messages", None, count=count, **asked)
-        core.store.transact(scope, [DeleteWhere(Message, where), entry])
+        ids = [id for (id,) in core.store.select(scope, Query(Message, where), ("id",))]
+        commit(core, scope, [*erasing_steps(core, scope, [], ids), DeleteWhere(Message, where), entry])
         erase_traces(core)
     return MessagesRemoved(removed=count)
 
@@ -368,7 +371,8 @@ def pop(core: Core, scope: Scope, request: Whose) -> Popped:
         still_there = Require(Message, message.id, {"version": message.version})
         try:
             entry = logged(scope, "delete", "pop message", None, id=message.id)
-            commit(core, scope, [still_there, Delete(Message, message.id), entry])
+            copies = erasing_steps(core, scope, [], [message.id])
+            commit(core, scope, [still_there, *copies, Delete(Message, message.id), entry])
         except RequirementFailed:
             continue  # somebody else took it: take the one before
         return Popped(message=view(message))

@@ -125,7 +125,7 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
 
 def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     moment = now()
-    narrowed = narrow(request, request.as_of or moment)
+    narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
     best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
@@ -301,7 +301,7 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
     memory = load(core, scope, Memory, request.id, deleted=True)
     if memory.is_deleted:
         return WhyNot(id=memory.id, found=False, reasons=["it was forgotten; it can be restored"])
-    narrowed = narrow(request, request.as_of or moment)
+    narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     failed = [one.otherwise for one in narrowed.conditions() if not _passes(core, scope, memory.id, one.filter)]
     if failed and request.as_of is None:
         return WhyNot(id=memory.id, found=False, reasons=failed)

@@ -169,6 +169,12 @@ def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> Rem
     return RememberManyReply(receipts=_remembered(core, scope, drafts))
 
 
+def fresh_steps(core: Core, scope: Scope, request: RememberRequest) -> tuple[Memory, list[Step]]:
+    """A new memory and the steps that store it, for services that commit more along with it."""
+    draft = _draft(core, scope, request)
+    return draft.memory, _fresh_steps(core, scope, [draft])[0]
+
+
 def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 2) -> list[Receipt]:
     known = _already_known(core, scope, drafts)
     try:
