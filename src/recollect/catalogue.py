@@ -95,6 +95,23 @@ _LINES = (
     _op("end_session", "directory:end_session", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended."),
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
+    _op("runs", "timeline:runs", "read", "GET /runs", "", "List runs of agents, the newest first."),
+    _op("run.start", "runtime:start", "write", "POST /runs", "goal", "Accept a task for an agent; workers find it in its queue."),
+    _op("run.show", "timeline:show", "read", "GET /runs/{id}", "id", "Show a run: where it stands, and its steps."),
+    _op("run.claim", "queueing:claim", "write", "POST /runs/claim", "worker", "Take the next run that nobody works on."),
+    _op("run.renew", "queueing:renew", "write", "POST /runs/{id}/renew", "id fence", "Hold on to a run while a step takes long."),
+    _op("run.release", "queueing:release", "write", "POST /runs/{id}/release", "id fence", "Let go of a run, so that another worker goes on."),
+    _op("run.propose", "runtime:propose", "write", "POST /runs/{id}/propose", "id fence", "Store what is to be done next, before it is done."),
+    _op("run.record", "runtime:record", "write", "POST /runs/{id}/record", "id fence", "Store what came of a step, before the next."),
+    _op("run.finish", "runtime:finish", "write", "POST /runs/{id}/finish", "id fence", "End a run that has reached its goal."),
+    _op("run.fail", "runtime:fail", "write", "POST /runs/{id}/fail", "id fence", "End a run that cannot reach its goal."),
+    _op("run.pause", "steering:pause", "write", "POST /runs/{id}/pause", "id", "Stop a run before its next step."),
+    _op("run.resume", "steering:resume", "write", "POST /runs/{id}/resume", "id", "Let a run go on where it stopped; says what happens next."),
+    _op("run.cancel", "steering:cancel", "write", "POST /runs/{id}/cancel", "id", "End a run that is no longer wanted."),
+    _op("run.fork", "steering:fork", "write", "POST /runs/{id}/fork", "id", "Begin another run after any step of this one."),
+    _op("run.rewind", "steering:rewind", "write", "POST /runs/{id}/rewind", "id to", "Give up the steps after one; they stay visible."),
+    _op("run.settle", "steering:settle", "write", "POST /runs/{id}/settle", "id verdict", "Say whether an uncertain step happened."),
+    _op("run.remove", "steering:remove", "delete", "DELETE /runs/{id}", "id", "Delete a run with its steps for good."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
@@ -105,7 +122,9 @@ _LINES = (
     _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
 )  # fmt: skip
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {
+    "run": "Runs of agents: start, drive step by step, watch, steer.",
+}
 """What each room is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}

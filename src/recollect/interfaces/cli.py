@@ -26,6 +26,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "Runs of agents": "runs run",
     "The store": "stats log verify doctor reindex export import backup",
 }
 HIDDEN = frozenset({"remember_many"})
