@@ -156,10 +156,18 @@ def _refuse_a_step(run: Execution, stands: Standing) -> None:
             f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
         )
     if is_overdue(run):
-        raise IllegalTransition(f"the deadline of run '{run.id}' has passed", remedy="fail or finish it", id=run.id)
+        raise IllegalTransition(
+            f"the deadline of run '{run.id}' has passed",
+            remedy="fail or finish it",
+            id=run.id,
+            reason="deadline_passed",
+        )
     if run.max_steps is not None and stands.length >= run.max_steps:
         raise IllegalTransition(
-            f"run '{run.id}' has taken all of its {run.max_steps} steps", remedy="fail or finish it", id=run.id
+            f"run '{run.id}' has taken all of its {run.max_steps} steps",
+            remedy="fail or finish it",
+            id=run.id,
+            reason="too_many_steps",
         )
 
 
