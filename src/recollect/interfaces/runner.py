@@ -101,9 +101,10 @@ class History(Sequence[StepView]):
         """Makes sure that so many steps up to one are known, and gives that one."""
         wanted = [number for number in range(last - count + 1, last + 1) if number > 0 and number not in self._known]
         while wanted:
-            page = self._client.call("run.show", id=self._run, before=wanted[-1] + 1, limit=min(len(wanted), 1000))
+            count = min(wanted[-1] - wanted[0] + 1, 1000)
+            page = self._client.call("run.show", id=self._run, before=wanted[-1] + 1, limit=count)
             self._known.update({step.number: step for step in page.timeline})
-            wanted = wanted[: -len(page.timeline)]
+            wanted = [number for number in wanted if number < wanted[-1] - count + 1]
         return self._known[last]
 
 
@@ -141,7 +142,7 @@ class Runner:
         self, client: Client, think: Think, tools: Mapping[str, Callable[..., Any]] | None = None, *,
         worker: str | None = None, lease_seconds: float = 60, tool_timeout_seconds: float = 600,
     ) -> None:  # fmt: skip
-        self._client = client
+        self._client = _Patient(client)
         self._think = think
         self._tools = dict(tools or {})
         self._lease_seconds = lease_seconds
@@ -151,12 +152,12 @@ class Runner:
 
     def run(self, goal: str, agent: str, **fields: Any) -> Timeline:
         """Start a run and drive it; every field of `run.start` may be given."""
-        started = self._call("run.start", goal=goal, agent=agent, **fields)
+        started = self._client.call("run.start", goal=goal, agent=agent, **fields)
         return self.drive(started.id) if started.ended_at is None else self._shown(started.id)
 
     def drive(self, id: str) -> Timeline:
         """Drive one run until it ends, is stopped, or asks."""
-        claimed = self._call("run.claim", worker=self.worker, id=id, seconds=self._lease_seconds)
+        claimed = self._client.call("run.claim", worker=self.worker, id=id, seconds=self._lease_seconds)
         self._work_on(claimed)
         return self._shown(id)
 
@@ -167,7 +168,7 @@ class Runner:
         driven = 0
         with _stopped_by_sigterm(self):
             while not self._stopping.is_set():
-                claimed = self._call(
+                claimed = self._client.call(
                     "run.claim", worker=self.worker, queue=queue, agent=agent, seconds=self._lease_seconds
                 )
                 if claimed.run is not None:
@@ -239,7 +240,7 @@ class Runner:
     def _propose(self, task: Task, hold: _Hold, toolbox: Toolbox, act: Act) -> str | None:
         """The key of the step that is stored now; None when the run may not take another."""
         try:
-            proposed = self._call(
+            proposed = self._client.call(
                 "run.propose", id=hold.run, fence=hold.fence, number=len(task.history) + 1, tool=act.tool,
                 arguments=dict(act.arguments), reasoning=act.reasoning, thoughts=dict(act.thoughts),
                 plan=list(act.plan), snapshot=task.state, repeatable=toolbox.is_repeatable(act.tool),
@@ -259,29 +260,39 @@ class Runner:
         outcome = toolbox.carry_out(tool, arguments, key, self._stopping)
         step = {"id": hold.run, "fence": hold.fence, "number": len(task.history) + 1}
         try:
-            self._call("run.record", **step, **outcome.fields())
+            self._client.call("run.record", **step, **outcome.fields())
         except InvalidInput as refused:
             # It happened, but what it gave cannot be kept: that much is recorded.
             said = {"code": "output_not_recorded", "message": refused.message}
             kept = Outcome(outcome.outcome, error={**(outcome.error or {}), **said}, seconds=outcome.seconds)
-            self._call("run.record", **step, **kept.fields())
+            self._client.call("run.record", **step, **kept.fields())
         task.history.grow()
 
     def _end(self, hold: _Hold, operation: str, **fields: Any) -> None:
         try:
-            self._call(operation, id=hold.run, fence=hold.fence, **fields)
+            self._client.call(operation, id=hold.run, fence=hold.fence, **fields)
         except IllegalTransition:  # paused or cancelled this moment
             self._let_go(hold)
 
     def _let_go(self, hold: _Hold) -> None:
-        self._call("run.release", id=hold.run, fence=hold.fence)
+        self._client.call("run.release", id=hold.run, fence=hold.fence)
 
     def _shown(self, id: str) -> Timeline:
-        shown: Timeline = self._call("run.show", id=id)
+        shown: Timeline = self._client.call("run.show", id=id)
         return shown
 
-    def _call(self, operation: str, **fields: Any) -> Any:
-        """Every call of a runner may be repeated: a store that is busy for a moment costs no result."""
+
+class _Patient:
+    """A client that tries again: a store that is busy for a moment costs no result.
+
+    Every call of a runner may be repeated, since steps are recognised by their numbers. Only a claim whose answer was
+    lost costs something: the run waits until that lease is over.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def call(self, operation: str, /, **fields: Any) -> Any:
         for seconds in WAITS_SECONDS:
             try:
                 return self._client.call(operation, **fields)
