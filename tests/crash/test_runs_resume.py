@@ -85,7 +85,7 @@ def test_killed_at_every_seam_runs_end_as_if_nothing_had_been(
         # A renewal is met only by a worker that is slow, so there it comes often.
         seam = agent.SEAMS[lives % len(agent.SEAMS)]
         lease = 0.003 if "renew" in seam else agent.LEASE_SECONDS
-        crossing = 1 if seam.endswith(("claim", "finish")) else chance.randrange(1, 4)
+        crossing = 1 if seam.endswith(("start", "claim", "finish")) else chance.randrange(1, 4)
         plan = {"seam": seam, "crossing": crossing, "lease_seconds": lease}
         child = children.start("drive", path=scene.path, world=scene.folder / "world", goals=goals, **plan)
         code = child.wait()
@@ -106,7 +106,7 @@ def test_killed_before_any_statement_a_run_ends_as_if_nothing_had_been(
     template = scene.folder / "template.db"
     shutil.copy(scene.path, template)
     wanted = calm_runs(scene, goals)
-    step = 10 // times(1)
+    step = 30 // times(1)
     statement = 1 + chance.randrange(step)
     while not log.exists() or b"finished" not in log.read_bytes():
         shutil.rmtree(f"{scene.path}.index", ignore_errors=True)
