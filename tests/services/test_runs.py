@@ -259,6 +259,8 @@ def test_a_holder_who_is_late_but_not_replaced_goes_on(mem: Any) -> None:
 def test_a_released_run_is_claimed_at_once(mem: Any) -> None:
     run, fence = taken(mem)
     assert mem.run.release(run, fence).status == "queued"
+    with pytest.raises(LeaseLost):
+        mem.run.renew(run, fence)  # a renewal that comes a moment too late keeps nobody waiting
     again = mem.run.claim("other")
     assert (again.run.id, again.run.crashes, again.fence) == (run, 0, fence + 1)
 

@@ -14,6 +14,8 @@ from recollect.domain.record import now
 from recollect.errors import Conflict, LeaseLost, RequirementFailed
 from recollect.ports.records import Insert, Put, RecordStore, Require, Scope, Step, Update, revised
 
+NOBODY = "nobody"
+
 
 def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: float) -> Lease | None:
     """Take the lease, or extend one's own; None while somebody else holds it."""
@@ -64,8 +66,13 @@ def held_with(store: RecordStore, scope: Scope, name: str, fence: int) -> Lease:
 
 
 def extend(store: RecordStore, scope: Scope, name: str, fence: int, until: datetime) -> Lease:
-    """Hold on to it until then; a lease that ran out is still one's own until somebody takes it."""
+    """Hold on to it until then; a lease that ran out is still one's own until somebody takes it.
+
+    One that was let go is not: a renewal that comes a moment too late must not keep the next worker waiting.
+    """
     current = held_with(store, scope, name, fence)
+    if current.holder == NOBODY:
+        raise lost(name)
     changed = revised(current, scope, expires_at=until)
     try:
         store.transact(scope, [holding(current), Put(changed)])
@@ -80,7 +87,7 @@ def ending(store: RecordStore, scope: Scope, name: str, fence: int) -> list[Step
     Two of a holder's threads may renew and let go at once, so this is no conflict of versions.
     """
     current = held_with(store, scope, name, fence)
-    return [holding(current), Put(revised(current, scope, expires_at=now()))]
+    return [holding(current), Put(revised(current, scope, holder=NOBODY, expires_at=now()))]
 
 
 def release(store: RecordStore, scope: Scope, lease: Lease) -> None:

@@ -19,7 +19,7 @@ from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput
 from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
-from recollect.services.leases import taking
+from recollect.services.leases import NOBODY, taking
 from recollect.services.lifecycle import erase_traces
 from recollect.services.queueing import unmoved
 from recollect.services.runtime import store_result
@@ -296,7 +296,7 @@ def _fence_off(core: Core, scope: Scope, run: Execution) -> list[Step]:
     held = core.store.get(scope, Lease, lease_name(run.id))
     if held is None:
         return []
-    return [taking(held, scope, held.id, scope.actor or "nobody", now() - timedelta(seconds=1))[1]]
+    return [taking(held, scope, held.id, NOBODY, now() - timedelta(seconds=1))[1]]
 
 
 def _changed(core: Core, scope: Scope, run: Execution, action: str, steps: list[Step], **fields: Any) -> Timeline:
