@@ -95,3 +95,11 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
     ElementTree.fromstring(drawn)
     assert "2,000" in drawn
+
+
+def test_runs_are_measured(tmp_path: Path) -> None:
+    run("runtime.py", "--steps", "16", "--cycles", "30", "--resumes", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "runtime.json").read_text())
+    assert report["step"]["per_second"] > 0
+    assert report["long_run"]["claim"]["count"] == 3
+    assert str(tmp_path.parent) not in json.dumps(report)
