@@ -37,14 +37,15 @@ def told(cli: Any, *arguments: str) -> Any:
 def test_help_lists_every_command_once(cli: Any) -> None:
     code, out, _ = cli("--help")
     assert code == 0
-    assert sorted(" ".join(GROUPS.values()).split()) == sorted(COMMANDS)
-    for command in COMMANDS:
+    shown = {operation.room or command for command, operation in COMMANDS.items()}
+    assert sorted(" ".join(GROUPS.values()).split()) == sorted(shown)
+    for command in shown:
         assert f"  {command} " in out
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_command_has_help_and_json(cli: Any, command: str) -> None:
-    code, out, _ = cli(command, "--help")
+    code, out, _ = cli(*command.split(), "--help")
     assert code == 0
     assert COMMANDS[command].summary in out
     assert "--json" in out
