@@ -248,6 +248,51 @@ def test_a_stale_fencing_number_is_refused(mem: Any, late: str) -> None:
     assert before == (stored(mem, Cycle), stored(mem, Result), stored(mem, Execution), stored(mem, Lease))
 
 
+@pytest.mark.parametrize("late", ["propose", "record", "finish", "fail", "renew", "release"])
+def test_a_run_taken_over_between_look_and_write_is_not_written(
+    mem: Any, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    run, fence = taken(mem)
+    if late == "record":
+        mem.run.propose(run, fence, tool="fly", repeatable=True)
+    store = mem._core.store
+    real = store.transact
+
+    def too_late(*given: Any) -> Any:
+        monkeypatch.undo()
+        expire(mem, run)
+        assert mem.run.claim("second").fence == fence + 1
+        return real(*given)
+
+    monkeypatch.setattr(store, "transact", too_late)
+    with pytest.raises(LeaseLost):
+        getattr(mem.run, late)(run, fence)
+    shown = mem.run.show(run)
+    assert (shown.status, shown.worker, [one.outcome for one in shown.timeline]) == (
+        "running", "second", [None] if late == "record" else [],
+    )  # fmt: skip
+
+
+def test_a_late_holder_who_goes_on_at_the_moment_of_the_take_over_is_not_overlooked(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, fence = taken(mem)
+    expire(mem, run)
+    store = mem._core.store
+    real = store.transact
+
+    def one_step_earlier(*given: Any) -> Any:
+        monkeypatch.undo()
+        mem.run.propose(run, fence, tool="sting")
+        return real(*given)
+
+    monkeypatch.setattr(store, "transact", one_step_earlier)
+    assert mem.run.claim("second").run is None  # what it saw is no longer true
+    assert mem.run.show(run).status == "running"
+    assert mem.run.claim("second").run is None
+    assert mem.run.show(run).asks == 1
+
+
 def test_a_holder_who_is_late_but_not_replaced_goes_on(mem: Any) -> None:
     run, fence = taken(mem)
     expire(mem, run)
@@ -507,6 +552,8 @@ def test_a_rewind_gives_steps_up_and_keeps_them_visible(mem: Any) -> None:
     mem.run.release(run, fence)
     rewound = mem.run.rewind(run, 1, why="wrong flower")
     assert (rewound.status, rewound.length, [one.number for one in rewound.abandoned]) == ("paused", 1, [2, 3])
+    with pytest.raises(LeaseLost):
+        mem.run.propose(run, fence, tool="fly")
     mem.run.resume(run)
     claimed = mem.run.claim("w2", id=run)
     counted(mem, run, claimed.fence, 20, 30)

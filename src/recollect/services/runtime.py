@@ -351,12 +351,9 @@ class FailRequest(DriveRequest):
 
 def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:
     """End a run that has reached its goal."""
-    run = load(core, scope, Execution, request.id)
-    held_with(core.store, scope, lease_name(run.id), request.fence)
+    run = _run_to_end(core, scope, request, "succeeded")
     if run.status == "succeeded":
         return run_view(core, scope, run)
-    if run.status != "running":
-        raise not_running(run)
     stands = standing(core, scope, run)
     if stands.todo != "think":
         raise IllegalTransition(
@@ -385,13 +382,19 @@ def _memory_of_all(core: Core, scope: Scope, run: Execution, stands: Standing, s
 
 def fail(core: Core, scope: Scope, request: FailRequest) -> RunView:
     """End a run that cannot reach its goal; it can be resumed or rewound all the same."""
-    run = load(core, scope, Execution, request.id)
-    held_with(core.store, scope, lease_name(run.id), request.fence)
+    run = _run_to_end(core, scope, request, "failed")
     if run.status == "failed":
         return run_view(core, scope, run)
-    if run.status != "running":
-        raise not_running(run)
     return _ended(core, scope, run, request.fence, "failed", [], error=request.error, note=request.note)
+
+
+def _run_to_end(core: Core, scope: Scope, request: DriveRequest, status: str) -> Execution:
+    """The run, if its holder may end it, or has ended it so already and did not hear the answer."""
+    run = load(core, scope, Execution, request.id)
+    held_with(core.store, scope, lease_name(run.id), request.fence)
+    if run.status not in ("running", status):
+        raise not_running(run)
+    return run
 
 
 def _ended(
