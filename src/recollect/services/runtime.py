@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from recollect.domain.agents import Agent, Cycle, Execution, Lease, Proposal, Result
+from recollect.domain.agents import Agent, Cycle, Execution, Proposal, Result
 from recollect.domain.lineage import branch_of
 from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Json, JsonList, Moment, Name, Text, now
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
 from recollect.ports.records import Insert, Order, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
-from recollect.services.leases import ending, fenced, held_with, lost
+from recollect.services.leases import ending, fenced, held_with
 from recollect.services.remember import RememberRequest, remembering
 from recollect.services.timeline import RunView, Standing, lease_name, run_view, standing
 
@@ -132,7 +132,7 @@ def propose(core: Core, scope: Scope, request: ProposeRequest) -> Proposed:
         except DuplicateKey:
             continue  # another run of the same agent took that index: count again
         except RequirementFailed as failed:
-            raise _refusal(core, scope, run, failed) from None
+            raise _refusal(core, scope, run, request.fence, failed) from None
         return _proposed(cycle)
     raise Conflict("too many runs of this agent propose at once", remedy="try again", id=run.id)
 
@@ -211,11 +211,11 @@ def _driving(run: Execution, fence: int) -> list[Step]:
     return [fenced(lease_name(run.id), fence), Require(Execution, run.id, {"status": "running"})]
 
 
-def _refusal(core: Core, scope: Scope, run: Execution, failed: RequirementFailed) -> Conflict:
-    table = failed.details.get("table")
-    if table == Lease.shape.table:
-        return lost(lease_name(run.id))
-    return not_running(load(core, scope, Execution, run.id)) if table == Execution.shape.table else failed
+def _refusal(core: Core, scope: Scope, run: Execution, fence: int, failed: RequirementFailed) -> Conflict:
+    """Why a driving call was refused: the lease is another's, or somebody stopped the run."""
+    held_with(core.store, scope, lease_name(run.id), fence)
+    current = load(core, scope, Execution, run.id)
+    return failed if current.status == "running" else not_running(current)
 
 
 def _proposed(cycle: Cycle | None, duplicate: bool = False) -> Proposed:
@@ -273,10 +273,7 @@ def record(core: Core, scope: Scope, request: RecordRequest) -> Recorded:
         return _recorded_before(core, scope, run, cycle, request)
     given = request.model_dump(exclude={"id", "fence", "number", "remember", "kind"})
     wanted = request.remember if request.remember is not None else run.remembers and request.outcome == "success"
-    return store_result(
-        core, scope, run, cycle, given, kind=request.kind if wanted else None,
-        guards=[fenced(lease_name(run.id), request.fence)],
-    )  # fmt: skip
+    return store_result(core, scope, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
 
 
 def _recorded_before(core: Core, scope: Scope, run: Execution, cycle: Cycle, request: RecordRequest) -> Recorded:
@@ -291,9 +288,13 @@ def _recorded_before(core: Core, scope: Scope, run: Execution, cycle: Cycle, req
 
 def store_result(
     core: Core, scope: Scope, run: Execution, cycle: Cycle, given: dict[str, Any], *, kind: str | None,
-    guards: Sequence[Step], action: str = "record", also: Sequence[Step] = (),
+    fence: int | None, action: str = "record", also: Sequence[Step] = (),
 ) -> Recorded:  # fmt: skip
-    """The result, the memory of it if a kind is given, and the end of its cycle: one transaction."""
+    """The result, the memory of it if a kind is given, and the end of its cycle: one transaction.
+
+    A worker gives its fencing number; a person who settles has none.
+    """
+    guards = [fenced(lease_name(run.id), fence)] if fence is not None else []
     _check_size(given.get("output"), "output")
     result: Result = made(Result, scope, cycle_id=cycle.id, agent_id=run.agent_id, **given)
     entry = logged(scope, "create", action, None, id=run.id, step=cycle.number, result=result.id)
@@ -304,9 +305,9 @@ def store_result(
         try:
             commit(core, scope, [*guards, *steps, stored, done, entry, *also])
             break
-        except Conflict as refused:
-            if isinstance(refused, RequirementFailed) and refused.details.get("table") == Lease.shape.table:
-                raise lost(lease_name(run.id)) from None
+        except Conflict:
+            if fence is not None:
+                held_with(core.store, scope, lease_name(run.id), fence)
             if kind is None or not looks_left:
                 raise
             # The same was remembered, or what was known was forgotten, since we looked: look again.
@@ -406,5 +407,5 @@ def _ended(
     try:
         commit(core, scope, [*letting_go, *_driving(run, fence), *steps, Update(over), entry])
     except RequirementFailed as failed:
-        raise _refusal(core, scope, run, failed) from None
+        raise _refusal(core, scope, run, fence, failed) from None
     return run_view(core, scope, load(core, scope, Execution, run.id))

@@ -149,7 +149,7 @@ def settle(core: Core, scope: Scope, request: SettleRequest) -> Timeline:
         }
         kind = "result" if happened and run.remembers else None
         action = f"settle {request.verdict}"
-        store_result(core, scope, run, cycle, given, kind=kind, guards=[], action=action, also=[goes_on])
+        store_result(core, scope, run, cycle, given, kind=kind, fence=None, action=action, also=[goes_on])
     return timeline(core, scope, load(core, scope, Execution, run.id), SHOWN)
 
 
