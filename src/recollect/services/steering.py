@@ -16,7 +16,7 @@ from pydantic import Field
 from recollect.domain.agents import Cycle, Execution, Lease, Result
 from recollect.domain.lineage import between, branch_of, history_of, past_for_fork
 from recollect.domain.record import Id, Json, Name, Text, now
-from recollect.errors import Conflict, IllegalTransition, InvalidInput
+from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidInput
 from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.leases import NOBODY, taking
@@ -186,7 +186,13 @@ def fork(core: Core, scope: Scope, request: ForkRequest) -> Timeline:
         idempotency_key=request.idempotency_key,
         metadata=run.metadata,
     )
-    commit(core, scope, [Insert(child), logged(scope, "create", "fork run", None, id=child.id, parent=run.id)])
+    try:
+        commit(core, scope, [Insert(child), logged(scope, "create", "fork run", None, id=child.id, parent=run.id)])
+    except DuplicateKey:
+        raced = _forked_before(core, scope, run, request)
+        if raced is None:
+            raise
+        child = raced
     return timeline(core, scope, child, SHOWN)
 
 
