@@ -652,6 +652,13 @@ def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield f"one durable add at {int(size):,}, median", synced, "`make bench`"
 
 
+def _runtime_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    alone, many = report["step"]["per_second"], report["many_workers_steps_per_second"]
+    yield "durable steps of agents per second", f"one worker {alone:.0f}, eight workers {many:.0f}", "`make bench`"
+    resume = f"median {report['long_run']['claim']['p50_ms']} ms"
+    yield f"taking up a run of {report['cycles']:,} steps again", resume, "`make bench`"
+
+
 _PEERS = {"langgraph": "LangGraph's SqliteStore", "chroma": "Chroma"}
 
 
@@ -665,6 +672,7 @@ def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "peers": _peer_figures,
+    "runtime": _runtime_figures,
     "scale": _scale_figures,
 }
 

@@ -117,3 +117,11 @@ def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "workspaces.json").read_text())
     assert report["snapshot_nodes_median"] <= 12
     assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10
+
+
+def test_runs_are_measured(tmp_path: Path) -> None:
+    run("runtime.py", "--steps", "16", "--cycles", "30", "--resumes", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "runtime.json").read_text())
+    assert report["step"]["per_second"] > 0
+    assert report["long_run"]["claim"]["count"] == 3
+    assert str(tmp_path.parent) not in json.dumps(report)

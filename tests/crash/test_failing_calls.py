@@ -64,6 +64,16 @@ class Example:
         return {name: value(mem, folder) if callable(value) else value for name, value in self.fields.items()}
 
 
+def run_named(goal: str) -> Callable[[Any, Path], str]:
+    """The id of a run of the furnished store, which cannot be chosen."""
+    return lambda mem, _: next((run.id for run in mem.runs().runs if run.goal == goal), "gone")
+
+
+def driving(goal: str, **fields: Any) -> Example:
+    """A call of the worker that holds a run."""
+    return Example({"id": run_named(goal), "fence": 1, **fields})
+
+
 EXAMPLES: dict[str, list[Example]] = {
     "remember": [
         Example({"content": "quite new", "tags": ["a", "b"], "cites": [ALICE, BOB], "idempotency_key": "key"}),
@@ -119,6 +129,24 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"session": "chat", "include_open": True}, in_pieces=True),
     ],
     "summary.undo": [Example({"id": lambda mem, _: mem.summary.tree(session="session").lines[0].id})],
+    "run.start": [Example({"goal": "bake", "agent": "agent", "session": "session", "idempotency_key": "bread"})],
+    "run.claim": [Example({"worker": "w2"}), Example({"worker": "w2", "queue": "dead"}, in_pieces=True)],
+    "run.renew": [driving("held", seconds=9000)],
+    "run.release": [driving("held")],
+    "run.propose": [driving("held", tool="knead", arguments={"minutes": 5}, snapshot={"step": 1})],
+    "run.record": [driving("open", summary="quite new", output={"a": 1}), driving("open", summary="Bob was in Rome")],
+    "run.finish": [driving("held", result={"loaf": 1}, summary="a loaf of bread")],
+    "run.fail": [driving("held", error={"code": "burnt"})],
+    "run.pause": [Example({"id": run_named("held"), "why": "lunch"})],
+    "run.resume": [Example({"id": run_named("asking")}), Example({"id": run_named("given up")})],
+    "run.cancel": [Example({"id": run_named("held")})],
+    "run.fork": [Example({"id": run_named("given up"), "after": 1})],
+    "run.rewind": [Example({"id": run_named("given up"), "to": 0})],
+    "run.settle": [
+        Example({"id": run_named("asked"), "verdict": "happened", "summary": "it did", "output": {"a": 1}}),
+        Example({"id": run_named("asked"), "verdict": "did_not_happen"}),
+    ],
+    "run.remove": [Example({"id": run_named("given up")}, in_pieces=True, done=NotFound)],
     "verify": [Example()],
     "doctor": [Example({"fix": True}, in_pieces=True)],
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
@@ -225,6 +253,7 @@ def furnish(path: Path) -> None:
         mem.promote("outdated")
         notes.write_text("as it is\n")
         furnish_learning(mem)
+        furnish_runs(mem)
         embedder.is_away = True
         assert mem.remember("still without a vector", id="owed").queued == ["vector:hash-64"]
 
@@ -256,6 +285,26 @@ def furnish_learning(mem: Any) -> None:
     message = Message(id="message", session_id="chat", role="user", text="The roof leaks since May.", **mine)
     store.transact(scope, [Insert(message)])
     mem.summary.make(session="session")
+
+
+def furnish_runs(mem: Any) -> None:
+    """A run in every condition: waiting, held, amid a step, given up, and not known to have happened."""
+    for goal, queue, seconds in (
+        ("held", "a", 80_000), ("open", "b", 80_000), ("given up", "c", 80_000), ("asking", "dead", 1e-6),
+        ("asked", "asked", 1e-6),
+    ):  # fmt: skip
+        run = mem.run.start(goal, agent="agent", queue=queue).id
+        fence = mem.run.claim("w", id=run, seconds=seconds).fence
+        if goal in ("held", "given up"):
+            for number in range(2):
+                mem.run.propose(run, fence, tool="knead")
+                mem.run.record(run, fence, summary=f"kneaded {number}")
+        else:
+            mem.run.propose(run, fence, tool="bake")
+        if goal == "given up":
+            mem.run.fail(run, fence)
+    assert mem.run.claim("w", queue="asked").run is None
+    mem.run.start("waiting", agent="agent")
 
 
 def exported(folder: Path) -> str:

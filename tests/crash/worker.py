@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import agent
 import apsw
 import numpy as np  # noqa: F401 - loaded once, before the forks
 import workload
@@ -28,10 +29,11 @@ import recollect.adapters.vectors.embedded
 import recollect.adapters.vectors.pgvector
 import recollect.adapters.world
 import recollect.interfaces.client
+import recollect.interfaces.runner
 import recollect.testing.fakes
 from recollect.adapters.records import schema
 from recollect.catalogue import OPERATIONS
-from recollect.errors import VersionConflict
+from recollect.errors import RecollectError, VersionConflict
 
 Job = Callable[..., None]
 JOBS: dict[str, Job] = {}
@@ -108,7 +110,39 @@ def _writing(path: str, killer: Killer, note: workload.Note, seed: str) -> None:
             hand.write(verb)
 
 
-ACTS = {"open": _opening, "write": _writing}
+def _running(path: str, killer: Killer, note: workload.Note, world: str, goals: list[str]) -> None:
+    """A run from its start to its end."""
+    with recollect.open(path, embedder="hash") as mem:
+        killer.armed = True
+        agent.work(mem, agent.World(world), goals)
+
+
+ACTS = {"open": _opening, "write": _writing, "run": _running}
+
+
+@job
+def drive(path: str, world: str, goals: list[str], gate: str = "", ticks: str = "", **given: Any) -> None:
+    """Drives runs until none is left, or until it is killed at a seam."""
+    with recollect.open(path, embedder="hash") as mem:
+        if gate:
+            pass_gate(gate, ticks)
+        agent.work(mem, agent.World(world), goals, **given)
+
+
+@job
+def wake_late(path: str, log: str, run: str, gate: str, ticks: str) -> None:
+    """Claims a run, proposes a step, falls asleep; then goes on as if nothing had happened."""
+    with recollect.open(path, embedder="hash") as mem:
+        fence = mem.run.claim("sleeper", id=run).fence
+        mem.run.propose(run, fence, tool="keyed", repeatable=True)
+        pass_gate(gate, ticks)
+        for late in ("record", "propose", "renew", "finish", "fail", "release"):
+            try:
+                getattr(mem.run, late)(run, fence)
+            except RecollectError as refused:
+                noted(log)({"call": late, "refused": refused.code})
+            else:
+                noted(log)({"call": late, "refused": None})
 
 
 @job

@@ -29,6 +29,7 @@ GROUPS = {
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
     "Agents at work": "agent block tool state workspace session message",
+    "Runs of agents": "runs run",
     "Learning": "episode pattern summary",
     "The store": "stats sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",

@@ -34,14 +34,18 @@ from recollect.services.packing import Context
 from recollect.services.patterns import Learned
 from recollect.services.prompts import Prompt
 from recollect.services.querying import SqlReply
+from recollect.services.queueing import Claimed, Renewed
 from recollect.services.reading import FileContent
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
 from recollect.services.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.runtime import Proposed, Recorded
 from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
 from recollect.services.states import StateDropped, StatePage, StateView
+from recollect.services.steering import RunRemoved
 from recollect.services.summaries import SummaryView, Undone
+from recollect.services.timeline import RunPage, RunView, Timeline
 from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
@@ -95,6 +99,8 @@ class Recollect:
     def pattern(self) -> Pattern: ...
     @property
     def summary(self) -> Summary: ...
+    @property
+    def run(self) -> Run: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -416,6 +422,19 @@ class Recollect:
 
     def remove(self, type: Literal["user", "agent", "session", "project"], id: str) -> Removed:
         """Delete a user, agent, session or project."""
+
+    def runs(
+        self,
+        *,
+        status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> RunPage:
+        """List runs of agents, the newest first."""
 
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
@@ -1021,6 +1040,137 @@ class Summary(Room):
 
     def undo(self, id: str) -> Undone:
         """Take a summary away; what it covers stays."""
+
+class Run(Room):
+    """Runs of agents: start, drive step by step, watch, steer."""
+
+    def start(
+        self,
+        goal: str,
+        *,
+        agent: str,
+        session: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+        queue: str = "default",
+        priority: int = 5,
+        steps: builtins.list[Any] = ...,
+        deadline: datetime | str | None = None,
+        max_steps: int | None = None,
+        max_crashes: int | None = None,
+        remember: bool | None = None,
+        metadata: dict[str, Any] = ...,
+    ) -> RunView:
+        """Accept a task for an agent; workers find it in its queue."""
+
+    def show(self, id: str, *, limit: int = 50, before: int | None = None) -> Timeline:
+        """Show a run: where it stands, and its steps."""
+
+    def claim(
+        self,
+        worker: str,
+        *,
+        id: str | None = None,
+        queue: str = "default",
+        agent: str | None = None,
+        seconds: float = 60,
+    ) -> Claimed:
+        """Take the next run that nobody works on."""
+
+    def renew(self, id: str, fence: int, *, seconds: float = 60) -> Renewed:
+        """Hold on to a run while a step takes long."""
+
+    def release(self, id: str, fence: int, *, note: str = "") -> RunView:
+        """Let go of a run, so that another worker goes on."""
+
+    def propose(
+        self,
+        id: str,
+        fence: int,
+        *,
+        tool: str | None = None,
+        arguments: dict[str, Any] = ...,
+        thoughts: dict[str, Any] = ...,
+        reasoning: str = "",
+        plan: builtins.list[Any] = ...,
+        snapshot: dict[str, Any] = ...,
+        repeatable: bool = False,
+        number: int | None = None,
+    ) -> Proposed:
+        """Store what is to be done next, before it is done."""
+
+    def record(
+        self,
+        id: str,
+        fence: int,
+        *,
+        outcome: Literal["success", "error", "timeout"] = "success",
+        summary: str = "",
+        output: dict[str, Any] | None = None,
+        error: dict[str, Any] | None = None,
+        artifacts: builtins.list[Any] = ...,
+        seconds: float | None = None,
+        number: int | None = None,
+        remember: bool | None = None,
+        kind: Literal["result", "observation"] = "result",
+    ) -> Recorded:
+        """Store what came of a step, before the next."""
+
+    def finish(
+        self,
+        id: str,
+        fence: int,
+        *,
+        result: dict[str, Any] = ...,
+        summary: str = "",
+        remember: bool | None = None,
+    ) -> RunView:
+        """End a run that has reached its goal."""
+
+    def fail(self, id: str, fence: int, *, error: dict[str, Any] = ..., note: str = "") -> RunView:
+        """End a run that cannot reach its goal."""
+
+    def pause(self, id: str, *, why: str = "") -> Timeline:
+        """Stop a run before its next step."""
+
+    def resume(self, id: str, *, why: str = "") -> Timeline:
+        """Let a run go on where it stopped; says what happens next."""
+
+    def cancel(self, id: str, *, why: str = "") -> Timeline:
+        """End a run that is no longer wanted."""
+
+    def fork(
+        self,
+        id: str,
+        *,
+        why: str = "",
+        after: int | None = None,
+        branch: int | None = None,
+        goal: str | None = None,
+        queue: str | None = None,
+        paused: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Timeline:
+        """Begin another run after any step of this one."""
+
+    def rewind(self, id: str, to: int, *, why: str = "", paused: bool = True) -> Timeline:
+        """Give up the steps after one; they stay visible."""
+
+    def settle(
+        self,
+        id: str,
+        verdict: Literal["happened", "did_not_happen", "abandon"],
+        *,
+        why: str = "",
+        output: dict[str, Any] | None = None,
+        summary: str = "",
+        step: int | None = None,
+        resume: bool = True,
+    ) -> Timeline:
+        """Say whether an uncertain step happened."""
+
+    def remove(self, id: str) -> RunRemoved:
+        """Delete a run with its steps for good."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

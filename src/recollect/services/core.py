@@ -64,12 +64,15 @@ class Core:
         return self.embedders[0] if self.embedders else None
 
 
+_SPOKEN = {"execution": "run"}
+
+
 def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R:
     """The record, or NotFound; another tenant's looks exactly like one that is absent."""
     found = core.store.get(scope, record, id, deleted=deleted)
     if found is None:
         raise NotFound(
-            f"there is no {record.shape.table.replace('_', ' ')} '{id[:80]}'",
+            f"there is no {_SPOKEN.get(record.shape.table, record.shape.table.replace('_', ' '))} '{id[:80]}'",
             remedy="check the id; a forgotten one can be restored" if record is Memory else "check the id",
             id=id[:255],
         )

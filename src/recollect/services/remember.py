@@ -175,6 +175,20 @@ def fresh_steps(core: Core, scope: Scope, request: RememberRequest) -> tuple[Mem
     return draft.memory, _fresh_steps(core, scope, [draft])[0]
 
 
+def remembering(core: Core, scope: Scope, request: RememberRequest, cycle: str | None) -> tuple[list[Step], str]:
+    """The steps that store a memory of what a cycle brought, to commit with the cycle's result, and the memory's id.
+
+    No steps if it is known already. Which cycle it came from is no part of what it is: an agent that sees the same
+    result a thousand times remembers it once.
+    """
+    draft = _draft(core, scope, request)
+    known = _already_known(core, scope, [draft]).get(draft.memory.id)
+    if known is not None:
+        return [], known.memory.id if isinstance(known, _Draft) else known.id
+    draft.memory = draft.memory.changed(cycle_id=cycle)
+    return _fresh_steps(core, scope, [draft])[0], draft.memory.id
+
+
 def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 2) -> list[Receipt]:
     known = _already_known(core, scope, drafts)
     try:
