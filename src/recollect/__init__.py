@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recollect.domain.provenance import cite as cite
     from recollect.errors import RecollectError as RecollectError
     from recollect.interfaces.client import Recollect as Recollect
+    from recollect.interfaces.remote import connect as connect
     from recollect.interfaces.runner import Act as Act
     from recollect.interfaces.runner import Done as Done
     from recollect.interfaces.runner import GiveUp as GiveUp
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 # Imported on first use: `import recollect` takes milliseconds, whatever it can do.
 _HOMES = {
     "open": "recollect.app",
+    "connect": "recollect.interfaces.remote",
     "cite": "recollect.domain.provenance",
     "define_kind": "recollect.domain.kinds",
     "Act": "recollect.interfaces.runner",
@@ -55,6 +57,7 @@ __all__ = [
     "Settings",
     "Task",
     "cite",
+    "connect",
     "define_kind",
     "errors",
     "open",

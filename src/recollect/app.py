@@ -144,6 +144,11 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
     )
 
 
+def opened(settings: Settings) -> Core:
+    """The core alone, for a program that puts its own doors before it."""
+    return build(settings)
+
+
 def close(core: Core) -> None:
     """Write what is noted, stop the threads, let go of the files."""
     core.journal.close()

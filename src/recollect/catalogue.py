@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Permission = Literal["read", "write", "govern", "delete", "admin"]
+Flag = Literal["progress", "local"]
+"""`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
+Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Operation:
     positional: tuple[str, ...]
     summary: str
     progress: bool = False
+    local: bool = False
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -56,14 +59,25 @@ class Operation:
         return self.name.rpartition(".")[2]
 
     @property
+    def access(self) -> Literal["create", "read", "update", "delete"]:
+        """What the access log calls it."""
+        method, _, path = self.route.partition(" ")
+        if method == "GET" or self.permission == "read":
+            return "read"
+        if method == "DELETE" or self.permission == "delete":
+            return "delete"
+        return "create" if method == "POST" and "{" not in path else "update"
+
+    @property
     def command(self) -> str:
         return self.name.rstrip("_").replace("_", "-").replace(".", " ")
 
 
 def _op(
-    name: str, home: str, permission: Permission, route: str, positional: str, summary: str, progress: bool = False
+    name: str, home: str, permission: Permission, route: str, positional: str, summary: str, *flags: Flag
 ) -> Operation:
-    return Operation(name, home, permission, route, tuple(positional.split()), summary, progress)
+    given = dict.fromkeys(flags, True)
+    return Operation(name, home, permission, route, tuple(positional.split()), summary, **given)
 
 
 _LINES = (
@@ -98,13 +112,13 @@ _LINES = (
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
     _op("episode.record", "episodes:record_episode", "write", "POST /episodes", "task success", "Remember a task that was tried, and how it went."),
     _op("episode.from_run", "episodes:episode_from_run", "write", "POST /episodes/from-run", "run", "Remember a run as an episode that cites it."),
-    _op("pattern.learn", "patterns:learn", "write", "POST /patterns/learn", "", "Generalise episodes into patterns.", True),
+    _op("pattern.learn", "patterns:learn", "write", "POST /patterns/learn", "", "Generalise episodes into patterns.", "progress"),
     _op("pattern.suggest", "applying:suggest", "read", "POST /patterns/suggest", "task", "Find patterns for a task, by meaning and by proven success."),
     _op("pattern.show", "applying:show_pattern", "read", "GET /patterns/{id}", "id", "Show a pattern with all that speaks for and against it."),
     _op("pattern.apply", "applying:apply", "write", "POST /patterns/{id}/apply", "id task", "Put a pattern to use, filled in for a task."),
     _op("pattern.report", "applying:report", "write", "POST /applications/{application}/report", "application success", "Say whether an application worked."),
     _op("summary.make", "rollup:make", "write", "POST /summaries", "session", "Summarise a stretch of a session, or memories."),
-    _op("summary.roll_up", "rollup:roll_up", "write", "POST /summaries/roll-up", "", "Write every summary that is due, from the bottom up.", True),
+    _op("summary.roll_up", "rollup:roll_up", "write", "POST /summaries/roll-up", "", "Write every summary that is due, from the bottom up.", "progress"),
     _op("summary.show", "summaries:show_summary", "read", "GET /summaries/{id}", "id", "Show a summary with what it covers."),
     _op("summary.tree", "rollup:tree", "read", "GET /summary-tree", "", "Show summaries from the top down."),
     _op("summary.undo", "summaries:undo", "write", "DELETE /summaries/{id}", "id", "Take a summary away; what it covers stays."),
@@ -125,17 +139,25 @@ _LINES = (
     _op("run.rewind", "steering:rewind", "write", "POST /runs/{id}/rewind", "id to", "Give up the steps after one; they stay visible."),
     _op("run.settle", "steering:settle", "write", "POST /runs/{id}/settle", "id verdict", "Say whether an uncertain step happened."),
     _op("run.remove", "steering:remove", "delete", "DELETE /runs/{id}", "id", "Delete a run with its steps for good."),
+    _op("user.show", "access:show_user", "admin", "GET /users/{id}", "id", "Show a user with role and preferences."),
+    _op("user.list", "access:list_users", "admin", "GET /users", "", "List users with their roles."),
+    _op("user.revise", "access:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
+    _op("key.add", "access:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
+    _op("key.list", "access:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
+    _op("key.revoke", "access:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "End a key at once."),
+    _op("audit.seal", "audit:seal", "admin", "POST /audit/seal", "", "Seal what is new in the access log."),
+    _op("audit.verify", "audit:verify_log", "admin", "POST /audit/verify", "anchor", "Prove that the access log was not tampered with."),
     _op("stats", "upkeep:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
     _op("sql", "querying:sql", "admin", "POST /sql", "statement", "Ask a DuckDB store in SQL: one SELECT over your own records."),
     _op("log", "audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
     _op("verify", "upkeep:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
     _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),
-    _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", True),
-    _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
-    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
-    _op("partitions", "layout:partitions", "admin", "POST /partitions", "", "Show the months of a large store; make them ahead, drop old ones."),
-    _op("migrate", "layout:migrate", "admin", "POST /migrate", "", "Bring the tables up to date; spread them over a cluster."),
-    _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
+    _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", "progress"),
+    _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", "progress", "local"),
+    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", "progress", "local"),
+    _op("partitions", "layout:partitions", "operate", "POST /partitions", "", "Show the months of a large store; make them ahead, drop old ones."),
+    _op("migrate", "layout:migrate", "operate", "POST /migrate", "", "Bring the tables up to date; spread them over a cluster."),
+    _op("backup", "transfer:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use.", "local"),
     _op("session.show", "conversations:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
     _op("session.list", "conversations:list_sessions", "read", "GET /sessions", "", "List sessions, the newest first."),
     _op("session.revise", "conversations:revise_session", "write", "PATCH /sessions/{id}", "id", "Change a session's title, type, summary or metadata."),
@@ -188,8 +210,8 @@ _LINES = (
     _op("workspace.files", "workspaces:list_files", "read", "GET /workspaces/{id}/files", "id", "List the files of a workspace."),
     _op("workspace.remove", "workspaces:remove", "write", "DELETE /workspaces/{id}/files/{path}", "id path", "Remove a file or folder."),
     _op("workspace.move", "workspaces:move", "write", "POST /workspaces/{id}/move", "id path to", "Give a file or folder another path."),
-    _op("workspace.pull", "exchange:pull", "admin", "POST /workspaces/{id}/pull", "id folder", "Fill a workspace from a folder on disk."),
-    _op("workspace.push", "exchange:push", "admin", "POST /workspaces/{id}/push", "id folder", "Write a workspace out to a folder on disk."),
+    _op("workspace.pull", "exchange:pull", "admin", "POST /workspaces/{id}/pull", "id folder", "Fill a workspace from a folder on disk.", "local"),
+    _op("workspace.push", "exchange:push", "admin", "POST /workspaces/{id}/push", "id folder", "Write a workspace out to a folder on disk.", "local"),
     _op("workspace.snapshot", "snapshots:snapshot", "write", "POST /workspaces/{id}/snapshots", "id label", "Keep a workspace as it is now."),
     _op("workspace.snapshots", "snapshots:list_snapshots", "read", "GET /workspaces/{id}/snapshots", "id", "List the snapshots of a workspace."),
     _op("workspace.diff", "snapshots:diff", "read", "GET /workspaces/{id}/diff", "id since to", "Show what changed between snapshots, or since one."),
@@ -209,6 +231,9 @@ ROOMS: dict[str, str] = {
     "pattern": "Know-how learned from episodes, with how surely it works.",
     "summary": "What was said, compressed in levels.",
     "run": "Runs of agents: start, drive step by step, watch, steer.",
+    "user": "Those who may come in: their profiles, roles and passwords.",
+    "key": "Keys for programs: what each grants, and how often it may ask.",
+    "audit": "The access log as evidence: sealed, and proven whole.",
 }
 """What each room is about, in one sentence."""
 
@@ -217,10 +242,12 @@ OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _
 
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
     """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput."""
+    from recollect.services.core import sanitized
+
     request = validated(operation, fields)
-    if progress is not None and operation.progress:
-        return operation.function(core, scope, request, progress)
-    return operation.function(core, scope, request)
+    more = (progress,) if progress is not None and operation.progress else ()
+    with core.journal.attend(scope, operation.access, operation.name, sanitized(request)):
+        return operation.function(core, scope, request, *more)
 
 
 def validated(operation: Operation, fields: dict[str, Any]) -> Request:

@@ -15,7 +15,9 @@
     │   ├── RequirementFailed   requirement_failed   409
     │   ├── IllegalTransition   illegal_transition   409
     │   └── LeaseLost           lease_lost           409
+    ├── RateLimited             rate_limited         429   slower, please
     ├── Unavailable             unavailable          503   try again, or mend the surroundings
+    │   ├── Overloaded          overloaded           503
     │   ├── StoreBusy           store_busy           503
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
@@ -123,9 +125,18 @@ class LeaseLost(Conflict):
     code = "lease_lost"
 
 
+class RateLimited(RecollectError):
+    code = "rate_limited"
+    http_status = 429
+
+
 class Unavailable(RecollectError):
     code = "unavailable"
     http_status = 503
+
+
+class Overloaded(Unavailable):
+    code = "overloaded"
 
 
 class StoreBusy(Unavailable):

@@ -79,6 +79,22 @@ class LanguageModelSettings(BaseModel):
     )
 
 
+class ServerSettings(BaseModel):
+    """The service that `recollect serve` starts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="The address to listen on; another than this machine's own needs keys")
+    port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 takes a free one")
+    threads: int = Field(8, ge=1, le=256, description="How many requests are worked on at once")
+    waiting: int = Field(256, ge=0, description="How many more may wait; the next is answered with 503")
+    rate_per_minute: int = Field(6000, ge=1, description="Requests a minute for keys that name no rate of their own")
+    most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body")
+    most_upload_bytes: int = Field(1 << 30, ge=1024, description="The largest file to import")
+    secure_cookies: bool = Field(False, description="Mark cookies for https only; say so behind a TLS proxy")
+    upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -112,6 +128,7 @@ class Settings(BaseModel):
     language_model: LanguageModelSettings = Field(
         LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
     )
+    server: ServerSettings = Field(ServerSettings(), description="The service; see `recollect serve`")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

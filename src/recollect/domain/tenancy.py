@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
 
+from recollect.domain.access import Role
 from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text, Unique
 
 UserStatus = Literal["active", "invited", "suspended"]
@@ -61,6 +62,8 @@ class User(Record):
     profile_data: Json = Field(default_factory=dict)
     preferences: Json = Field(default_factory=dict)
     is_active: bool = True
+    role: Role | None = None
+    """What they may do through the doors; without one they are only somebody memories are about."""
 
 
 class ApiKey(Record):
@@ -80,6 +83,12 @@ class ApiKey(Record):
     expires_at: Moment | None = None
     last_used_at: Moment | None = None
     revoked_at: Moment | None = None
+    is_console: bool = False
+    """Made by signing in: the console's, for as long as somebody is signed in."""
+    rate_per_minute: int | None = Field(default=None, ge=1)
+    requests_per_day: int | None = Field(default=None, ge=1)
+    counted_on: Text | None = None
+    counted: int = 0
 
 
 class Project(Record):

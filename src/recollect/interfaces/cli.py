@@ -31,6 +31,7 @@ GROUPS = {
     "Agents at work": "agent block tool state workspace session message",
     "Runs of agents": "runs run",
     "Learning": "episode pattern summary",
+    "The service": "serve user key audit",
     "The store": "stats sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",
 }
@@ -47,6 +48,7 @@ _BETWEEN = ("source", "target")
 PROGRAMS = (
     Program("copy", "programs:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
     Program("restore_backup", "programs:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."),
+    Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
 ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}

@@ -32,10 +32,16 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose data, and on whose behalf. No store verb can be called without one."""
+    """Whose data, and on whose behalf. No store verb can be called without one.
+
+    `granted` are the permissions of whoever asks, None for those who open the store themselves; `address` is where
+    they ask from. Stores look at neither.
+    """
 
     organization_id: str
     actor: str | None = None
+    granted: frozenset[str] | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -18,7 +21,7 @@ from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
-from recollect.services.journal import Journal
+from recollect.services.journal import Journal, was_logged
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -83,6 +86,7 @@ def logged(
     scope: Scope, operation: AccessOperation, action: str, memory: Memory | None = None, **request: Any
 ) -> Insert:
     """The audit entry of a change, to be written in the same transaction as the change itself."""
+    was_logged(action)
     return Insert(
         AccessLog(
             organization_id=scope.organization_id,
@@ -93,6 +97,7 @@ def logged(
             operation=operation,
             action=action,
             request_data={name: value for name, value in request.items() if value not in (None, "", [])},
+            ip_address=scope.address,
         )
     )
 
@@ -152,3 +157,33 @@ def checked_id(given: str, what: str) -> str:
         return _ID.validate_python(given)
     except ValidationError as error:
         raise InvalidInput(f"that {what} is not valid: {describe(error)}", remedy="give 1 to 255 characters") from None
+
+
+# Never even hashed: who has the log could try out guesses.
+_SECRET = frozenset({"password", "key", "secret", "token"})
+
+
+def sanitized(request: Request) -> dict[str, Any]:
+    """What was asked, for the log: ids, numbers and choices as they are, of everything else a hash and a size."""
+    kept: dict[str, Any] = {}
+    for name in sorted(request.model_fields_set - _SECRET):
+        value = getattr(request, name)
+        if isinstance(value, str) and not _is_plain(_hints(type(request))[name], value):
+            kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}
+        elif isinstance(value, list | dict | tuple):
+            kept[name] = {"count": len(value)}
+        elif value is not None:
+            kept[name] = value.isoformat() if isinstance(value, datetime) else value
+    return kept
+
+
+@cache
+def _hints(request: type[Request]) -> dict[str, Any]:
+    return get_type_hints(request, include_extras=True)
+
+
+def _is_plain(annotation: Any, value: str) -> bool:
+    """An id or one of a list of words, not text of a user's."""
+    if get_origin(annotation) is Literal:
+        return value in get_args(annotation)
+    return annotation == Id or any(_is_plain(inner, value) for inner in get_args(annotation) if inner is not str)

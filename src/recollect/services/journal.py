@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from recollect.domain.audit import AccessLog, AccessOperation
@@ -26,6 +28,30 @@ Note = tuple[Scope, AccessLog, tuple[str, ...]]
 log = logging.getLogger("recollect.journal")
 
 
+_seen: ContextVar[list[str] | None] = ContextVar("seen", default=None)
+
+
+def was_logged(action: str) -> None:
+    """The operation under way has an entry of its own."""
+    seen = _seen.get()
+    if seen is not None:
+        seen.append(action)
+
+
+def entry_of(
+    scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any], **fields: Any
+) -> AccessLog:  # fmt: skip
+    return AccessLog(
+        organization_id=scope.organization_id,
+        actor_id=scope.actor,
+        operation=operation,
+        action=action,
+        request_data=request,
+        ip_address=scope.address,
+        **fields,
+    )
+
+
 class Journal:
     def __init__(self, store: RecordStore, *, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._store = store
@@ -35,8 +61,32 @@ class Journal:
         self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
 
+    @contextmanager
+    def attend(
+        self,
+        scope: Scope,
+        operation: AccessOperation,
+        action: str,
+        request: dict[str, Any],
+        *,
+        failures_only: bool = False,
+    ) -> Iterator[None]:
+        """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always."""
+        seen: list[str] = []
+        token = _seen.set(seen)
+        try:
+            yield
+        except RecollectError as error:
+            self._add(scope, entry_of(scope, operation, action, request, success=False, error_message=error.code), ())
+            raise
+        finally:
+            _seen.reset(token)
+        if not seen and not failures_only:
+            self._add(scope, entry_of(scope, operation, action, request), ())
+
     def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
         """Remember that these memories were read; written soon."""
+        was_logged(action)
         entry = AccessLog(
             organization_id=scope.organization_id,
             memory_id=ids[0] if operation == "read" and ids else None,
@@ -46,9 +96,13 @@ class Journal:
             operation=operation,
             action=action,
             request_data={**request, "memory_ids": list(ids)},
+            ip_address=scope.address,
         )
+        self._add(scope, entry, tuple(ids))
+
+    def _add(self, scope: Scope, entry: AccessLog, ids: tuple[str, ...]) -> None:
         with self._lock:
-            self._notes.append((scope, entry, tuple(ids)))
+            self._notes.append((scope, entry, ids))
             full = len(self._notes) % FLUSH_NOTES == 0
             if self._timer is None and not full:
                 self._timer = threading.Timer(self._flush_seconds, self._flush_quietly)

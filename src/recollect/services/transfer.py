@@ -61,7 +61,7 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
                 digest.update(line)
                 count += 1
                 progress(count - 1, total)
-            file.write(_line({"end": FORMAT, "records": count - 1, "hash": digest.hexdigest()}))
+            file.write(_end(count - 1, digest.hexdigest()))
         partial.replace(target)
     except OSError as error:
         partial.unlink(missing_ok=True)
@@ -69,6 +69,21 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
             f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
         ) from None
     return Transferred(path=str(target), records=count - 1, hash=digest.hexdigest())
+
+
+def exported_lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
+    """The very bytes of an exported file, as they are read."""
+    core.journal.flush()
+    digest, count = hashlib.sha256(), -1
+    for line in _lines(core, scope, audit):
+        digest.update(line)
+        count += 1
+        yield line
+    yield _end(count, digest.hexdigest())
+
+
+def _end(records: int, digest: str) -> bytes:
+    return _line({"end": FORMAT, "records": records, "hash": digest})
 
 
 def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:

@@ -1,0 +1,146 @@
+"""The description of the HTTP door, written from the catalogue: OpenAPI 3.1 with examples and one error shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from recollect import __version__
+from recollect.catalogue import OPERATIONS, ROOMS, Operation
+from recollect.interfaces.http.reading import kind_of
+
+REF = "#/components/schemas/{model}"
+ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "remedy", "details", "request_id"],
+            "properties": {
+                "code": {"type": "string", "description": "Stable, for programs"},
+                "message": {"type": "string", "description": "What is wrong"},
+                "remedy": {"type": "string", "description": "What to do next"},
+                "details": {"type": "object", "description": "Ids and names"},
+                "request_id": {"type": "string", "description": "Find the request in the service's log by it"},
+            },
+        }
+    },
+}
+PROBLEMS = {
+    "400": "The request is malformed.",
+    "401": "No key, or none that is valid.",
+    "403": "The key does not grant this.",
+    "404": "There is no such thing, or it is another's.",
+    "409": "The request is fine, the state is not.",
+    "413": "The body is too large.",
+    "422": "A field is wrong.",
+    "429": "Too many requests; Retry-After says when.",
+    "500": "Something is broken here.",
+    "501": "The service lacks an extra for this.",
+    "502": "A model did not answer.",
+    "503": "Busy or not ready; Retry-After says when.",
+    "507": "The disk is full.",
+}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "remember": {"content": "Alice prefers pytest", "cites": ["user:alice:said so in review"], "tags": ["testing"]},
+    "recall": {"query": "which test framework?", "limit": 5},
+    "context": {"query": "write tests for the parser", "tokens": 800},
+    "promote": {"to": "verified"},
+    "key.add": {"name": "ci", "scopes": ["read"], "expires_days": 90},
+}
+
+
+def offered() -> list[Operation]:
+    """The operations of this door: not those that read or write files of the caller's own machine."""
+    return [operation for operation in OPERATIONS.values() if not operation.local]
+
+
+def document(prefix: str, extra_paths: dict[str, Any] | None = None) -> dict[str, Any]:
+    operations = offered()
+    models: set[tuple[type[BaseModel], str]] = {(one.request, "validation") for one in operations}
+    models |= {(one.reply, "serialization") for one in operations}
+    ordered = sorted(models, key=lambda pair: (pair[0].__module__, pair[0].__name__, pair[1]))
+    names, schemas = models_json_schema(ordered, ref_template=REF)  # type: ignore[arg-type]
+    components = {**schemas.get("$defs", {}), "Error": ERROR}
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        method, _, path = operation.route.partition(" ")
+        described = _described(operation, method, names, components)
+        paths.setdefault(prefix + path, {})[method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Recollect", "version": __version__, "description": "The memory of AI agents."},
+        "tags": [{"name": name, "description": about} for name, about in {"memory": "Memories.", **ROOMS}.items()],
+        "security": [{"key": []}],
+        "paths": paths | (extra_paths or {}),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key of Recollect"}},
+        },
+    }
+
+
+def _described(operation: Operation, method: str, names: Any, components: dict[str, Any]) -> dict[str, Any]:
+    request, reply = names[operation.request, "validation"], names[operation.reply, "serialization"]
+    inside = re.findall(r"{(\w+)}", operation.route)
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"Needs the permission `{operation.permission}`.",
+        "tags": [operation.room or "memory"],
+        "parameters": [_parameter(operation, components, name, "path") for name in inside],
+        "responses": _responses(reply),
+    }
+    left = [name for name in operation.request.model_fields if name not in inside]
+    if method in ("GET", "DELETE"):
+        described["parameters"] += [_parameter(operation, components, name, "query") for name in left]
+    elif left:
+        described["requestBody"] = _body(operation, request, components, inside)
+    return described
+
+
+def _responses(reply: dict[str, Any]) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": REF.format(model="Error")}}}
+    problems = {status: {"description": about, "content": error} for status, about in PROBLEMS.items()}
+    for status in ("429", "503"):
+        problems[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait"}}
+    answer = {"description": "The answer.", "content": {"application/json": {"schema": reply}}}
+    return {"200": answer, **problems}
+
+
+def _schema(operation: Operation, components: dict[str, Any]) -> dict[str, Any]:
+    return components.get(operation.request.__name__) or operation.request.model_json_schema(ref_template=REF)
+
+
+def _parameter(operation: Operation, components: dict[str, Any], name: str, place: str) -> dict[str, Any]:
+    schema = _schema(operation, components)["properties"][name]
+    field = operation.request.model_fields[name]
+    made = {"name": name, "in": place, "required": place == "path" or field.is_required()}
+    made["description"] = field.description or ""
+    if place == "query" and kind_of(field.annotation) == "object":
+        return made | {"content": {"application/json": {"schema": schema}}}
+    return made | {"schema": schema}
+
+
+def _body(
+    operation: Operation, request: dict[str, Any], components: dict[str, Any], inside: Iterable[str]
+) -> dict[str, Any]:
+    """The request's own schema, without the fields that stand in the path."""
+    whole = _schema(operation, components)
+    schema: dict[str, Any] = request
+    if inside:
+        schema = {
+            **whole,
+            "properties": {name: one for name, one in whole["properties"].items() if name not in inside},
+            "required": [name for name in whole.get("required", []) if name not in inside],
+        }
+    content: dict[str, Any] = {"schema": schema}
+    if operation.name in EXAMPLES:
+        content["example"] = EXAMPLES[operation.name]
+    required = any(field.is_required() for name, field in operation.request.model_fields.items() if name not in inside)
+    return {"required": required, "content": {"application/json": content}}

@@ -1,0 +1,117 @@
+"""From an HTTP request to the fields of an operation: path, query, body and the headers that stand for fields."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Union, get_args, get_origin
+
+from starlette.requests import ClientDisconnect, Request
+
+from recollect.catalogue import Operation
+from recollect.errors import InvalidInput, TooLarge
+
+
+async def fields_of(operation: Operation, request: Request, most_bytes: int) -> dict[str, Any]:
+    """Every field the request names; what is no field is left in, so that it is refused by name."""
+    fields: dict[str, Any] = {}
+    if request.method in ("GET", "DELETE"):
+        fields = _query(operation, request)
+        if await body_of(request, most_bytes):
+            raise InvalidInput("this takes no body", remedy="give the fields in the query")
+    else:
+        if request.query_params:
+            raise InvalidInput("this takes no query", remedy="give the fields in a JSON body")
+        fields = _json(await body_of(request, most_bytes), request.headers.get("content-type", ""))
+    doubled = sorted(request.path_params.keys() & fields.keys())
+    if doubled:
+        raise InvalidInput(f"'{doubled[0]}' is in the path already", remedy="give it once")
+    fields |= request.path_params
+    return fields | _headers(operation, request, fields)
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > most_bytes:
+        raise _too_large(most_bytes)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most_bytes:
+                raise _too_large(most_bytes)
+            parts.append(part)
+    except ClientDisconnect:
+        raise InvalidInput("the request ended before its body did", remedy="send it again") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {most:,} bytes", remedy="send it in pieces")
+
+
+def _json(body: bytes, content_type: str) -> dict[str, Any]:
+    if not body:
+        return {}
+    if content_type.partition(";")[0].strip().lower() not in ("application/json", ""):
+        raise InvalidInput("the body is not JSON", remedy="send Content-Type: application/json")
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is not JSON", remedy="send one JSON object") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("the body is no JSON object", remedy="send one JSON object with the fields")
+    return value
+
+
+def _query(operation: Operation, request: Request) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name in request.query_params:
+        field = operation.request.model_fields.get(name)
+        values = request.query_params.getlist(name)
+        kind = kind_of(field.annotation) if field is not None else "one"
+        if kind == "many":
+            fields[name] = values
+        elif len(values) > 1:
+            raise InvalidInput(f"'{name}' is given twice", remedy="give it once")
+        else:
+            fields[name] = _object(name, values[0]) if kind == "object" else values[0]
+    return fields
+
+
+def _object(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"'{name}' is not JSON", remedy=f'write {name}={{"key": "value"}}') from None
+
+
+def kind_of(annotation: Any) -> str:
+    """How a field stands in a query: once, several times, or as a JSON object."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, type(int | str)) else (annotation,)
+    origins = {get_origin(option) or option for option in options}
+    if list in origins or tuple in origins:
+        return "many"
+    return "object" if dict in origins else "one"
+
+
+def _headers(operation: Operation, request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+    """`Idempotency-Key` and `If-Match` stand for fields; where an operation has no such field they are refused."""
+    given = {
+        "idempotency_key": request.headers.get("idempotency-key"),
+        "version": _version(request.headers.get("if-match")) if "if-match" in request.headers else None,
+    }
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        if name not in operation.request.model_fields:
+            raise InvalidInput(f"{operation.name} takes no {name}", remedy="leave that header out")
+        if fields.get(name, value) != value:
+            raise InvalidInput(f"header and body name different {name}s", remedy="give one of them")
+    return found
+
+
+def _version(tag: str | None) -> int:
+    number = (tag or "").strip().removeprefix("W/").strip('"')
+    if not number.isdecimal():
+        raise InvalidInput("If-Match takes the ETag of an answer", remedy='send it as it came, such as "3"')
+    return int(number)

@@ -1,0 +1,240 @@
+"""The service: every operation of the catalogue as a route, behind keys, permissions and limits.
+
+The core is synchronous: requests run in a few threads, behind a gate that turns away what would only queue. Every
+answer carries a request id; every problem has one shape; nothing of what is stored reaches a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from recollect.catalogue import Operation, invoke
+from recollect.domain.record import new_id
+from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
+from recollect.interfaces.http import openapi
+from recollect.interfaces.http.limits import Gate, Rates, Usage
+from recollect.interfaces.http.observing import Metrics, log_request
+from recollect.interfaces.http.reading import fields_of
+from recollect.services import access
+from recollect.services.core import Core
+from recollect.settings import ServerSettings
+
+PREFIX = "/v1"
+COOKIE = "recollect"
+CSRF = "x-recollect-csrf"
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+LOOPBACK = frozenset({"127.0.0.1", "::1", "testclient"})
+Handler = Callable[[Request], Awaitable[Response]]
+Endpoint = tuple[str, str, str, Handler]
+"""Method, path, the name it has in figures and logs, and what answers."""
+log = logging.getLogger("recollect.service")
+
+
+class Service:
+    """What the routes share: the core, the threads, the limits and the figures."""
+
+    def __init__(self, core: Core, settings: ServerSettings, operator: str) -> None:
+        self.core = core
+        self.settings = settings
+        self.operator = operator
+        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
+        self.gate = Gate(settings.threads + settings.waiting)
+        self.rates = Rates()
+        self.usage = Usage(partial(access.count_uses, core))
+        self.metrics = Metrics()
+        self.is_closing = False
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """In a thread, if there is room for one more."""
+        with self.gate:
+            return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    def principal(self, request: Request) -> access.Principal:
+        """Who asks: by a key in the header, or by the console's cookie with the proof that our own page asks."""
+        token, by_cookie = _token(request)
+        if token is None:
+            raise Unauthenticated("this needs a key", remedy="send Authorization: Bearer with a key")
+        principal = access.authenticate(self.core, token, address_of(request))
+        if by_cookie and request.method not in ("GET", "HEAD"):
+            _check_proof(request, token)
+        self.rates.take(principal.key.id, principal.key.rate_per_minute or self.settings.rate_per_minute)
+        self.usage.count(principal.key)
+        request.state.organization, request.state.key = principal.scope.organization_id, principal.key.id
+        return principal
+
+    def allowed(self, request: Request, operation: Operation) -> access.Principal:
+        """Who asks, if they may; a refusal is in the access log."""
+        principal = self.principal(request)
+        with self.core.journal.attend(principal.scope, operation.access, operation.name, {}, failures_only=True):
+            access.authorize(principal, operation.name, operation.permission)
+            if operation.permission == "operate" and principal.scope.organization_id != self.operator:
+                raise Denied(f"{operation.name} is for the operator of this service", remedy="ask the operator")
+        return principal
+
+    def call(self, operation: Operation, request: Request, fields: dict[str, Any]) -> Any:
+        principal = self.allowed(request, operation)
+        return invoke(operation, self.core, principal.scope, fields)
+
+    def close(self) -> None:
+        self.is_closing = True
+        self.threads.shutdown(wait=True, cancel_futures=True)
+        self.usage.flush()
+
+
+def _token(request: Request) -> tuple[str | None, bool]:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and given.strip():
+        return given.strip(), False
+    if "x-api-key" in request.headers:
+        return request.headers["x-api-key"], False
+    return request.cookies.get(COOKIE), True
+
+
+def address_of(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+def _check_proof(request: Request, token: str) -> None:
+    """A browser sends its cookies whoever made it ask: our page proves itself by what no other page can read."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if not access.proves(token, request.headers.get(CSRF, "")) or site not in ("same-origin", "none"):
+        raise Denied("this request did not come from the console", remedy="reload the page and try again")
+
+
+def build(
+    service: Service, endpoints: Iterable[Endpoint] = (), routes: Iterable[BaseRoute] = (), lifespan: Any = None
+) -> Starlette:
+    """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
+    own = [*map(partial(_operation_endpoint, service), openapi.offered()), *_surroundings(service), *endpoints]
+    app = Starlette(
+        routes=[*_routes(service, own), *routes],
+        exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    return app
+
+
+def _routes(service: Service, endpoints: Iterable[Endpoint]) -> list[Route]:
+    """One route a path, so that a wrong method is told which are right; fixed words come before ids."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for method, path, name, handler in endpoints:
+        paths.setdefault(path, {})[method] = partial(_answered, service, name, handler)
+    ordered = sorted(paths, key=lambda path: [part.startswith("{") for part in path.split("/")])
+    return [_route(path, paths[path]) for path in ordered]
+
+
+def _route(path: str, handlers: dict[str, Handler]) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return Route(path, endpoint, methods=list(handlers))
+
+
+def _operation_endpoint(service: Service, operation: Operation) -> Endpoint:
+    method, _, path = operation.route.partition(" ")
+
+    async def handler(request: Request) -> Response:
+        fields = await fields_of(operation, request, service.settings.most_body_bytes)
+        reply = await service.run(lambda: service.call(operation, request, fields))
+        return _answer(request, reply)
+
+    return method, PREFIX + path, operation.name, handler
+
+
+def _answer(request: Request, reply: Any) -> Response:
+    version = getattr(reply, "version", None)
+    headers = {"etag": f'"{version}"'} if isinstance(version, int) else {}
+    if headers and request.method == "GET" and request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(reply.model_dump_json(), media_type="application/json", headers=headers)
+
+
+async def _answered(service: Service, name: str, handler: Handler, request: Request) -> Response:
+    """Every request ends here: an answer or a problem in our shape, a request id, a figure, a line in the log."""
+    began = time.perf_counter()
+    request.state.id = request_id(request)
+    try:
+        response = await handler(request)
+    except RecollectError as error:
+        response = problem(request, error)
+    except Exception as error:
+        log.exception("request %s failed", request.state.id)
+        wrong = RecollectError(f"internal error: {type(error).__name__}", remedy="see the service's log by request_id")
+        response = problem(request, wrong)
+    seconds = time.perf_counter() - began
+    response.headers["x-request-id"] = request.state.id
+    response.headers.setdefault("cache-control", "no-store")
+    response.headers["x-content-type-options"] = "nosniff"
+    service.metrics.count(name, response.status_code, seconds)
+    log_request(
+        request_id=request.state.id,
+        operation=name,
+        method=request.method,
+        status=response.status_code,
+        ms=round(seconds * 1000, 2),
+        organization=getattr(request.state, "organization", None),
+        key=getattr(request.state, "key", None),
+        address=address_of(request),
+    )
+    return response
+
+
+def request_id(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else new_id()
+
+
+def problem(request: Request, error: RecollectError) -> Response:
+    told = error.as_dict() | {"request_id": request.state.id}
+    headers = {"retry-after": str(error.details.get("retry_after", 1))} if error.http_status in (429, 503) else {}
+    if error.http_status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse({"error": told}, error.http_status, headers)
+
+
+async def _unrouted(request: Request, error: HTTPException) -> Response:
+    """No such path, or not with this method."""
+    request.state.id = request_id(request)
+    remedy = "see /openapi.json for all there is"
+    told = {"code": "no_such_route", "message": error.detail, "remedy": remedy, "details": {}}
+    headers = {**(error.headers or {}), "x-request-id": request.state.id}
+    return JSONResponse({"error": told | {"request_id": request.state.id}}, error.status_code, headers)
+
+
+def _surroundings(service: Service) -> list[Endpoint]:
+    described = openapi.document(PREFIX)
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        """Ready means that a request would be served: the store answers and there is room."""
+        if service.is_closing:
+            raise Unavailable("the service is stopping", remedy="ask another one")
+        await service.run(service.core.store.tenants)
+        return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
+
+    async def metrics(request: Request) -> Response:
+        if address_of(request) not in LOOPBACK:
+            access.authorize(await service.run(lambda: service.principal(request)), "metrics", "operate")
+        return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
+
+    async def openapi_json(request: Request) -> Response:
+        return JSONResponse(described)
+
+    named = {"/health": health, "/ready": ready, "/metrics": metrics, "/openapi.json": openapi_json}
+    return [("GET", path, path.strip("/"), handler) for path, handler in named.items()]

@@ -1,0 +1,135 @@
+"""`recollect serve`: one process with the API, the console and MCP over HTTP, and the work behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from pydantic import Field
+
+from recollect import app
+from recollect.errors import InvalidSettings, MissingExtra, Unavailable
+from recollect.ports.records import Scope
+from recollect.services import access
+from recollect.services.core import Core, Reply, Request
+from recollect.services.indexing import Progress
+from recollect.settings import ServerSettings, Settings, load
+
+
+class ServeRequest(Request):
+    """Start the service."""
+
+    settings: str | None = Field(None, description="The store or YAML settings file; else what the environment says")
+    host: str | None = Field(None, description="The address to listen on, instead of the settings'")
+    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on, instead of the settings'")
+
+
+class Served(Reply):
+    """How the service ended."""
+
+    stopped: str
+
+
+def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
+    """Serve the API, the console and MCP until stopped. The first start makes an owner and shows its key once."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
+    given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
+    settings = load(request.settings, server=given or None)
+    core = app.opened(settings)
+    try:
+        _prepare(core, settings)
+        with _listening(settings.server) as (listener, address):
+            print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
+            _show_logs()
+            config = uvicorn.Config(application(core, settings), log_config=None, lifespan="on", server_header=False)
+            server = uvicorn.Server(config)
+            with _stopped_by_signals(server):
+                asyncio.run(server._serve([listener]))
+    finally:
+        app.close(core)
+    return Served(stopped="by request")
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: Any) -> Iterator[None]:
+    """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)"""
+    kept = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in kept.items():
+            signal.signal(number, before)
+
+
+def _prepare(core: Core, settings: Settings) -> None:
+    scope = Scope(settings.organization)
+    if not _is_loopback(settings.server.host) and not access.has_keys(core, scope):
+        raise InvalidSettings(
+            f"no public address ({settings.server.host}) without keys",
+            remedy="make one first: recollect key add NAME --scope admin",
+        )
+    made = access.ensure_owner(core, scope)
+    if made is not None:
+        print(f"The owner's key, shown this once:\n\n  {made.key}\n", file=sys.stderr, flush=True)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def _listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((settings.host, settings.port))
+            listener.listen(1024)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {settings.host}:{settings.port}: {error.strerror}", remedy="choose another port"
+            ) from None
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        yield listener, f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def _show_logs() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("recollect")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def application(core: Core, settings: Settings) -> Any:
+    """The whole application, with its background work tied to its life."""
+    from recollect.interfaces.http import files
+    from recollect.interfaces.http.service import Service, build
+    from recollect.interfaces.http.upkeep import Upkeep
+
+    service = Service(core, settings.server, settings.organization)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> Any:
+        upkeep = Upkeep(service)
+        upkeep.start()
+        yield
+        upkeep.stop()
+        service.close()
+
+    return build(service, files.endpoints(service), lifespan=lifespan)

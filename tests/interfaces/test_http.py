@@ -1,0 +1,296 @@
+"""The service as a client meets it: fields, versions, repeats, limits, files, health, and the client over the wire."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import recollect
+from recollect.domain.access import PERMISSIONS
+from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, StoreBusy, Unavailable, VersionConflict
+from recollect.interfaces.http.limits import Gate, Rates
+from recollect.interfaces.serve import application
+from recollect.ports.records import Scope
+from recollect.services import access
+from recollect.settings import Settings
+
+
+@pytest.fixture
+def service(mem: Any) -> Iterator[Any]:
+    """A client of a service before the open memory, with a key that may do everything."""
+    settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000, "most_upload_bytes": 1 << 20})
+    request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+    key = access.add_key(mem._core, Scope("default"), request).key
+    with TestClient(application(mem._core, settings), raise_server_exceptions=False) as client:
+        client.headers["authorization"] = f"Bearer {key}"
+        yield client
+
+
+def told(answer: Any, status: int = 200) -> Any:
+    assert answer.status_code == status, answer.text
+    return answer.json() if status < 400 else answer.json()["error"]
+
+
+def test_a_memory_goes_in_and_comes_out_with_its_version(service: Any) -> None:
+    made = told(service.post("/v1/memories", json={"content": "Alice prefers pytest", "tags": ["t"]}))
+    shown = service.get(f"/v1/memories/{made['id']}")
+    assert shown.headers["etag"] == '"1"'
+    assert service.get(f"/v1/memories/{made['id']}", headers={"if-none-match": '"1"'}).status_code == 304
+    path = f"/v1/memories/{made['id']}"
+    assert (
+        told(service.patch(path, json={"content": "Alice prefers nose"}, headers={"if-match": '"1"'}))["version"] == 2
+    )
+    problem = told(service.patch(path, json={"content": "no"}, headers={"if-match": '"1"'}), 409)
+    assert problem["code"] == "version_conflict"
+    assert told(service.get("/v1/memories", params={"tags": ["t"], "limit": 5, "metadata": "{}"}))["total"] == 1
+    assert told(service.request("DELETE", path))
+
+
+def test_a_repeated_request_with_its_key_is_done_once(service: Any, mem: Any) -> None:
+    for _ in range(3):
+        made = told(service.post("/v1/memories", json={"content": "once"}, headers={"idempotency-key": "k1"}))
+    assert mem.stats().memories == 1
+    assert made["id"]
+    assert "idempotency" in told(service.post("/v1/sweep", json={}, headers={"idempotency-key": "k1"}), 422)["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status"),
+    [
+        ("POST", "/v1/memories", {"content": b"[1]", "headers": {"content-type": "application/json"}}, 422),
+        ("POST", "/v1/memories", {"content": b"{", "headers": {"content-type": "application/json"}}, 422),
+        ("POST", "/v1/memories", {"content": b"[" * 90_000, "headers": {"content-type": "application/json"}}, 422),
+        ("POST", "/v1/memories", {"content": b"a=1", "headers": {"content-type": "text/plain"}}, 422),
+        ("POST", "/v1/memories", {"json": {"content": "x" * 100_001}}, 413),
+        ("POST", "/v1/memories?content=x", {"json": {}}, 422),
+        ("POST", "/v1/memories", {"json": {"content": "x", "colour": "red"}}, 422),
+        ("POST", "/v1/memories/x/promote", {"json": {"id": "y", "to": "verified"}}, 422),
+        ("GET", "/v1/memories", {"params": {"limit": "many"}}, 422),
+        ("GET", "/v1/memories", {"params": [("limit", "1"), ("limit", "2")]}, 422),
+        ("GET", "/v1/memories", {"params": {"metadata": "{"}}, 422),
+        ("GET", "/v1/memories/absent", {}, 404),
+        ("GET", "/v1/memories/%00", {}, 422),
+        ("GET", "/v1/nothing", {}, 404),
+        ("PUT", "/v1/memories", {}, 405),
+        ("PATCH", "/v1/memories/x", {"json": {}, "headers": {"if-match": "soon"}}, 422),
+    ],
+)
+def test_what_is_wrong_has_one_shape(method: str, path: str, sent: Any, status: int, service: Any) -> None:
+    answer = service.request(method, path, **sent)
+    problem = told(answer, status)
+    assert set(problem) == {"code", "message", "remedy", "details", "request_id"}
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    assert problem["remedy"] or status in (404, 422)
+
+
+def test_a_request_keeps_the_id_it_came_with_unless_it_is_odd(service: Any) -> None:
+    assert service.get("/health", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    assert service.get("/health", headers={"x-request-id": "a b"}).headers["x-request-id"] != "a b"
+
+
+def test_an_export_streams_and_is_imported_again(service: Any, mem: Any) -> None:
+    told(service.post("/v1/memories", json={"content": "here", "tags": ["t"]}))
+    exported = service.get("/v1/export")
+    assert exported.headers["content-type"].startswith("application/x-ndjson")
+    lines = [json.loads(line) for line in exported.text.splitlines()]
+    assert lines[0]["format"] == lines[-1]["end"]
+    told(service.request("DELETE", f"/v1/memories/{mem.list().memories[0].id}"))
+    assert mem.stats().memories == 0
+    assert told(service.post("/v1/import", content=exported.content))["records"] > 0
+    assert mem.recall("here").hits[0].text == "here"
+    assert told(service.post("/v1/import", content=exported.content[:-9]), 500)["code"] == "damaged_data"
+    assert told(service.post("/v1/import", content=b"x" * (2 << 20)), 413)["code"] == "too_large"
+
+
+def test_files_of_the_machine_are_out_of_reach(service: Any) -> None:
+    for path in ("/v1/backup", "/v1/export"):
+        assert service.post(path, json={"path": "/tmp/x"}).status_code in (404, 405)
+
+
+def test_health_and_readiness_can_fail(service: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(service.get("/ready"))["status"] == "ready"
+
+    def busy() -> Any:
+        raise StoreBusy("the store is busy", remedy="wait")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(mem._core.store), "tenants", lambda self: busy())
+        answer = service.get("/ready")
+        assert told(answer, 503)["code"] == "store_busy"
+        assert answer.headers["retry-after"] == "1"
+    assert service.get("/ready").status_code == 200
+    service.app.state.service.is_closing = True
+    assert service.get("/ready").status_code == 503
+    assert service.get("/health").status_code == 200
+
+
+def test_figures_for_prometheus_name_operations_never_ids(service: Any) -> None:
+    told(service.get("/v1/memories/absent"), 404)
+    page = service.get("/metrics").text
+    assert 'recollect_requests_total{operation="show",status="404"} 1' in page
+    assert 'recollect_request_seconds_bucket{operation="show",le="+Inf"} 1' in page
+    assert "absent" not in page
+
+
+def test_logs_hold_no_secret_and_no_text(service: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "recollect"):
+        told(service.post("/v1/memories", json={"content": "the zanzibar affair"}))
+        told(service.post("/v1/recall", json={"query": "zanzibar"}))
+        service.get("/v1/memories?tags=zanzibar")
+        service.get("/v1/stats", headers={"authorization": "Bearer rk.secretzanzibar"})
+    assert len(caplog.records) >= 4
+    assert "zanzibar" not in caplog.text
+    assert service.headers["authorization"].split(".")[3] not in caplog.text
+    assert {"request_id", "operation", "status", "ms"} <= json.loads(caplog.records[0].message).keys()
+
+
+def test_an_unforeseen_error_leaks_nothing(service: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> Any:
+        raise ZeroDivisionError("the zanzibar affair")
+
+    monkeypatch.setattr(type(mem._core.store), "get", broken)
+    problem = told(service.get("/v1/memories/x"), 500)
+    assert "zanzibar" not in json.dumps(problem)
+    assert problem["message"] == "internal error: ZeroDivisionError"
+
+
+def test_rates_and_quotas_of_a_key(service: Any, mem: Any) -> None:
+    slow = mem.key.add("slow", scopes=["read"], rate_per_minute=2).key
+    few = mem.key.add("few", scopes=["read"], requests_per_day=3).key
+    answers = [service.get("/v1/stats", headers={"authorization": f"Bearer {slow}"}) for _ in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) in range(1, 32)
+    for _ in range(2):
+        told(service.get("/v1/stats", headers={"authorization": f"Bearer {few}"}))
+    service.app.state.service.usage.flush()
+    assert mem._core.store.get(Scope("default"), access.ApiKey, few.split(".")[2]).counted == 2
+    answers = [service.get("/v1/stats", headers={"authorization": f"Bearer {few}"}) for _ in range(2)]
+    assert [one.status_code for one in answers] == [200, 429]
+    assert "today" in answers[1].json()["error"]["message"]
+
+
+def test_a_bucket_fills_again() -> None:
+    clock = [0.0]
+    rates = Rates(lambda: clock[0])
+    for _ in range(60):
+        rates.take("k", 60)
+    with pytest.raises(RateLimited):
+        rates.take("k", 60)
+    rates.take("other", 60)
+    clock[0] = 1.01
+    rates.take("k", 60)
+    with pytest.raises(RateLimited):
+        rates.take("k", 60)
+
+
+def test_a_full_gate_turns_away_and_recovers() -> None:
+    gate = Gate(1)
+    with gate, pytest.raises(Unavailable), gate:
+        pass
+    with gate:
+        assert gate.inside == 1
+
+
+def test_overload_answers_503_and_recovers(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(server={"threads": 1, "waiting": 1, "upkeep_seconds": 1e6})
+    key = mem.key.add("k", scopes=["read"]).key
+    held = threading.Event()
+    plain = type(mem._core.store).tenants
+
+    def slow(self: Any) -> Any:
+        held.wait(10)
+        return plain(self)
+
+    monkeypatch.setattr(type(mem._core.store), "tenants", slow)
+    with TestClient(application(mem._core, settings), headers={"authorization": f"Bearer {key}"}) as client:
+        with ThreadPoolExecutor(6) as pool:
+            waiting = [pool.submit(client.get, "/ready") for _ in range(6)]
+            deadline = time.monotonic() + 10
+            while sum(one.done() for one in waiting) < 4 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            held.set()
+            statuses = sorted(one.result().status_code for one in waiting)
+        assert statuses == [200, 200, 503, 503, 503, 503]
+        assert client.get("/v1/stats").status_code == 200
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A real service in its own process: its address and the key it showed once."""
+    folder = tmp_path_factory.mktemp("served")
+    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
+    command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", "s.db", "--port", "0"]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = ""
+    while "listens on" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    rest = threading.Thread(target=process.stderr.read, daemon=True)
+    rest.start()
+    found = re.search(r"(rk\.\S+)", said), re.search(r"listens on (\S+)", said)
+    assert found[0] is not None
+    assert found[1] is not None
+    yield found[1][1], found[0][1]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    rest.join()
+    process.stderr.close()
+
+
+def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> None:
+    with recollect.connect(*running) as mem:
+        cited = mem.remember("Alice prefers pytest", cites=[recollect.cite.user("alice", "said so")], tags=["t"])
+        assert mem.recall("pytest").hits[0].citations[0].source == "user:alice"
+        assert mem.promote(cited.id).status == "verified"
+        assert mem.list(tags=["t"], limit=1).memories[0].id == cited.id
+        assert "pytest" in mem.context("tests", tokens=200).text
+        assert mem.key.list().keys[0].name == "first key"
+        with pytest.raises(NotFound, match="no memory 'absent'"):
+            mem.show("absent")
+        with pytest.raises(InvalidInput, match="colour"):
+            mem.remember("x", colour="red")
+        with pytest.raises(VersionConflict):
+            mem.revise(cited.id, "y", version=9)
+        with pytest.raises(InvalidInput, match="no operation 'backup'"):
+            mem.backup("x")
+        weak = mem.key.add("weak", scopes=["read"]).key
+    with recollect.connect(running[0], weak) as mem, pytest.raises(Denied, match="needs the permission 'write'"):
+        mem.remember("x")
+    with pytest.raises(Unavailable, match="did not answer"):
+        recollect.connect("http://127.0.0.1:9", "rk").remember("x")
+    with pytest.raises(InvalidInput):
+        recollect.connect("ftp://x", "rk")
+
+
+def test_many_clients_at_once_lose_nothing(running: tuple[str, str]) -> None:
+    def write(number: int) -> str:
+        with recollect.connect(*running) as mem:
+            made: str = mem.remember(f"fact number {number}").id
+            return made
+
+    with ThreadPoolExecutor(16) as pool:
+        ids = list(pool.map(write, range(64)))
+    with recollect.connect(*running) as mem:
+        assert len({mem.show(id).text for id in ids}) == 64
+
+
+def test_a_public_address_without_keys_is_refused(tmp_path: Path) -> None:
+    from recollect.interfaces.cli import run
+
+    assert run(["serve", str(tmp_path / "x.db"), "--host", "0.0.0.0", "--port", "0"]) == 2
