@@ -151,7 +151,10 @@ class AgentState(Record):
 
 
 class Execution(Record):
-    """One task of an agent, from the goal to the result."""
+    """One task of an agent, from the goal to the result.
+
+    `parent_id` and `past` name the runs whose steps it shares; those cannot be removed as long as it is there.
+    """
 
     shape: ClassVar[Shape] = Shape(
         "execution",
@@ -160,7 +163,6 @@ class Execution(Record):
             "agent_id": _AGENT,
             "session_id": Reference("session", on_delete="clear"),
             "message_id": Reference("message", on_delete="clear"),
-            "parent_id": Reference("execution", on_delete="clear"),
         },
         unique=(Unique(("idempotency_key",)),),
         indexes=(
