@@ -103,9 +103,19 @@ _LINES = (
     _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
     _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
     _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
+    _op("checkpoint.put", "checkpoints:put", "write", "POST /checkpoints", "thread id", "Save a checkpoint of a program that runs in steps."),
+    _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint."),
+    _op("checkpoint.get", "checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
+    _op("checkpoint.list", "checkpoints:list_checkpoints", "read", "POST /checkpoints/list", "thread", "List checkpoints, the newest first."),
+    _op("checkpoint.threads", "checkpoints:threads", "read", "GET /checkpoints/threads", "", "List the threads that have checkpoints."),
+    _op("checkpoint.delete", "checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
+    _op("checkpoint.copy", "checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
+    _op("checkpoint.prune", "checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),
 )  # fmt: skip
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {
+    "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
+}
 """What each room is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}

@@ -136,6 +136,8 @@ class Shape:
     indexes: tuple[tuple[str, ...], ...] = ()
     encrypted: frozenset[str] = frozenset()
     text: TextIndex | None = None
+    leaves_trace: bool = True
+    """Whether `changes` tells when one was deleted for good; not worth it for what comes and goes all the time."""
 
 
 ColumnType = Literal["text", "integer", "real", "boolean", "moment", "bytes", "json"]

@@ -26,9 +26,10 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "Integrations": "checkpoint",
     "The store": "stats log verify doctor reindex export import backup",
 }
-HIDDEN = frozenset({"remember_many"})
+HIDDEN = frozenset({"remember_many", "checkpoint.put", "checkpoint.write"})
 COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
 
 

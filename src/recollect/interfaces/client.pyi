@@ -10,6 +10,14 @@ from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
 from recollect.services.audit import LogPage
+from recollect.services.checkpoints import (
+    CheckpointPage,
+    CheckpointsCopied,
+    CheckpointsDeleted,
+    PutCheckpointReply,
+    ThreadPage,
+    WriteCheckpointReply,
+)
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
@@ -42,6 +50,8 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def checkpoint(self) -> Checkpoint: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -394,6 +404,76 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Checkpoint(Room):
+    """The saved states of programs that run in steps, such as LangGraph's graphs."""
+
+    def put(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        parent: str | None = None,
+        run: str | None = None,
+        metadata: dict[str, Any] = ...,
+        body: bytes = ...,
+        items: dict[str, builtins.list[bytes]] = ...,
+        base: str | None = None,
+        spans: dict[str, builtins.list[tuple[int, int]]] = ...,
+        lacks: builtins.list[str] = ...,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> PutCheckpointReply:
+        """Save a checkpoint of a program that runs in steps."""
+
+    def write(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        task: str,
+        path: str = "",
+        slots: builtins.list[tuple[int, str]],
+        values: builtins.list[bytes],
+        replace: bool = False,
+    ) -> WriteCheckpointReply:
+        """Save what a task wrote towards the next checkpoint."""
+
+    def get(self, thread: str, id: str | None = None, *, namespace: str = "") -> CheckpointPage:
+        """Read one checkpoint, whole."""
+
+    def list(
+        self,
+        thread: str | None = None,
+        *,
+        namespace: str | None = None,
+        id: str | None = None,
+        before: str | None = None,
+        metadata: dict[str, Any] = ...,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> CheckpointPage:
+        """List checkpoints, the newest first."""
+
+    def threads(self, *, thread: str | None = None) -> ThreadPage:
+        """List the threads that have checkpoints."""
+
+    def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:
+        """Delete a thread, or what some runs made."""
+
+    def copy(self, source: str, target: str) -> CheckpointsCopied:
+        """Copy a thread with all its checkpoints."""
+
+    def prune(
+        self,
+        *,
+        threads: builtins.list[str] | None = None,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> CheckpointsDeleted:
+        """Let go of old checkpoints."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.kinds import describe
@@ -20,6 +22,23 @@ from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
 R = TypeVar("R", bound=Record)
+
+
+def _from_base64(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+
+
+Blob = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda raw: base64.b64encode(raw).decode(), return_type=str, when_used="json"),
+]
+"""Bytes: as they are in process, base64 in JSON."""
 
 
 class Request(BaseModel):

@@ -112,7 +112,8 @@ class Steps:
             _insert_statement(record.shape.table, codec.written), [self._next_seq(), *codec.row(record)]
         )
         self._grow(type(record), 1)
-        self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
+        if record.shape.leaves_trace:
+            self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
             self._tables.index_text(row, record, fresh=True)
 
@@ -256,7 +257,7 @@ class Steps:
         if record.shape.text:
             self._tables.unindex_text(record, [row for row, _ in rows])
         self._tables.run(f"DELETE FROM {table} WHERE {key}", values)
-        for id in present:
+        for id in present if record.shape.leaves_trace else ():
             self._tables.run(
                 "INSERT INTO recollect_gone(seq, organization_id, table_name, id) VALUES (?, ?, ?, ?)",
                 (self._next_seq(), self._scope.organization_id, record.shape.table, id),
