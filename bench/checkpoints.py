@@ -71,7 +71,7 @@ class Contender:
         builder.add_edge(START, "agent")
         builder.add_conditional_edges(
             "agent", lambda state: "agent" if state["step"] % BLOCK and state["step"] < until else END
-        )  # noqa: E501
+        )
         self._graph = builder.compile(checkpointer=saver)
         self._config = {"configurable": {"thread_id": "bench"}, "recursion_limit": 10_000}
         self._steps = 0

@@ -102,6 +102,20 @@ EXAMPLES: dict[str, list[Example]] = {
     "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
     "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
+    "checkpoint.put": [
+        Example({"thread": "new", "id": "1", "items": {"": [b"x"]}}),
+        Example(
+            {"thread": "thread", "id": "4", "base": "3", "spans": {"s": [(0, 9)]}, "items": {"s": [b"y"]}, "keep": 1}
+        ),
+        Example({"thread": "folding", "id": "99", "items": {"s": [b"y"]}}),
+    ],
+    "checkpoint.write": [
+        Example({"thread": "thread", "id": "3", "task": "new", "slots": [(0, "c")], "values": [b"x"]}),
+        Example({"thread": "thread", "id": "3", "task": "t", "slots": [(1, "c")], "values": [b"x"]}),
+    ],
+    "checkpoint.delete": [Example({"thread": "thread"}), Example({"runs": ["run"]})],
+    "checkpoint.copy": [Example({"source": "thread", "target": "copied"})],
+    "checkpoint.prune": [Example({"keep": 1})],
 }
 
 
@@ -135,6 +149,13 @@ def furnish(path: Path) -> None:
         mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])
         mem.promote("outdated")
         notes.write_text("as it is\n")
+        for number in range(1, 4):
+            mem.checkpoint.put("thread", str(number), run="run" if number < 3 else None, items={"s": [b"x"] * 3}, **(
+                {"base": str(number - 1), "spans": {"s": [(0, 3 * number - 3)]}} if number > 1 else {}
+            ))  # fmt: skip
+            mem.checkpoint.write("thread", str(number), task="t", slots=[(0, "c")], values=[b"x"])
+        for number in range(32):
+            mem.checkpoint.put("folding", f"{number:02}", items={"s": [b"x"]})
         embedder.is_away = True
         assert mem.remember("still without a vector", id="owed").queued == ["vector:hash-64"]
 
