@@ -564,8 +564,16 @@ def client_stubs() -> str:
     rooms = "".join(f'\nclass {name.capitalize()}(Room):\n    """{ROOMS[name]}"""\n\n{methods(name)}' for name in ROOMS)
     front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in ROOMS)
     front += methods("")
-    imports = "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(used.items()))
+    imports = "\n".join(_import(module, sorted(names)) for module, names in sorted(used.items()))
     return STUB_HEAD.replace("{imports}", imports) + front + STUB_ROOM + rooms + STUB_TAIL
+
+
+def _import(module: str, names: Sequence[str]) -> str:
+    """One line, or one a name where that gets too long: as the formatter writes it."""
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= 120:
+        return line
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in names)})"
 
 
 def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:

@@ -103,6 +103,20 @@ _LINES = (
     _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", True),
     _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", True),
     _op("backup", "transfer:backup", "admin", "POST /backup", "path", "Copy the whole store while it is in use."),
+    _op("session.show", "conversations:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
+    _op("session.list", "conversations:list_sessions", "read", "GET /sessions", "", "List sessions, the newest first."),
+    _op("session.revise", "conversations:revise_session", "write", "PATCH /sessions/{id}", "id", "Change a session's title, type, summary or metadata."),
+    _op("session.end", "conversations:end", "write", "POST /sessions/{id}/close", "id", "Mark a session as ended, with a summary."),
+    _op("session.archive", "conversations:archive_session", "write", "POST /sessions/{id}/archive", "id", "Put a session aside; it takes no messages."),
+    _op("session.unarchive", "conversations:unarchive_session", "write", "POST /sessions/{id}/unarchive", "id", "Take a session out again."),
+    _op("message.add", "messages:add", "write", "POST /messages", "role text", "Add a message."),
+    _op("message.add_many", "messages:add_many", "write", "POST /messages/batch", "messages", "Add messages in order: all, or none."),
+    _op("message.show", "messages:show", "read", "GET /messages/{id}", "id", "Show one message."),
+    _op("message.list", "messages:list_messages", "read", "GET /messages", "session", "List messages in order, from either end."),
+    _op("message.search", "messages:search", "read", "POST /messages/search", "query", "Find messages by their words."),
+    _op("message.remove", "messages:remove", "delete", "DELETE /messages/{id}", "id", "Delete a message for good."),
+    _op("message.pop", "messages:pop", "delete", "POST /messages/pop", "session", "Take the last message away and show it."),
+    _op("message.clear", "messages:clear", "delete", "POST /messages/clear", "session", "Delete all messages of a session, agent or user."),
     _op("checkpoint.put", "checkpoints:put", "write", "POST /checkpoints", "thread id", "Save a checkpoint of a program that runs in steps."),
     _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint."),
     _op("checkpoint.get", "checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
@@ -114,6 +128,8 @@ _LINES = (
 )  # fmt: skip
 
 ROOMS: dict[str, str] = {
+    "session": "Sessions: show, list, change, end, put aside.",
+    "message": "Messages: add, list, search, take back.",
     "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
 }
 """What each room is about, in one sentence."""

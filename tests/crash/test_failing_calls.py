@@ -22,9 +22,10 @@ import pytest
 import recollect
 from recollect.adapters.records.sqlite_file import connect
 from recollect.catalogue import OPERATIONS
+from recollect.domain.conversations import Message
 from recollect.domain.memory import IndexTask, Memory
 from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import Query
+from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
 
 WRITING = [
@@ -101,6 +102,17 @@ EXAMPLES: dict[str, list[Example]] = {
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
     "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
+    "session.revise": [Example({"id": "session", "title": "another", "metadata": {"a": 1}})],
+    "session.end": [Example({"id": "session", "summary": "done"})],
+    "session.archive": [Example({"id": "session"})],
+    "session.unarchive": [Example({"id": "aside"})],
+    "message.add": [Example({"role": "user", "text": "hello", "session": "session", "references": ["memory:cited"]})],
+    "message.add_many": [
+        Example({"session": "session", "messages": [{"role": "user", "text": t, "otid": t} for t in "abc"]})
+    ],
+    "message.remove": [Example({"id": "message"}, in_pieces=True, done=NotFound)],
+    "message.pop": [Example({"session": "session"})],
+    "message.clear": [Example({"session": "session"}, in_pieces=True)],
     "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
     "checkpoint.put": [
         Example({"thread": "new", "id": "1", "items": {"": [b"x"]}}),
@@ -138,6 +150,10 @@ def furnish(path: Path) -> None:
         mem.add_agent("Helper", id="agent")
         mem.add_project("House", id="project")
         mem.add_session("talk", id="session", user="user")
+        said = Message(organization_id="default", id="message", role="user", text="in the talk", session_id="session")
+        mem._core.store.transact(mem._scope, [Insert(said)])
+        mem.add_session("put aside", id="aside")
+        mem.session.archive("aside")
         mem.remember("Alice prefers pytest", id="cited", cites=[ALICE], tags=["testing"])
         mem.remember("Bob was in Rome", id="verified", cites=[BOB], user="user", session="session")
         mem.promote("verified")

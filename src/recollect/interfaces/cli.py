@@ -26,10 +26,11 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "Integrations": "checkpoint",
+    "Agents at work": "session message",
+    "Frameworks": "checkpoint",
     "The store": "stats log verify doctor reindex export import backup",
 }
-HIDDEN = frozenset({"remember_many", "checkpoint.put", "checkpoint.write"})
+HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write"})
 COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
 
 
@@ -254,7 +255,7 @@ def shape_of(annotation: Any) -> tuple[Any, str]:
     if get_origin(inner) is Literal:
         return str, "plain"
     if get_origin(inner) is list or inner is list:
-        return list[str], "list"
+        return list[str], "json list" if Any in get_args(inner) else "list"
     if get_origin(inner) is dict or inner is dict:
         return list[str], "pairs"
     if inner is datetime:
@@ -299,6 +300,8 @@ def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
             fields[name] = list(value)
         elif how == "pairs":
             fields[name] = dict(_pair(one) for one in value)
+        elif how == "json list":
+            fields[name] = [_json_or_text(one) for one in value]
         else:
             fields[name] = _content(value) if name == "content" else value
     return fields
@@ -310,10 +313,14 @@ def _pair(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy="write --metadata colour=blue")
+    return key, _json_or_text(value)
+
+
+def _json_or_text(value: str) -> Any:
     try:
-        return key, json.loads(value)
+        return json.loads(value)
     except ValueError:
-        return key, value
+        return value
 
 
 def _content(text: str) -> Any:

@@ -18,10 +18,21 @@ from recollect.services.checkpoints import (
     ThreadPage,
     WriteCheckpointReply,
 )
+from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
+from recollect.services.messages import (
+    MessagePage,
+    MessageReference,
+    MessageView,
+    MessagesAdded,
+    MessagesFound,
+    MessagesRemoved,
+    NewMessage,
+    Popped,
+)
 from recollect.services.packing import Context
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
@@ -50,6 +61,10 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def message(self) -> Message: ...
     @property
     def checkpoint(self) -> Checkpoint: ...
     def remember(
@@ -404,6 +419,127 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Session(Room):
+    """Sessions: show, list, change, end, put aside."""
+
+    def show(self, id: str) -> SessionView:
+        """Show a session."""
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        type: str | None = None,
+        archived: Literal["no", "yes", "only"] = "no",
+        open: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SessionPage:
+        """List sessions, the newest first."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        summary: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> SessionView:
+        """Change a session's title, type, summary or metadata."""
+
+    def end(self, id: str, *, summary: str | None = None) -> SessionView:
+        """Mark a session as ended, with a summary."""
+
+    def archive(self, id: str) -> SessionView:
+        """Put a session aside; it takes no messages."""
+
+    def unarchive(self, id: str) -> SessionView:
+        """Take a session out again."""
+
+class Message(Room):
+    """Messages: add, list, search, take back."""
+
+    def add(
+        self,
+        role: Literal["user", "assistant", "system", "tool"],
+        text: str | None = None,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        content: builtins.list[Any] = ...,
+        model: str | None = None,
+        name: str | None = None,
+        tool_calls: builtins.list[Any] = ...,
+        tool_call_id: str | None = None,
+        tool_returns: builtins.list[Any] = ...,
+        step_id: str | None = None,
+        otid: str | None = None,
+        group_id: str | None = None,
+        sender_id: str | None = None,
+        references: builtins.list[MessageReference | dict[str, Any] | str | str] = ...,
+    ) -> MessageView:
+        """Add a message."""
+
+    def add_many(
+        self,
+        messages: builtins.list[NewMessage | dict[str, Any] | str],
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> MessagesAdded:
+        """Add messages in order: all, or none."""
+
+    def show(self, id: str) -> MessageView:
+        """Show one message."""
+
+    def list(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        group_id: str | None = None,
+        step_id: str | None = None,
+        first: Literal["oldest", "newest"] = "oldest",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> MessagePage:
+        """List messages in order, from either end."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        limit: int = 20,
+    ) -> MessagesFound:
+        """Find messages by their words."""
+
+    def remove(self, id: str) -> MessagesRemoved:
+        """Delete a message for good."""
+
+    def pop(self, session: str | None = None, *, agent: str | None = None, user: str | None = None) -> Popped:
+        """Take the last message away and show it."""
+
+    def clear(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+    ) -> MessagesRemoved:
+        """Delete all messages of a session, agent or user."""
 
 class Checkpoint(Room):
     """The saved states of programs that run in steps, such as LangGraph's graphs."""

@@ -17,7 +17,7 @@ from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound
 from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
+from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
@@ -111,6 +111,20 @@ def made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
     audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
     try:
         return record(organization_id=tenant.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def as_of_version(record: R, version: int | None) -> R:
+    """The record as the caller knows it: with another version than is stored, the store refuses its update."""
+    known: R = record if version is None else record.changed(version=version)
+    return known
+
+
+def rewritten(record: R, scope: Scope, **fields: Any) -> R:
+    """A changed copy to be written, with a readable error instead of pydantic's."""
+    try:
+        return revised(record, scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 

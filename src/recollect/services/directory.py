@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.agents import at_work
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
@@ -107,7 +109,7 @@ def add_agent(core: Core, scope: Scope, request: AddAgentRequest) -> PartyView:
 
 def add_session(core: Core, scope: Scope, request: AddSessionRequest) -> PartyView:
     """Start a session."""
-    return _added(core, scope, Session, request)
+    return _added(core, scope, Session, request, at_work(core, scope, request.agent) if request.agent else [])
 
 
 def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyView:
@@ -115,7 +117,9 @@ def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyVi
     return _added(core, scope, Project, request)
 
 
-def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) -> PartyView:
+def _added(
+    core: Core, scope: Scope, record: type[Record], request: AddRequest, guards: Sequence[Step] = ()
+) -> PartyView:
     existing = core.store.get(scope, record, request.id) if request.id else None
     if existing is not None and request.on_existing == "return":
         return view(existing)
@@ -129,7 +133,7 @@ def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) 
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
     entry = logged(scope, "create", f"add {record.shape.table}", None, id=made.id)
     try:
-        commit(core, scope, [Insert(made), entry])
+        commit(core, scope, [*guards, Insert(made), entry])
     except DuplicateKey as error:
         raced = core.store.get(scope, record, made.id) if request.on_existing == "return" else None
         if raced is not None:
