@@ -125,12 +125,19 @@ _LINES = (
     _op("checkpoint.delete", "checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
     _op("checkpoint.copy", "checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
     _op("checkpoint.prune", "checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),
+    _op("item.put", "items:put", "write", "POST /items", "namespace key value", "Keep a value under a key, in place of what was there."),
+    _op("item.put_many", "items:put_many", "write", "POST /items/batch", "items", "Put and delete several items: all, or none."),
+    _op("item.get", "items:get", "read", "POST /items/get", "namespace key", "Read one item."),
+    _op("item.search", "items:search", "read", "POST /items/search", "prefix", "Find items by filter and by meaning."),
+    _op("item.namespaces", "items:namespaces", "read", "POST /items/namespaces", "", "List the namespaces that hold an item."),
+    _op("item.sweep", "items:sweep", "delete", "POST /items/sweep", "", "Delete the items whose time is up."),
 )  # fmt: skip
 
 ROOMS: dict[str, str] = {
     "session": "Sessions: show, list, change, end, put aside.",
     "message": "Messages: add, list, search, take back.",
     "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
+    "item": "Values that agents keep under a namespace and a key.",
 }
 """What each room is about, in one sentence."""
 

@@ -11,29 +11,17 @@ step, and no index is derived from them.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from recollect.domain.record import Id, Json, JsonList, Record, Reference, Shape, Text, Unique, storable
+from recollect.domain.record import Id, Json, JsonList, Record, Reference, Shape, Text, Unique, derived_id, storable
 
 LONGEST_NAME = 1000
 ThreadName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(storable)]
 NamespaceName = Annotated[str, StringConstraints(max_length=LONGEST_NAME), AfterValidator(storable)]
 
 _OF_LINE = {"organization_id": Reference("organization"), "line_id": Reference("checkpoint_line")}
-
-
-def derived_id(*parts: str) -> str:
-    """A short id that these parts, in this order, always have, and no others."""
-    digest = hashlib.blake2b(digest_size=15)
-    for part in parts:
-        raw = part.encode()
-        digest.update(b"%d:" % len(raw))
-        digest.update(raw)
-    return base64.urlsafe_b64encode(digest.digest()).decode()
 
 
 def line_id(thread: str, namespace: str) -> str:

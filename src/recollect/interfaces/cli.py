@@ -27,10 +27,10 @@ GROUPS = {
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
     "Agents at work": "session message",
-    "Frameworks": "checkpoint",
+    "Frameworks": "checkpoint item",
     "The store": "stats log verify doctor reindex export import backup",
 }
-HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write"})
+HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 COMMANDS = {operation.command: operation for operation in OPERATIONS.values() if operation.name not in HIDDEN}
 
 

@@ -22,6 +22,7 @@ from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
+from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.messages import (
     MessagePage,
@@ -67,6 +68,8 @@ class Recollect:
     def message(self) -> Message: ...
     @property
     def checkpoint(self) -> Checkpoint: ...
+    @property
+    def item(self) -> Item: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -610,6 +613,52 @@ class Checkpoint(Room):
         keep_seconds: float | None = None,
     ) -> CheckpointsDeleted:
         """Let go of old checkpoints."""
+
+class Item(Room):
+    """Values that agents keep under a namespace and a key."""
+
+    def put(
+        self,
+        namespace: builtins.list[str],
+        key: str,
+        value: dict[str, Any] | None,
+        *,
+        texts: dict[str, str] = ...,
+        ttl_minutes: float | None = None,
+    ) -> ItemsPut:
+        """Keep a value under a key, in place of what was there."""
+
+    def put_many(self, items: builtins.list[PutItemRequest | dict[str, Any] | str]) -> ItemsPut:
+        """Put and delete several items: all, or none."""
+
+    def get(self, namespace: builtins.list[str], key: str, *, refresh: bool = False) -> ItemFound:
+        """Read one item."""
+
+    def search(
+        self,
+        prefix: builtins.list[str] = ...,
+        *,
+        filter: dict[str, Any] = ...,
+        query: str | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> ItemsFound:
+        """Find items by filter and by meaning."""
+
+    def namespaces(
+        self,
+        *,
+        begins: builtins.list[builtins.list[str]] = ...,
+        ends: builtins.list[builtins.list[str]] = ...,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> NamespacePage:
+        """List the namespaces that hold an item."""
+
+    def sweep(self) -> ItemsSwept:
+        """Delete the items whose time is up."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from recollect.domain.checkpoints import Checkpoint, CheckpointItems, derived_id
+from recollect.domain.checkpoints import Checkpoint, CheckpointItems
+from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Require, Scope, Step, equal
 from recollect.services.core import Core, made

@@ -23,10 +23,9 @@ from recollect.domain.checkpoints import (
     CheckpointWrites,
     NamespaceName,
     ThreadName,
-    derived_id,
     line_id,
 )
-from recollect.domain.record import Id, Json, Text, now
+from recollect.domain.record import Id, Json, Text, derived_id, now
 from recollect.errors import (
     Conflict,
     DuplicateKey,

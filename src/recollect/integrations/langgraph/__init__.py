@@ -12,5 +12,6 @@ except ImportError:
     raise MissingExtra("LangGraph is not installed", remedy="pip install 'recollect[langgraph]'") from None
 
 from recollect.integrations.langgraph.saver import RecollectSaver
+from recollect.integrations.langgraph.store import RecollectStore
 
-__all__ = ["RecollectSaver"]
+__all__ = ["RecollectSaver", "RecollectStore"]
