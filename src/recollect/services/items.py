@@ -3,17 +3,17 @@
 Putting replaces. A put and its vectors are one transaction, and many puts and deletions are, too. An item whose time
 is up is never shown, whether it was swept or not; reading one with a time to live can give it its whole time again.
 
-Search by meaning compares the question with every vector in scope, so it is exact; with a filter or below a prefix
-only those in question are read. Items have vectors of their own instead of standing among the memories, because a
-memory is merged with its duplicates, versioned and cited, and an item is replaced and gone: measured on one file, a
-put is half the time of `remember`, and forty times quicker than `revise` of a memory with a long history would grow.
+Search by meaning compares the question with every vector below the prefix, so it is exact. An item is not a memory:
+memories are merged with their duplicates, versioned, cited and ranked by much more than meaning, items are replaced.
+Measured at 5,000 of each on one file: put 2.0 ms against 2.7, overwrite 2.1 against 4.7, search in a namespace of a
+hundred 1.5 against 5.4, and 8.2 against 18.3 MB. The price: search over all grows with the number of items.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ from recollect.services.indexing import usable
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
-_ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+MORE = 50  # are read beyond what is asked for, since some may have had their time
+NEWEST = (Order("updated_at", True), Order("id", True))
 Labels = list[Text]
 
 
@@ -212,15 +213,13 @@ class ItemsFound(Reply):
 def search(core: Core, scope: Scope, request: SearchItemsRequest) -> ItemsFound:
     """Items below a prefix that pass a filter, the likest or the newest first."""
     where = (*_below(request.prefix), *_living(), *_asked(request.filter))
-    newest = (Order("updated_at", True), Order("id", True))
     ranked: list[tuple[Item, float | None]]
     if request.query and core.embedder is not None:
         ranked = _likest(core, scope, request, where)
     elif request.filter:
-        found = core.store.find(scope, Query(Item, where, newest)).records
-        ranked = [(one, None) for one in found if matches(one.value, request.filter)]
+        ranked = [(one, None) for one in _passing(core, scope, request.filter, where).values()]
     else:
-        page = core.store.find(scope, Query(Item, where, newest, request.offset + request.limit))
+        page = core.store.find(scope, Query(Item, where, NEWEST, request.offset + request.limit))
         ranked = [(one, None) for one in page.records]
     shown = ranked[request.offset : request.offset + request.limit]
     if request.refresh:
@@ -232,50 +231,50 @@ def _likest(
     core: Core, scope: Scope, request: SearchItemsRequest, where: tuple[Filter, ...]
 ) -> list[tuple[Item, float | None]]:
     """By the likest of each item's texts; those without a vector come last, for who asks for more."""
-    allowed: dict[str, Item] | None = None
-    if request.filter:
-        found = core.store.find(scope, Query(Item, where)).records
-        allowed = {one.id: one for one in found if matches(one.value, request.filter)}
-    scores = _scores(core, scope, request, allowed)
     wanted = request.offset + request.limit
-    best = sorted(scores, key=lambda id: (-scores[id], id))
-    if allowed is None:
-        allowed, best = _hydrated(core, scope, where, best, wanted)
-    ranked: list[tuple[Item, float | None]] = [(allowed[id], scores[id]) for id in best[:wanted]]
-    if len(ranked) < wanted:
-        newest = (Order("updated_at", True), Order("id", True))
-        others = core.store.find(scope, Query(Item, where, newest)).records
-        ranked += [(one, None) for one in others if one.id not in scores and matches(one.value, request.filter or {})]
-    return ranked
+    allowed = _passing(core, scope, request.filter, where) if request.filter else None
+    ranked: list[tuple[Item, float | None]] = []
+    compared: set[str] = set()
+    ordered = _by_likeness(core, scope, request, allowed)
+    while some := list(islice(ordered, wanted + MORE)):
+        compared.update(id for id, _ in some)
+        living = allowed if allowed is not None else _hydrated(core, scope, where, [id for id, _ in some])
+        ranked += [(living[id], score) for id, score in some if id in living]
+        if len(ranked) >= wanted:
+            return ranked
+    rest = allowed.values() if allowed is not None else core.store.find(scope, Query(Item, where, NEWEST)).records
+    return ranked + [(one, None) for one in rest if one.id not in compared]
 
 
-def _hydrated(
-    core: Core, scope: Scope, where: tuple[Filter, ...], best: list[str], wanted: int
-) -> tuple[dict[str, Item], list[str]]:
-    """The first living ones, some more being read than asked for, since some may have had their time."""
-    items: dict[str, Item] = {}
-    for start in range(0, len(best), wanted + 50):
-        some = tuple(best[start : start + wanted + 50])
-        items |= {one.id: one for one in core.store.find(scope, Query(Item, (*where, OneOf("id", some)))).records}
-        if len(items) >= wanted:
-            break
-    return items, [id for id in best if id in items]
+def _passing(core: Core, scope: Scope, filter: dict[str, Any], where: tuple[Filter, ...]) -> dict[str, Item]:
+    found = core.store.find(scope, Query(Item, where, NEWEST)).records
+    return {one.id: one for one in found if matches(one.value, filter)}
 
 
-def _scores(core: Core, scope: Scope, request: SearchItemsRequest, allowed: dict[str, Item] | None) -> dict[str, float]:
+def _hydrated(core: Core, scope: Scope, where: tuple[Filter, ...], ids: Sequence[str]) -> dict[str, Item]:
+    found = core.store.find(scope, Query(Item, (*where, OneOf("id", tuple(ids))))).records
+    return {one.id: one for one in found}
+
+
+def _by_likeness(
+    core: Core, scope: Scope, request: SearchItemsRequest, allowed: dict[str, Item] | None
+) -> Iterator[tuple[str, float]]:
+    """The items in scope that have a vector, each once, the likest first."""
     assert core.embedder is not None
     where: tuple[Filter, ...] = (*_below(request.prefix), equal("model", core.embedder.model))
     if allowed is not None:
         where = (*where, OneOf("item_id", tuple(allowed)))
     rows = core.store.select(scope, Query(ItemVector, where), ("item_id", "vector"))
     if not rows:
-        return {}
-    matrix = np.frombuffer(b"".join(vector for _, vector in rows), np.float16).astype(np.float32)
-    likeness = matrix.reshape(len(rows), -1) @ core.embedder.embed_query(request.query or "")
-    scores: dict[str, float] = {}
-    for (id, _), score in zip(rows, likeness.tolist(), strict=True):
-        scores[id] = max(score, scores.get(id, -2.0))
-    return scores
+        return
+    matrix = np.frombuffer(b"".join([vector for _, vector in rows]), np.float16).reshape(len(rows), -1)
+    likeness = matrix.astype(np.float32) @ core.embedder.embed_query(request.query or "")
+    seen: set[str] = set()
+    for place in np.argsort(-likeness, kind="stable"):
+        id = rows[place][0]
+        if id not in seen:
+            seen.add(id)
+            yield id, float(likeness[place])
 
 
 def _below(prefix: Sequence[str]) -> tuple[Filter, ...]:
