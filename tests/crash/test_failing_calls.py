@@ -102,6 +102,29 @@ EXAMPLES: dict[str, list[Example]] = {
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
     "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
+    "agent.revise": [Example({"id": "agent", "system": "You help.", "directives": ["be kind"]})],
+    "agent.pause": [Example({"id": "agent"})],
+    "agent.activate": [Example({"id": "resting"})],
+    "agent.retire": [Example({"id": "agent"})],
+    "agent.in_context": [Example({"id": "agent", "append": ["message"], "keep": 5})],
+    "block.add": [Example({"label": "human", "value": "Ann", "agents": ["agent"]}), Example({"template": "template"})],
+    "block.write": [Example({"id": "block", "value": "something else"})],
+    "block.append": [Example({"id": "block", "text": "more"})],
+    "block.replace": [Example({"id": "block", "old": "core", "new": "heart"})],
+    "block.revise": [Example({"id": "block", "label": "persona", "limit": 100})],
+    "block.remove": [Example({"id": "block"}, in_pieces=True, done=NotFound)],
+    "block.attach": [Example({"id": "block", "agent": "agent"})],
+    "block.detach": [Example({"id": "block", "agent": "resting"})],
+    "tool.add": [Example({"name": "bake", "json_schema": {"type": "object"}, "agents": ["agent"]})],
+    "tool.revise": [Example({"id": "tool", "description": "new"})],
+    "tool.remove": [Example({"id": "tool"})],
+    "tool.attach": [Example({"id": "tool", "agent": "agent"})],
+    "tool.detach": [Example({"id": "tool", "agent": "resting"})],
+    "state.save": [
+        Example({"agent": "agent", "data": {"step": 1}, "session": "session"}),
+        Example({"agent": "resting", "data": {"step": 2}, "ttl_seconds": 60, "version": 1}),
+    ],
+    "state.drop": [Example({"agent": "resting"}, in_pieces=True)],
     "session.revise": [Example({"id": "session", "title": "another", "metadata": {"a": 1}})],
     "session.end": [Example({"id": "session", "summary": "done"})],
     "session.archive": [Example({"id": "session"})],
@@ -153,6 +176,12 @@ def furnish(path: Path) -> None:
         said = Message(organization_id="default", id="message", role="user", text="in the talk", session_id="session")
         mem._core.store.transact(mem._scope, [Insert(said)])
         mem.add_session("put aside", id="aside")
+        mem.add_agent("Resting", id="resting")
+        mem.block.add("notes", "core memory", id="block", agents=["resting"])
+        mem.block.add("persona", "kind", id="template", is_template=True)
+        mem.tool.add("brew", id="tool", agents=["resting"])
+        mem.state.save("resting", {"step": 1})
+        mem.agent.pause("resting")
         mem.session.archive("aside")
         mem.remember("Alice prefers pytest", id="cited", cites=[ALICE], tags=["testing"])
         mem.remember("Bob was in Rome", id="verified", cites=[BOB], user="user", session="session")

@@ -17,6 +17,12 @@ ExecutionStatus = Literal["queued", "running", "paused", "succeeded", "failed", 
 CycleStatus = Literal["open", "done", "uncertain", "abandoned"]
 Outcome = Literal["success", "error", "timeout", "uncertain"]
 
+TRANSITIONS: dict[str, frozenset[str]] = {
+    "active": frozenset({"paused", "retired"}),
+    "paused": frozenset({"active", "retired"}),
+    "retired": frozenset({"active"}),
+}
+
 _TENANT = Reference("organization")
 _AGENT = Reference("agent")
 
@@ -69,6 +75,24 @@ class Block(Record):
         if len(self.value) > self.limit:
             raise ValueError(f"value has {len(self.value)} characters, the limit of this block is {self.limit}")
         return self
+
+
+class BlockRevision(Record):
+    """What a block said before one change, and who changed it when."""
+
+    shape: ClassVar[Shape] = Shape(
+        "block_revision",
+        references={"organization_id": _TENANT, "block_id": Reference("block")},
+        unique=(Unique(("block_id", "number")),),
+        encrypted=frozenset({"value"}),
+    )
+
+    block_id: Id
+    number: int = Field(ge=1)
+    value: Text
+    limit: int = Field(ge=1)
+    held_from: Moment
+    held_to: Moment
 
 
 class BlockLink(Record):

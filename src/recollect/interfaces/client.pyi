@@ -9,7 +9,9 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
+from recollect.services.agents import AgentView, InContext
 from recollect.services.audit import LogPage
+from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
 from recollect.services.checkpoints import (
     CheckpointPage,
     CheckpointsCopied,
@@ -35,9 +37,12 @@ from recollect.services.messages import (
     Popped,
 )
 from recollect.services.packing import Context
+from recollect.services.prompts import Prompt
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.states import StateDropped, StatePage, StateView
+from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
 
@@ -62,6 +67,14 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def agent(self) -> Agent: ...
+    @property
+    def block(self) -> Block: ...
+    @property
+    def tool(self) -> Tool: ...
+    @property
+    def state(self) -> State: ...
     @property
     def session(self) -> Session: ...
     @property
@@ -339,6 +352,13 @@ class Recollect:
         type: str | None = None,
         description: str = "",
         system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] = ...,
+        config_overrides: dict[str, Any] = ...,
+        llm_config: dict[str, Any] = ...,
+        embedding_config: dict[str, Any] = ...,
+        tool_rules: builtins.list[Any] = ...,
+        mcp_tools: builtins.list[Any] = ...,
         metadata: dict[str, Any] = ...,
     ) -> PartyView:
         """Add an agent."""
@@ -422,6 +442,219 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Agent(Room):
+    """Agents: what they are told, whether they work, their prompt."""
+
+    def show(self, id: str) -> AgentView:
+        """Show an agent with its blocks and tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        type: str | None = None,
+        description: str | None = None,
+        system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] | None = None,
+        config_overrides: dict[str, Any] | None = None,
+        llm_config: dict[str, Any] | None = None,
+        embedding_config: dict[str, Any] | None = None,
+        tool_rules: builtins.list[Any] | None = None,
+        mcp_tools: builtins.list[Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> AgentView:
+        """Change what an agent is told."""
+
+    def pause(self, id: str) -> AgentView:
+        """Pause an agent."""
+
+    def activate(self, id: str) -> AgentView:
+        """Put an agent to work again."""
+
+    def retire(self, id: str) -> AgentView:
+        """Retire an agent: it takes no new work."""
+
+    def in_context(
+        self,
+        id: str,
+        messages: builtins.list[str] | None = None,
+        *,
+        append: builtins.list[str] = ...,
+        keep: int | None = None,
+        version: int | None = None,
+    ) -> InContext:
+        """Set, add to or trim the messages an agent has in mind."""
+
+    def prompt(self, id: str) -> Prompt:
+        """Show the prompt an agent begins its next step with."""
+
+class Block(Room):
+    """Core memory: short texts that are always in the prompt."""
+
+    def add(
+        self,
+        label: str | None = None,
+        value: str | None = None,
+        *,
+        limit: int | None = None,
+        description: str | None = None,
+        user: str | None = None,
+        agents: builtins.list[str] = ...,
+        template: str | None = None,
+        is_template: bool = False,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        id: str | None = None,
+    ) -> BlockView:
+        """Make a block of core memory."""
+
+    def show(self, id: str) -> BlockView:
+        """Show a block and who shares it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        label: str | None = None,
+        templates: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> BlockPage:
+        """List blocks or templates."""
+
+    def write(self, id: str, value: str, *, version: int | None = None) -> BlockView:
+        """Replace what a block says."""
+
+    def append(self, id: str, text: str, *, separator: str = "\n", version: int | None = None) -> BlockView:
+        """Add to what a block says."""
+
+    def replace(
+        self,
+        id: str,
+        old: str,
+        new: str,
+        *,
+        everywhere: bool = False,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a piece of what a block says."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        label: str | None = None,
+        limit: int | None = None,
+        description: str | None = None,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a block's label, limit or description."""
+
+    def history(self, id: str) -> BlockHistory:
+        """Show what a block said before."""
+
+    def remove(self, id: str) -> BlockRemoved:
+        """Delete a block for good."""
+
+    def attach(self, id: str, agent: str) -> BlockView:
+        """Give an agent a block."""
+
+    def detach(self, id: str, agent: str) -> BlockView:
+        """Take a block away from an agent."""
+
+class Tool(Room):
+    """Tools that agents may call."""
+
+    def add(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        json_schema: dict[str, Any] = ...,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] = ...,
+        metadata: dict[str, Any] = ...,
+        agents: builtins.list[str] = ...,
+        id: str | None = None,
+    ) -> ToolView:
+        """Make a tool."""
+
+    def show(self, id: str) -> ToolView:
+        """Show a tool and who has it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ToolPage:
+        """List tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        json_schema: dict[str, Any] | None = None,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> ToolView:
+        """Change a tool."""
+
+    def remove(self, id: str) -> ToolRemoved:
+        """Delete a tool."""
+
+    def attach(self, id: str, agent: str) -> ToolView:
+        """Give an agent a tool."""
+
+    def detach(self, id: str, agent: str) -> ToolView:
+        """Take a tool away from an agent."""
+
+class State(Room):
+    """Where agents left off."""
+
+    def save(
+        self,
+        agent: str,
+        data: dict[str, Any],
+        *,
+        session: str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_seconds: float | None = None,
+        version: int | None = None,
+    ) -> StateView:
+        """Save where an agent left off."""
+
+    def load(self, agent: str, *, session: str | None = None) -> StateView:
+        """Show where an agent left off."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> StatePage:
+        """List states that have not expired."""
+
+    def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
+        """Delete a state for good."""
 
 class Session(Room):
     """Sessions: show, list, change, end, put aside."""

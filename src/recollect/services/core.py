@@ -15,13 +15,14 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.models import Embedder
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 def _from_base64(given: Any) -> Any:
@@ -119,6 +120,16 @@ def as_of_version(record: R, version: int | None) -> R:
     """The record as the caller knows it: with another version than is stored, the store refuses its update."""
     known: R = record if version is None else record.changed(version=version)
     return known
+
+
+def persistently(version: int | None, attempt: Callable[[], T]) -> T:
+    """Read, change and write again for as long as others are quicker, unless the caller insists on a version."""
+    while True:
+        try:
+            return attempt()
+        except VersionConflict:
+            if version is not None:
+                raise
 
 
 def rewritten(record: R, scope: Scope, **fields: Any) -> R:

@@ -12,7 +12,7 @@ from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Id, Json, Name, Record, Text, now
+from recollect.domain.record import Id, Json, JsonList, Name, Record, Text, now
 from recollect.domain.tenancy import Project, User
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import (
@@ -65,6 +65,13 @@ class AddAgentRequest(AddRequest):
     type: Text | None = Field(None, description="What sort of agent")
     description: Text = Field("", description="What it does")
     system: Text | None = Field(None, description="Its system prompt")
+    topic: Text | None = Field(None, description="What it is busy with")
+    directives: JsonList = Field(default_factory=list, description="The rules it keeps to, each a text or an object")
+    config_overrides: Json = Field(default_factory=dict, description="Runtime configuration that differs for it")
+    llm_config: Json = Field(default_factory=dict, description="The language model it thinks with")
+    embedding_config: Json = Field(default_factory=dict, description="The model that embeds for it")
+    tool_rules: JsonList = Field(default_factory=list, description="When it may use which tool")
+    mcp_tools: JsonList = Field(default_factory=list, description="The tools of MCP servers it may use")
     metadata: Json = Field(default_factory=dict, description="Anything else")
 
 

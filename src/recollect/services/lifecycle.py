@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.domain.agents import AgentState
 from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Text, now
 from recollect.errors import Conflict, InvalidInput, VersionConflict
@@ -21,7 +22,6 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
-    Step,
     equal,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
@@ -91,18 +91,18 @@ class SweepRequest(Request):
 
 class Swept(Reply):
     expired: int
+    states: int = 0
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory whose time is up. Until then recall already leaves it out."""
+    """Delete for good every memory and agent state whose time is up. Until then nobody is given them already."""
     expired = (Compare("expires_at", "<=", now()),)
-    query = Query(Memory, expired, deleted="yes")
-    count = core.store.count(scope, query)
-    if count and not request.dry_run:
-        steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
-        commit(core, scope, steps)
+    memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    if (memories or states) and not request.dry_run:
+        entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
+        commit(core, scope, [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
         erase_traces(core)
-    return Swept(expired=count)
+    return Swept(expired=memories, states=states)
 
 
 class PruneRequest(Request):

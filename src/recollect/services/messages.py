@@ -191,7 +191,7 @@ def _added(core: Core, scope: Scope, drafts: Sequence[Message], looks: int = 3) 
         if not looks:
             raise
         return _added(core, scope, drafts, looks - 1)  # somebody added the same, or archived, a moment ago: look again
-    return [_view(known[_key(draft)], duplicate=known[_key(draft)].id != draft.id) for draft in drafts]
+    return [view(known[_key(draft)], duplicate=known[_key(draft)].id != draft.id) for draft in drafts]
 
 
 def _refuse_missing(core: Core, scope: Scope, references: Sequence[Require]) -> None:
@@ -269,7 +269,7 @@ def list_messages(core: Core, scope: Scope, request: ListMessagesRequest) -> Mes
     where = (*request.filters(), *(equal(name, value) for name, value in more if value is not None))
     order = (Order("id", descending=request.first == "newest"),)
     page = core.store.find(scope, Query(Message, where, order, request.limit, request.after))
-    return MessagePage(messages=[_view(one) for one in page.records], next=page.next)
+    return MessagePage(messages=[view(one) for one in page.records], next=page.next)
 
 
 class SearchMessagesRequest(Whose):
@@ -308,7 +308,7 @@ def search(core: Core, scope: Scope, request: SearchMessagesRequest) -> Messages
     found = Query(Message, (OneOf("id", tuple(hit.id for hit in hits)),))
     by_id = {message.id: message for message in core.store.find(scope, found).records} if hits else {}
     shown = [(by_id[hit.id], hit.score) for hit in hits if hit.id in by_id]
-    return MessagesFound(hits=[MessageHit(**_view(message).model_dump(), score=score) for message, score in shown])
+    return MessagesFound(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
 
 
 class MessageRequest(Request):
@@ -319,7 +319,7 @@ class MessageRequest(Request):
 
 def show(core: Core, scope: Scope, request: MessageRequest) -> MessageView:
     """One message with everything it carries."""
-    return _view(load(core, scope, Message, request.id))
+    return view(load(core, scope, Message, request.id))
 
 
 class MessagesRemoved(Reply):
@@ -371,10 +371,10 @@ def pop(core: Core, scope: Scope, request: Whose) -> Popped:
             commit(core, scope, [still_there, Delete(Message, message.id), entry])
         except RequirementFailed:
             continue  # somebody else took it: take the one before
-        return Popped(message=_view(message))
+        return Popped(message=view(message))
 
 
-def _view(message: Message, duplicate: bool = False) -> MessageView:
+def view(message: Message, duplicate: bool = False) -> MessageView:
     fields = message.model_dump(include=set(MessageView.model_fields))
     owners = {name: getattr(message, f"{name}_id") for name in ("session", "user", "agent")}
     return MessageView(**fields, **owners, duplicate=duplicate)

@@ -78,28 +78,28 @@ def _entry(hit: Hit, number: int, timezone: str) -> str:
     when = hit.occurred_at.astimezone(ZoneInfo(timezone))
     labels = [
         f"n={number}",
-        f'id="{_label(hit.id)}"',
+        f'id="{as_label(hit.id)}"',
         f"status={hit.status}",
         f"kind={hit.kind}",
         f"when={when:%Y-%m-%d}",
     ]
     if hit.author:
-        labels.append(f'by="{_label(hit.author)}"')
+        labels.append(f'by="{as_label(hit.author)}"')
     cites = "; ".join(f"{citation.source} ({citation.state})" for citation in hit.citations[:3])
-    source = _label(cites) or "none given"
-    return f"<memory {' '.join(labels)}>\n  source: {source}\n  {_harmless(hit.text)}\n</memory>\n"
+    source = as_label(cites) or "none given"
+    return f"<memory {' '.join(labels)}>\n  source: {source}\n  {harmless(hit.text)}\n</memory>\n"
 
 
 def _result(result: RecentResult) -> str:
     head = f"<result outcome={result.outcome} at={result.at:%Y-%m-%dT%H:%M}Z>"
-    return f"{head}\n  {_harmless(result.summary)}\n</result>\n"
+    return f"{head}\n  {harmless(result.summary)}\n</result>\n"
 
 
-def _label(text: str) -> str:
+def as_label(text: str) -> str:
     """Beside a text stands nothing that could pass for another label: one line, no quotes."""
-    return _harmless(" ".join(text.split())).replace('"', "'")
+    return harmless(" ".join(text.split())).replace('"', "'")
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """No text can close its marker, open another or begin a line that looks like ours."""
     return text.replace("<", "‹").replace(">", "›").replace("\n", "\n  | ")
