@@ -154,7 +154,7 @@ _LINES = (
     _op("checkpoint.delete", "checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
     _op("checkpoint.copy", "checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
     _op("checkpoint.prune", "checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),
-    _op("item.put", "items:put", "write", "POST /items", "namespace key value", "Keep a value under a key, in place of what was there."),
+    _op("item.put", "items:put", "write", "POST /items", "namespace key", "Keep a value under a key, in place of what was there."),
     _op("item.put_many", "items:put_many", "write", "POST /items/batch", "items", "Put and delete several items: all, or none."),
     _op("item.get", "items:get", "read", "POST /items/get", "namespace key", "Read one item."),
     _op("item.search", "items:search", "read", "POST /items/search", "prefix", "Find items by filter and by meaning."),

@@ -854,8 +854,8 @@ class Item(Room):
         self,
         namespace: builtins.list[str],
         key: str,
-        value: dict[str, Any] | None,
         *,
+        value: dict[str, Any] | None,
         texts: dict[str, str] = ...,
         ttl_minutes: float | None = None,
     ) -> ItemsPut:
