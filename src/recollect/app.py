@@ -19,7 +19,8 @@ from recollect.errors import DamagedData, DuplicateKey, InvalidSettings, Missing
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
-from recollect.services.core import Core
+from recollect.services.blobs import stored_file
+from recollect.services.core import Core, WorkspaceLimits
 from recollect.services.journal import Journal
 from recollect.settings import EmbedderSettings, Settings, load, secret
 
@@ -51,6 +52,7 @@ def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, *
 
 
 def build(settings: Settings, embedder: Embedder | None = None) -> Core:
+    from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
 
     for kind in settings.kinds:
@@ -76,10 +78,14 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             repositories=settings.repositories,
             log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
+            workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
         )
 
     late = settings.embedder.late_interaction
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late)
+    limits = WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes)
+    return Core(
+        store, vectors, embedders, world, Journal(store), LocalFolders(), settings.timezone, late, workspaces=limits
+    )
 
 
 def close(core: Core) -> None:

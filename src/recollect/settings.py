@@ -60,6 +60,9 @@ class Settings(BaseModel):
     repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
+    workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
+    workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
+    workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")
 
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:

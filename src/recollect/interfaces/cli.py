@@ -26,7 +26,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "Agents at work": "agent block tool state session message",
+    "Agents at work": "agent block tool state workspace session message",
     "Frameworks": "checkpoint item",
     "The store": "stats log verify doctor reindex export import backup",
 }

@@ -22,6 +22,7 @@ from recollect.services.checkpoints import (
 )
 from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.exchange import Pulled, Pushed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
@@ -38,13 +39,23 @@ from recollect.services.messages import (
 )
 from recollect.services.packing import Context
 from recollect.services.prompts import Prompt
+from recollect.services.reading import FileContent
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
 from recollect.services.states import StateDropped, StatePage, StateView
 from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
+from recollect.services.workspaces import (
+    FilePage,
+    FileView,
+    FilesChanged,
+    WorkspaceDropped,
+    WorkspacePage,
+    WorkspaceView,
+)
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -75,6 +86,8 @@ class Recollect:
     def tool(self) -> Tool: ...
     @property
     def state(self) -> State: ...
+    @property
+    def workspace(self) -> Workspace: ...
     @property
     def session(self) -> Session: ...
     @property
@@ -655,6 +668,95 @@ class State(Room):
 
     def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
         """Delete a state for good."""
+
+class Workspace(Room):
+    """Workspaces: an agent's files, snapshots of them, and back."""
+
+    def add(
+        self,
+        agent: str,
+        name: str = "workspace",
+        *,
+        metadata: dict[str, Any] = ...,
+        id: str | None = None,
+    ) -> WorkspaceView:
+        """Make a workspace for an agent."""
+
+    def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
+        """List workspaces."""
+
+    def show(self, id: str) -> WorkspaceView:
+        """Show a workspace."""
+
+    def drop(self, id: str) -> WorkspaceDropped:
+        """Delete a workspace for good."""
+
+    def write(
+        self,
+        id: str,
+        path: str,
+        text: str | None = None,
+        *,
+        base64: str | None = None,
+        media_type: str | None = None,
+        version: int | None = None,
+    ) -> FileView:
+        """Write a file."""
+
+    def read(self, id: str, path: str, *, snapshot: str | None = None) -> FileContent:
+        """Read a file, now or in a snapshot."""
+
+    def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
+        """List the files of a workspace."""
+
+    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesChanged:
+        """Remove a file or folder."""
+
+    def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesChanged:
+        """Give a file or folder another path."""
+
+    def pull(self, id: str, folder: str, *, exclude: builtins.list[str] = ..., mirror: bool = False) -> Pulled:
+        """Fill a workspace from a folder on disk."""
+
+    def push(self, id: str, folder: str, *, snapshot: str | None = None) -> Pushed:
+        """Write a workspace out to a folder on disk."""
+
+    def snapshot(self, id: str, label: str = "", *, cycle: str | None = None) -> SnapshotView:
+        """Keep a workspace as it is now."""
+
+    def snapshots(
+        self,
+        id: str,
+        *,
+        cycle: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SnapshotPage:
+        """List the snapshots of a workspace."""
+
+    def diff(
+        self,
+        id: str,
+        since: str,
+        to: str | None = None,
+        *,
+        path: str | None = None,
+        text: bool = True,
+    ) -> Compared:
+        """Show what changed between snapshots, or since one."""
+
+    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> Restored:
+        """Go back to a snapshot; says what differed."""
+
+    def prune(
+        self,
+        id: str,
+        *,
+        keep: int | None = None,
+        older_than_days: float | None = None,
+        dry_run: bool = False,
+    ) -> SnapshotsPruned:
+        """Let go of old snapshots and unused content."""
 
 class Session(Room):
     """Sessions: show, list, change, end, put aside."""

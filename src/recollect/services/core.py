@@ -17,6 +17,7 @@ from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.models import Embedder
+from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal
@@ -55,6 +56,13 @@ class Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceLimits:
+    file_bytes: int = 100_000_000
+    files: int = 200_000
+    bytes: int = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """The first embedder serves recall; a second one, if any, is being moved to (see services/indexing.py)."""
 
@@ -63,8 +71,10 @@ class Core:
     embedders: tuple[Embedder, ...]
     world: Callable[[Scope, str | None], World]
     journal: Journal
+    folders: Folders
     timezone: str = "UTC"
     late_interaction: bool = True
+    workspaces: WorkspaceLimits = WorkspaceLimits()
 
     @property
     def embedder(self) -> Embedder | None:

@@ -31,6 +31,7 @@ from recollect.ports.records import (
     revised,
 )
 from recollect.services.agents import at_work
+from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
@@ -207,6 +208,7 @@ def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Remov
     steps = _unlinked(core, scope, request.type, [record.id])
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
+    collect(core, scope)  # the content of workspaces that went along
     erase_traces(core)
     return Removed(id=record.id, deleted=done.deleted)
 

@@ -24,6 +24,7 @@ from recollect.ports.records import (
     Scope,
     equal,
 )
+from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, load, logged
 from recollect.services.revise import change_steps
 from recollect.services.supersession import reinstated_steps
@@ -92,17 +93,25 @@ class SweepRequest(Request):
 class Swept(Reply):
     expired: int
     states: int = 0
+    blobs: int = 0
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory and agent state whose time is up. Until then nobody is given them already."""
+    """Delete for good every memory and agent state whose time is up, and file content that nothing uses any more.
+
+    What has expired is given to nobody before that, either.
+    """
     expired = (Compare("expires_at", "<=", now()),)
     memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    blobs = 0
+    if not request.dry_run:
+        blobs, _ = collect(core, scope)
     if (memories or states) and not request.dry_run:
         entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
         commit(core, scope, [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
+    if (memories or states or blobs) and not request.dry_run:
         erase_traces(core)
-    return Swept(expired=memories, states=states)
+    return Swept(expired=memories, states=states, blobs=blobs)
 
 
 class PruneRequest(Request):

@@ -13,6 +13,7 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, RecollectError
 from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
+from recollect.services.blobs import check_content
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
 
@@ -48,6 +49,7 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     ]
     try:
         problems += _check_memories(core, scope)
+        problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in check_content(core, scope)]
         problems += [ProblemView(what=sentence, table="embedding") for sentence in core.vectors.verify()]
         memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
     except RecollectError as error:
