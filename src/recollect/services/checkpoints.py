@@ -67,7 +67,7 @@ from recollect.services.checkpoint_items import (
     unsqueezed,
     unused_steps,
 )
-from recollect.services.core import Blob, Core, Reply, Request, commit, logged, made
+from recollect.services.core import Bytes, Core, Reply, Request, commit, logged, made
 
 LOOKS = 20
 PAGE = 100
@@ -83,8 +83,8 @@ class PutCheckpointRequest(Request):
     parent: Id | None = Field(None, description="The checkpoint it follows")
     run: Text | None = Field(None, description="The run that made it")
     metadata: Json = Field(default_factory=dict, description="What it can be found by, as JSON")
-    body: Blob = Field(b"", description="The state itself, in the maker's own form (base64 in JSON)")
-    items: dict[NamespaceName, list[Blob]] = Field(default_factory=dict, description="New items, by stream")
+    body: Bytes = Field(b"", description="The state itself, in the maker's own form (base64 in JSON)")
+    items: dict[NamespaceName, list[Bytes]] = Field(default_factory=dict, description="New items, by stream")
     base: Id | None = Field(None, description="The checkpoint whose items it shares")
     spans: dict[NamespaceName, list[Span]] = Field(
         default_factory=dict, description="The items it shares, by stream: numbers from, up to but not including"
@@ -254,7 +254,7 @@ class WriteCheckpointRequest(Request):
     slots: list[tuple[int, Text]] = Field(
         description="For each value its place among the writes of the task, its channel"
     )
-    values: list[Blob] = Field(description="The values, in the maker's own form (base64 in JSON)")
+    values: list[Bytes] = Field(description="The values, in the maker's own form (base64 in JSON)")
     replace: bool = Field(False, description="Overwrite what the task wrote to the same places before")
 
 
@@ -305,7 +305,7 @@ class TaskWrites(BaseModel):
     task: str
     path: str
     slots: list[tuple[int, str]]
-    values: list[Blob]
+    values: list[Bytes]
 
 
 class KeptCheckpoint(BaseModel):
@@ -317,7 +317,7 @@ class KeptCheckpoint(BaseModel):
     parent: str | None
     created_at: datetime
     metadata: dict[str, Any]
-    body: Blob
+    body: Bytes
     starts: dict[str, int]
     spans: dict[str, list[Span]]
     writes: list[TaskWrites]
@@ -329,7 +329,7 @@ class LineItems(BaseModel):
     thread: str
     namespace: str
     spans: dict[str, list[Span]]
-    items: dict[str, list[Blob]]
+    items: dict[str, list[Bytes]]
 
 
 class GetCheckpointRequest(Request):

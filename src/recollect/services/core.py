@@ -35,7 +35,7 @@ def _from_base64(given: Any) -> Any:
         raise ValueError("must be base64") from None
 
 
-Blob = Annotated[
+Bytes = Annotated[
     bytes,
     BeforeValidator(_from_base64),
     PlainSerializer(lambda raw: base64.b64encode(raw).decode(), return_type=str, when_used="json"),
