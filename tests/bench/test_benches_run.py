@@ -95,3 +95,13 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
     ElementTree.fromstring(drawn)
     assert "2,000" in drawn
+
+
+@pytest.mark.skipif(
+    not peers_here("langgraph.checkpoint.sqlite"), reason="langgraph-checkpoint-sqlite is not installed"
+)
+def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> None:
+    run("checkpoints.py", "--steps", "30", "--out", str(tmp_path))
+    savers = json.loads((tmp_path / "checkpoints.json").read_text())["savers"]
+    assert savers["recollect"]["bytes_per_step"] < savers["langgraph SqliteSaver"]["bytes_per_step"] / 2
+    assert all(saver["steps_per_second"] > 0 for saver in savers.values())

@@ -151,6 +151,15 @@ EXAMPLES: dict[str, list[Example]] = {
     "checkpoint.delete": [Example({"thread": "thread"}), Example({"runs": ["run"]})],
     "checkpoint.copy": [Example({"source": "thread", "target": "copied"})],
     "checkpoint.prune": [Example({"keep": 1})],
+    "item.put": [
+        Example({"namespace": ["a"], "key": "new", "value": {"n": 1}, "texts": {"$": "red"}}),
+        Example({"namespace": ["a"], "key": "k", "value": {"n": 2}}),
+        Example({"namespace": ["a"], "key": "k", "value": None}),
+    ],
+    "item.put_many": [
+        Example({"items": [{"namespace": ["a"], "key": key, "value": {"n": 1}} for key in ("k", "l")]}),
+    ],
+    "item.sweep": [Example()],
 }
 
 
@@ -199,6 +208,8 @@ def furnish(path: Path) -> None:
                 {"base": str(number - 1), "spans": {"s": [(0, 3 * number - 3)]}} if number > 1 else {}
             ))  # fmt: skip
             mem.checkpoint.write("thread", str(number), task="t", slots=[(0, "c")], values=[b"x"])
+        mem.item.put(["a"], "k", value={"n": 1}, texts={"$": "red"})
+        mem.item.put(["a"], "over", value={"n": 1}, ttl_minutes=1e-9)
         for number in range(32):
             mem.checkpoint.put("folding", f"{number:02}", items={"s": [b"x"]})
         embedder.is_away = True
