@@ -1,6 +1,6 @@
 """A LangGraph agent that lives in Recollect: its state survives the process, its notes are found by meaning.
 
-Runs offline: the "model" is a function. `pip install 'recollect[langgraph]'`, then `python examples/langgraph_agent.py`.
+Runs offline: the "model" is a function. `pip install 'recollect[langgraph]'`, then run this file.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ _LINES = (
     _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint."),
     _op("checkpoint.get", "checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
     _op("checkpoint.list", "checkpoints:list_checkpoints", "read", "POST /checkpoints/list", "thread", "List checkpoints, the newest first."),
-    _op("checkpoint.threads", "checkpoints:threads", "read", "GET /checkpoints/threads", "", "List the threads that have checkpoints."),
+    _op("checkpoint.threads", "checkpoints:threads", "read", "GET /checkpoints/threads", "thread", "List the threads that have checkpoints."),
     _op("checkpoint.delete", "checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
     _op("checkpoint.copy", "checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
     _op("checkpoint.prune", "checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),

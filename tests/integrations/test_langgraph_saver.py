@@ -34,6 +34,7 @@ from postgres_server import server
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine, CheckpointWrites
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.integrations.langgraph import RecollectSaver
+from recollect.interfaces import cli
 from recollect.ports.records import Query
 from recollect.services.checkpoints import CheckpointPage, PutCheckpointRequest
 
@@ -390,6 +391,7 @@ WORKER = textwrap.dedent(
     import recollect
     from chat_graph import BEGIN, chatting, config
     from recollect.integrations.langgraph import RecollectSaver
+from recollect.interfaces import cli
     with recollect.open({path!r}, embedder="hash") as mem:
         graph = chatting(RecollectSaver(mem, keep=5), 10_000)
         given = BEGIN if not graph.get_state(config()).values else None
@@ -432,3 +434,24 @@ def test_versions_of_other_savers_are_continued() -> None:
         assert saver.get_next_version(4) == 5
         theirs = "00000000000000000000000000000002.0.4"
         assert saver.get_next_version(theirs) > theirs
+
+
+COMMANDS = ("checkpoint threads", "checkpoint get [bold]t[/]", "checkpoint list", "item search", "item namespaces")
+
+
+def test_people_see_threads_and_items_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "t.db")
+    with recollect.open(path, embedder="hash") as mem:
+        chatting(RecollectSaver(mem), 2).invoke(BEGIN, config("[bold]t[/]"))
+        mem.item.put(["notes", "[red]"], "k", value={"text": "é"})
+    for command in (
+        "checkpoint threads",
+        "checkpoint get [bold]t[/]",
+        "checkpoint list",
+        "item search",
+        "item namespaces",
+    ):
+        assert cli.run([*command.split(), "--store", path]) == 0
+        output = capsys.readouterr().out
+        assert ("[bold]t[/]" in output) != command.startswith("item")
+        assert ("notes / [red]" in output) == command.startswith("item")

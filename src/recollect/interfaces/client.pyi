@@ -931,7 +931,7 @@ class Checkpoint(Room):
     ) -> CheckpointPage:
         """List checkpoints, the newest first."""
 
-    def threads(self, *, thread: str | None = None) -> ThreadPage:
+    def threads(self, thread: str | None = None) -> ThreadPage:
         """List the threads that have checkpoints."""
 
     def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
+from recollect.interfaces import render_frameworks
 from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
 from recollect.services.lifecycle import History
@@ -189,4 +190,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
+    **render_frameworks.RENDERERS,
 }
