@@ -27,6 +27,7 @@ types: $(TEST_READY)
 
 bench: $(BENCH_READY)  ## speed beside other stores, in one run
 	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/workspaces.py
 	@$(BIN)/python bench/checkpoints.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo

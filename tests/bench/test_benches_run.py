@@ -105,3 +105,10 @@ def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> Non
     savers = json.loads((tmp_path / "checkpoints.json").read_text())["savers"]
     assert savers["recollect"]["bytes_per_step"] < savers["langgraph SqliteSaver"]["bytes_per_step"] / 2
     assert all(saver["steps_per_second"] > 0 for saver in savers.values())
+
+
+def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
+    run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "workspaces.json").read_text())
+    assert report["snapshot_nodes_median"] <= 12
+    assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10

@@ -33,7 +33,12 @@ WRITING = [
     for name, operation in OPERATIONS.items()
     if operation.permission != "read" and not operation.route.startswith("GET ")
 ]
-READ_ONLY = {"verify", "export", "backup"}  # need a greater permission, but write nothing to the store
+READ_ONLY = {
+    "verify",
+    "export",
+    "backup",
+    "workspace.push",
+}  # need a greater permission, but write nothing to the store
 SAYS_SO = {"verify", "doctor"}  # answer with what they could not read, instead of failing
 ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
     apsw.IOError: StoreError,
@@ -125,6 +130,21 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"agent": "resting", "data": {"step": 2}, "ttl_seconds": 60, "version": 1}),
     ],
     "state.drop": [Example({"agent": "resting"}, in_pieces=True)],
+    "workspace.add": [Example({"agent": "agent", "name": "desk"})],
+    "workspace.drop": [Example({"id": "workspace"}, in_pieces=True, done=NotFound)],
+    "workspace.write": [
+        Example({"id": "workspace", "path": "new/file.txt", "text": "fresh"}),
+        Example({"id": "workspace", "path": "kept.txt", "text": "kept", "version": 1}),
+    ],
+    "workspace.remove": [Example({"id": "workspace", "path": "kept.txt"})],
+    "workspace.move": [Example({"id": "workspace", "path": "kept.txt", "to": "moved/kept.txt"})],
+    "workspace.pull": [Example({"id": "workspace", "folder": lambda _, folder: pulled(folder), "mirror": True}, True)],
+    "workspace.push": [Example({"id": "workspace", "folder": lambda _, folder: str(folder / "pushed")})],
+    "workspace.snapshot": [Example({"id": "workspace", "label": "now"})],
+    "workspace.restore": [
+        Example({"id": "workspace", "snapshot": lambda mem, _: mem.workspace.snapshots("workspace").snapshots[0].id})
+    ],
+    "workspace.prune": [Example({"id": "workspace", "keep": 0}, in_pieces=True)],
     "session.revise": [Example({"id": "session", "title": "another", "metadata": {"a": 1}})],
     "session.end": [Example({"id": "session", "summary": "done"})],
     "session.archive": [Example({"id": "session"})],
@@ -191,6 +211,11 @@ def furnish(path: Path) -> None:
         mem.tool.add("brew", id="tool", agents=["resting"])
         mem.state.save("resting", {"step": 1})
         mem.agent.pause("resting")
+        mem.workspace.add("resting", id="workspace")
+        mem.workspace.write("workspace", "kept.txt", "kept")
+        mem.workspace.write("workspace", "gone.txt", "gone")
+        mem.workspace.snapshot("workspace")
+        mem.workspace.remove("workspace", "gone.txt")
         mem.session.archive("aside")
         mem.remember("Alice prefers pytest", id="cited", cites=[ALICE], tags=["testing"])
         mem.remember("Bob was in Rome", id="verified", cites=[BOB], user="user", session="session")
@@ -224,6 +249,15 @@ def exported(folder: Path) -> str:
             other.remember_many(["from elsewhere", {"content": "also from elsewhere", "tags": ["t"], "cites": [BOB]}])
             other.export(str(target))
     return str(target)
+
+
+def pulled(folder: Path) -> str:
+    """A folder with a file that is new to the workspace and one that is different there."""
+    source = folder / "source"
+    source.mkdir(exist_ok=True)
+    (source / "kept.txt").write_text("different")
+    (source / "new.txt").write_text("new")
+    return str(source)
 
 
 class Breaker:

@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from recollect.adapters.beneath import FOLDER, READING, read_regular
@@ -110,10 +111,8 @@ def _write(root: int, path: str, data: bytes) -> None:
 
 def _entered(folder: int, name: str) -> int:
     """The folder inside, made if need be; gives the outer one up."""
-    try:
+    with suppress(FileExistsError):  # opening it says whether it is a folder
         os.mkdir(name, dir_fd=folder)
-    except FileExistsError:
-        pass  # opening it says whether it is a folder
     inner = os.open(name, FOLDER, dir_fd=folder)
     os.close(folder)
     return inner

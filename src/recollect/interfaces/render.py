@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
-from recollect.interfaces import render_frameworks
+from recollect.interfaces import render_agents, render_frameworks
 from recollect.services.audit import LogPage
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
 from recollect.services.lifecycle import History
@@ -190,5 +190,6 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
+    **render_agents.RENDERERS,
     **render_frameworks.RENDERERS,
 }

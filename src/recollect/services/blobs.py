@@ -224,6 +224,6 @@ def insert_nodes(core: Core, scope: Scope, nodes: dict[str, Entries]) -> list[St
     """Nodes that are new are written, those that are there are used again."""
     there = load_nodes(core.store, scope, list(nodes))
     fresh: list[Step] = [
-        Insert(made(TreeNode, scope, id=id, entries=entries)) for id, entries in nodes.items() if id not in there
+        Put(made(TreeNode, scope, id=id, entries=entries)) for id, entries in nodes.items() if id not in there
     ]
     return [*fresh, *reuse_steps(TreeNode, list(there))]

@@ -18,7 +18,7 @@ from recollect.domain.record import Id, Text, now
 from recollect.domain.trees import Difference, Entries, Entry, bucket_of, differences, grown, levels, loaded
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
-from recollect.ports.records import Delete, Insert, OneOf, Order, Query, Require, Scope, Step, Touch, equal
+from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
 from recollect.services.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps
 from recollect.services.core import Core, Reply, commit, load, logged, made
 from recollect.services.lifecycle import erase_traces
@@ -72,7 +72,7 @@ def snapshot(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView
             commit(core, scope, [*steps, logged(scope, "create", "snapshot", None, id=taken.id)])
         except RequirementFailed:
             continue  # somebody wrote meanwhile: look again
-        return _view(taken, written=sum(isinstance(step, Insert) for step in tree))
+        return _view(taken, written=sum(isinstance(step, Put) for step in tree))
     raise _never_still()
 
 
