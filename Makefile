@@ -33,6 +33,7 @@ bench: $(BENCH_READY)  ## speed beside other stores, in one run
 	@$(BIN)/python bench/stores.py
 	@$(BIN)/python bench/workspaces.py
 	@$(BIN)/python bench/runtime.py
+	@$(BIN)/python bench/checkpoints.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json

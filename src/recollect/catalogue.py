@@ -217,6 +217,20 @@ _LINES = (
     _op("workspace.diff", "snapshots:diff", "read", "GET /workspaces/{id}/diff", "id since to", "Show what changed between snapshots, or since one."),
     _op("workspace.restore", "snapshots:restore", "write", "POST /workspaces/{id}/restore", "id snapshot", "Go back to a snapshot; says what differed."),
     _op("workspace.prune", "snapshots:prune", "delete", "POST /workspaces/{id}/prune", "id", "Let go of old snapshots and unused content."),
+    _op("checkpoint.put", "checkpoints:put", "write", "POST /checkpoints", "thread id", "Save a checkpoint of a program that runs in steps."),
+    _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint."),
+    _op("checkpoint.get", "checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
+    _op("checkpoint.list", "checkpoints:list_checkpoints", "read", "POST /checkpoints/list", "thread", "List checkpoints, the newest first."),
+    _op("checkpoint.threads", "checkpoints:threads", "read", "GET /checkpoints/threads", "thread", "List the threads that have checkpoints."),
+    _op("checkpoint.delete", "checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
+    _op("checkpoint.copy", "checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
+    _op("checkpoint.prune", "checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),
+    _op("item.put", "items:put", "write", "POST /items", "namespace key", "Keep a value under a key, in place of what was there."),
+    _op("item.put_many", "items:put_many", "write", "POST /items/batch", "items", "Put and delete several items: all, or none."),
+    _op("item.get", "items:get", "read", "POST /items/get", "namespace key", "Read one item."),
+    _op("item.search", "items:search", "read", "POST /items/search", "prefix", "Find items by filter and by meaning."),
+    _op("item.namespaces", "items:namespaces", "read", "POST /items/namespaces", "", "List the namespaces that hold an item."),
+    _op("item.sweep", "items:sweep", "delete", "POST /items/sweep", "", "Delete the items whose time is up."),
 )  # fmt: skip
 
 ROOMS: dict[str, str] = {
@@ -234,6 +248,8 @@ ROOMS: dict[str, str] = {
     "user": "Those who may come in: their profiles, roles and passwords.",
     "key": "Keys for programs: what each grants, and how often it may ask.",
     "audit": "The access log as evidence: sealed, and proven whole.",
+    "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
+    "item": "Values that agents keep under a namespace and a key.",
 }
 """What each room is about, in one sentence."""
 

@@ -112,6 +112,16 @@ def test_every_store_is_measured(tmp_path: Path) -> None:
     assert ElementTree.parse(tmp_path / "stores.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.skipif(
+    not peers_here("langgraph.checkpoint.sqlite"), reason="langgraph-checkpoint-sqlite is not installed"
+)
+def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> None:
+    run("checkpoints.py", "--steps", "30", "--out", str(tmp_path))
+    savers = json.loads((tmp_path / "checkpoints.json").read_text())["savers"]
+    assert savers["recollect"]["bytes_per_step"] < savers["langgraph SqliteSaver"]["bytes_per_step"] / 2
+    assert all(saver["steps_per_second"] > 0 for saver in savers.values())
+
+
 def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
     run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
     report = json.loads((tmp_path / "workspaces.json").read_text())

@@ -204,6 +204,29 @@ EXAMPLES: dict[str, list[Example]] = {
     "message.pop": [Example({"session": "session"})],
     "message.clear": [Example({"session": "session"}, in_pieces=True)],
     "backup": [Example({"path": lambda _, folder: str(folder / f"copy-{random.getrandbits(64)}.db")})],
+    "checkpoint.put": [
+        Example({"thread": "new", "id": "1", "items": {"": [b"x"]}}),
+        Example(
+            {"thread": "thread", "id": "4", "base": "3", "spans": {"s": [(0, 9)]}, "items": {"s": [b"y"]}, "keep": 1}
+        ),
+        Example({"thread": "folding", "id": "99", "items": {"s": [b"y"]}}),
+    ],
+    "checkpoint.write": [
+        Example({"thread": "thread", "id": "3", "task": "new", "slots": [(0, "c")], "values": [b"x"]}),
+        Example({"thread": "thread", "id": "3", "task": "t", "slots": [(1, "c")], "values": [b"x"]}),
+    ],
+    "checkpoint.delete": [Example({"thread": "thread"}), Example({"runs": ["run"]})],
+    "checkpoint.copy": [Example({"source": "thread", "target": "copied"})],
+    "checkpoint.prune": [Example({"keep": 1})],
+    "item.put": [
+        Example({"namespace": ["a"], "key": "new", "value": {"n": 1}, "texts": {"$": "red"}}),
+        Example({"namespace": ["a"], "key": "k", "value": {"n": 2}}),
+        Example({"namespace": ["a"], "key": "k", "value": None}),
+    ],
+    "item.put_many": [
+        Example({"items": [{"namespace": ["a"], "key": key, "value": {"n": 1}} for key in ("k", "l")]}),
+    ],
+    "item.sweep": [Example()],
 }
 
 
@@ -254,6 +277,15 @@ def furnish(path: Path) -> None:
         notes.write_text("as it is\n")
         furnish_learning(mem)
         furnish_runs(mem)
+        for number in range(1, 4):
+            mem.checkpoint.put("thread", str(number), run="run" if number < 3 else None, items={"s": [b"x"] * 3}, **(
+                {"base": str(number - 1), "spans": {"s": [(0, 3 * number - 3)]}} if number > 1 else {}
+            ))  # fmt: skip
+            mem.checkpoint.write("thread", str(number), task="t", slots=[(0, "c")], values=[b"x"])
+        mem.item.put(["a"], "k", value={"n": 1}, texts={"$": "red"})
+        mem.item.put(["a"], "over", value={"n": 1}, ttl_minutes=1e-9)
+        for number in range(32):
+            mem.checkpoint.put("folding", f"{number:02}", items={"s": [b"x"]})
         embedder.is_away = True
         assert mem.remember("still without a vector", id="owed").queued == ["vector:hash-64"]
 

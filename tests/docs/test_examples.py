@@ -44,3 +44,22 @@ def test_a_killed_agent_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert "2 bake attempt 2: loaf 2 is baked" in shown
     assert "succeeded after 1 crash: three loaves are ready" in shown
     assert "the oven baked 3 loaves" in shown
+
+
+def test_the_langgraph_agent_remembers_over_restarts(tmp_path: Path) -> None:
+    assert "You told me: My cat is called Mimi. (6 messages so far)" in "\n".join(
+        shown_by("langgraph_agent.py", tmp_path)
+    )
+
+
+def test_the_openai_agent_is_given_its_history(tmp_path: Path) -> None:
+    output = "\n".join(shown_by("openai_agents_session.py", tmp_path))
+    assert "I was given 5 items." in output
+    assert "found by its words: I prefer pytest." in output
+
+
+def test_claude_keeps_files_and_leaves_its_folder_never(tmp_path: Path) -> None:
+    output = "\n".join(shown_by("anthropic_memory.py", tmp_path))
+    assert "2 Her cat is Mimi." in output
+    assert "would escape /memories directory" in output
+    assert "files: alice.md" in output

@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", ""},
     "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "testing"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
+    "integrations": set(),  # the operations of an open memory, and nothing else
     "": {"interfaces", "app", "domain", "settings"},
 }
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.

@@ -31,11 +31,12 @@ GROUPS = {
     "Agents at work": "agent block tool state workspace session message",
     "Runs of agents": "runs run",
     "Learning": "episode pattern summary",
+    "Frameworks": "checkpoint item",
     "The service": "serve user key audit",
     "The store": "stats sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",
 }
-HIDDEN = frozenset({"remember_many", "message.add_many"})
+HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
 class Program(Operation):

@@ -14,11 +14,20 @@ from recollect.services.agents import AgentView, InContext
 from recollect.services.applying import Applied, PatternView, Reported, Suggested
 from recollect.services.audit import LogPage, LogVerified, Sealed
 from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
+from recollect.services.checkpoints import (
+    CheckpointPage,
+    CheckpointsCopied,
+    CheckpointsDeleted,
+    PutCheckpointReply,
+    ThreadPage,
+    WriteCheckpointReply,
+)
 from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.exchange import Pulled, Pushed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
+from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
 from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
 from recollect.services.messages import (
@@ -108,6 +117,10 @@ class Recollect:
     def key(self) -> Key: ...
     @property
     def audit(self) -> Audit: ...
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+    @property
+    def item(self) -> Item: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -1235,6 +1248,122 @@ class Audit(Room):
 
     def verify(self, anchor: str | None = None) -> LogVerified:
         """Prove that the access log was not tampered with."""
+
+class Checkpoint(Room):
+    """The saved states of programs that run in steps, such as LangGraph's graphs."""
+
+    def put(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        parent: str | None = None,
+        run: str | None = None,
+        metadata: dict[str, Any] = ...,
+        body: bytes = ...,
+        items: dict[str, builtins.list[bytes]] = ...,
+        base: str | None = None,
+        spans: dict[str, builtins.list[tuple[int, int]]] = ...,
+        lacks: builtins.list[str] = ...,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> PutCheckpointReply:
+        """Save a checkpoint of a program that runs in steps."""
+
+    def write(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        task: str,
+        path: str = "",
+        slots: builtins.list[tuple[int, str]],
+        values: builtins.list[bytes],
+        replace: bool = False,
+    ) -> WriteCheckpointReply:
+        """Save what a task wrote towards the next checkpoint."""
+
+    def get(self, thread: str, id: str | None = None, *, namespace: str = "") -> CheckpointPage:
+        """Read one checkpoint, whole."""
+
+    def list(
+        self,
+        thread: str | None = None,
+        *,
+        namespace: str | None = None,
+        id: str | None = None,
+        before: str | None = None,
+        metadata: dict[str, Any] = ...,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> CheckpointPage:
+        """List checkpoints, the newest first."""
+
+    def threads(self, thread: str | None = None) -> ThreadPage:
+        """List the threads that have checkpoints."""
+
+    def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:
+        """Delete a thread, or what some runs made."""
+
+    def copy(self, source: str, target: str) -> CheckpointsCopied:
+        """Copy a thread with all its checkpoints."""
+
+    def prune(
+        self,
+        *,
+        threads: builtins.list[str] | None = None,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> CheckpointsDeleted:
+        """Let go of old checkpoints."""
+
+class Item(Room):
+    """Values that agents keep under a namespace and a key."""
+
+    def put(
+        self,
+        namespace: builtins.list[str],
+        key: str,
+        *,
+        value: dict[str, Any] | None,
+        texts: dict[str, str] = ...,
+        ttl_minutes: float | None = None,
+    ) -> ItemsPut:
+        """Keep a value under a key, in place of what was there."""
+
+    def put_many(self, items: builtins.list[PutItemRequest | dict[str, Any] | str]) -> ItemsPut:
+        """Put and delete several items: all, or none."""
+
+    def get(self, namespace: builtins.list[str], key: str, *, refresh: bool = False) -> ItemFound:
+        """Read one item."""
+
+    def search(
+        self,
+        prefix: builtins.list[str] = ...,
+        *,
+        filter: dict[str, Any] = ...,
+        query: str | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> ItemsFound:
+        """Find items by filter and by meaning."""
+
+    def namespaces(
+        self,
+        *,
+        begins: builtins.list[builtins.list[str]] = ...,
+        ends: builtins.list[builtins.list[str]] = ...,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> NamespacePage:
+        """List the namespaces that hold an item."""
+
+    def sweep(self) -> ItemsSwept:
+        """Delete the items whose time is up."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
-from recollect.interfaces import render_agents, render_run
+from recollect.interfaces import render_agents, render_frameworks, render_run
 from recollect.interfaces.render_learning import LEARNING
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
@@ -246,4 +246,5 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     **render_agents.RENDERERS,
     **LEARNING,
     **render_run.RENDERERS,
+    **render_frameworks.RENDERERS,
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.kinds import describe
@@ -25,6 +27,23 @@ from recollect.services.journal import Journal, was_logged
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
+
+
+def _from_base64(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+
+
+Bytes = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda raw: base64.b64encode(raw).decode(), return_type=str, when_used="json"),
+]
+"""Bytes: as they are in process, base64 in JSON."""
 
 
 class Request(BaseModel):

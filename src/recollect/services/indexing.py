@@ -103,11 +103,11 @@ def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list
     if core.late_interaction and isinstance(embedder, TokenEmbedder):
         vectors, tokens = embedder.embed_with_tokens(texts)
         codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
-        return list(zip(_usable(vectors, embedder, len(texts)), codes, strict=True))
-    return [(vector, None) for vector in _usable(embedder.embed(texts), embedder, len(texts))]
+        return list(zip(usable(vectors, embedder, len(texts)), codes, strict=True))
+    return [(vector, None) for vector in usable(embedder.embed(texts), embedder, len(texts))]
 
 
-def _usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
+def usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
     """One bad vector would spoil every ranking it takes part in, so a model that makes one has failed."""
     array = np.asarray(vectors, dtype=np.float32)
     if array.shape != (count, embedder.dimensions) or not np.isfinite(array).all():

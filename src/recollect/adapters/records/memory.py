@@ -309,9 +309,11 @@ class _Transaction:
                     self._remove(other)
                 else:
                     self._write(other, record.changed(**{field: None, "version": record.version + 1}))
+        leaves_trace = self._store._records[key].shape.leaves_trace
         self._set(self._store._records, key, None)
         self._set(self._store._seqs, key, None)
-        self._set(self._store._gone, key, self._next_seq())
+        if leaves_trace:
+            self._set(self._store._gone, key, self._next_seq())
         self._deleted += 1
 
     def _set(self, mapping: dict[Key, Any], key: Key, value: Any) -> None:

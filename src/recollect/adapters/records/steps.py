@@ -124,7 +124,8 @@ class Steps:
         codec = self._tables.codec(type(record))
         row = self._tables.insert(record.shape.table, ("_seq", *codec.written), [self._next_seq(), *codec.row(record)])
         self._grow(type(record), 1)
-        self._tables.run(RETURNED, (record.organization_id, record.shape.table, record.id))
+        if record.shape.leaves_trace:
+            self._tables.run(RETURNED, (record.organization_id, record.shape.table, record.id))
         if not record.is_deleted:
             self._known.add((record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
@@ -272,7 +273,7 @@ class Steps:
         if record.shape.text:
             self._tables.unindex_text(record, [row for row, _ in rows])
         self._tables.run(f"DELETE FROM {table} WHERE {key}", values)
-        for id in present:
+        for id in present if record.shape.leaves_trace else ():
             self._tables.insert(
                 "recollect_gone", GONE, (self._next_seq(), self._scope.organization_id, record.shape.table, id)
             )
