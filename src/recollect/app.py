@@ -112,7 +112,7 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     if maker is None:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
+            remedy="give a file path, sqlite:///path, postgresql://user@host/database, dynamodb://table or memory://",
         )
     return maker(address)
 
@@ -125,6 +125,10 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
         return PgVectorStore(store)
     from recollect.adapters.vectors.embedded import EmbeddedIndex
 
+    if hasattr(store, "vectors_of"):
+        from recollect.adapters.vectors.per_tenant import PerTenant
+
+        return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
     return EmbeddedIndex(store, index_folder, background=settings.background)
 
 
@@ -158,12 +162,21 @@ def _postgres(address: str) -> tuple[Any, Path | None]:
     return PostgresStore(address), None
 
 
+def _dynamodb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.dynamodb import DynamoStore
+    except ImportError:
+        raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
+    return DynamoStore(address), None
+
+
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
     "sqlite": _sqlite,
     "memory": _memory,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "dynamodb": _dynamodb,
 }
 
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres", "dynamodb")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,8 @@ class TestRecordStores(RecordStoreContract):
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
         elif request.param == "postgres":
             store = PostgresStore(server().emptied_store())
+        elif request.param == "dynamodb":
+            store = DynamoStore(dynamodb().new_store())
         yield store
         store.close()
 
@@ -45,6 +49,8 @@ class TestRecordStores(RecordStoreContract):
             before.close()
             if isinstance(before, PostgresStore):
                 opened.append(PostgresStore(before.link.conninfo))
+            elif isinstance(before, DynamoStore):
+                opened.append(DynamoStore(before.address))
             else:
                 assert isinstance(before, SqliteStore)
                 opened.append(SqliteStore(before.path))

@@ -10,21 +10,30 @@ import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.adapters.records.checks import check_filters, check_query, check_text
-from recollect.adapters.records.plain import LIVING, by_rarity, has_facets, in_order, paged, words_asked, words_of
+from recollect.adapters.records.plain import (
+    LIVING,
+    by_rarity,
+    fits,
+    has_facets,
+    in_order,
+    once,
+    paged,
+    words_asked,
+    words_of,
+)
 from recollect.adapters.records.planner import Planner, dangling, unique_values
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
 from recollect.errors import Closed, InvalidInput
 from recollect.ports.records import (
-    AnyOf,
     Capabilities,
     Change,
     Committed,
-    Filter,
     Linked,
     Page,
     Problem,
@@ -33,7 +42,6 @@ from recollect.ports.records import (
     Step,
     TextHit,
     TextQuery,
-    passes,
 )
 from recollect.ports.vectors import VectorRow
 
@@ -113,7 +121,7 @@ class MemoryStore:
             return [
                 Problem(f"its {field} points at nothing", table, id, organization)
                 for (table, organization, id), record in self._records.items()
-                for field in dangling(record, lambda to, id, tenant=organization: (to, tenant, id) in self._records)
+                for field in dangling(record, partial(self._is_there, organization))
             ]
 
     def mend(self) -> list[str]:
@@ -150,19 +158,18 @@ class MemoryStore:
 
     def _living(self, scope: Scope, query: Query[R]) -> Iterator[R]:
         wanted = LIVING[query.deleted]
+        linked = once(partial(self._linked, scope))
         for (table, organization, _), record in self._records.items():
             if table != query.record.shape.table or organization != scope.organization_id:
                 continue
-            if record.is_deleted in wanted and all(self._passes(scope, record, one) for one in query.where):
+            if record.is_deleted in wanted and all(fits(record, one, linked) for one in query.where):
                 yield record  # type: ignore[misc]
 
-    def _passes(self, scope: Scope, record: Record, given: Filter) -> bool:
-        if isinstance(given, AnyOf):
-            return any(self._passes(scope, record, one) for one in given.filters)
-        if isinstance(given, Linked):
-            links = self._living(scope, Query(given.record, given.where))
-            return any(getattr(link, given.field) == record.id for link in links) == given.wanted
-        return passes(record, given) is True
+    def _linked(self, scope: Scope, given: Linked) -> set[str]:
+        return {getattr(link, given.field) for link in self._living(scope, Query(given.record, given.where))}
+
+    def _is_there(self, organization_id: str, table: str, id: str) -> bool:
+        return (table, organization_id, id) in self._records
 
 
 class _Transaction:

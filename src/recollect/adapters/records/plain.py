@@ -7,16 +7,37 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from recollect.domain.record import Record
-from recollect.ports.records import Page, Query, TextHit, encode_cursor
+from recollect.ports.records import AnyOf, Filter, Linked, Page, Query, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
 WORD = re.compile(r"\w+")
 LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}
+
+
+def fits(record: Record, given: Filter, linked: Callable[[Linked], Collection[str]]) -> bool:
+    """Whether a record passes a filter; `linked` gives the ids that a Linked filter finds something for."""
+    if isinstance(given, AnyOf):
+        return any(fits(record, one, linked) for one in given.filters)
+    if isinstance(given, Linked):
+        return (record.id in linked(given)) == given.wanted
+    return passes(record, given) is True
+
+
+def once(find: Callable[[Linked], Collection[str]]) -> Callable[[Linked], Collection[str]]:
+    """Asks once for each filter of a query; by identity, because 1 and true are equal and do not match alike."""
+    known: dict[int, Collection[str]] = {}
+
+    def linked(given: Linked) -> Collection[str]:
+        if id(given) not in known:
+            known[id(given)] = find(given)
+        return known[id(given)]
+
+    return linked
 
 
 def in_order(records: Iterable[R], query: Query[R]) -> list[R]:
