@@ -27,7 +27,7 @@ class Server:
     def __init__(self, database: Path | None = None) -> None:
         assert PROGRAM.is_file(), f"{PROGRAM} is not there: `make test` fetches it"
         self.port = _free_port()
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
         kept = ["--db-path", str(database)] if database else []
         self.process = subprocess.Popen(
             [PROGRAM, "serve", "--port", str(self.port), *kept], cwd="/", stdout=self.log, stderr=self.log

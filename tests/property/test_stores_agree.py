@@ -22,7 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
@@ -233,13 +235,15 @@ def many() -> list[Record]:
     return records
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "dynamodb"])
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RecordStore, RecordStore]]:
     real: RecordStore
     if request.param == "postgres":
         real = PostgresStore(server().new_store())
+    elif request.param == "dynamodb":
+        real = DynamoStore(dynamodb().new_store())
     else:
         real = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled"))))
     stores = real, MemoryStore()
@@ -437,6 +441,25 @@ class PostgresAgrees(StoresAgree):
         """The next example empties it."""
 
 
+class DynamoAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.address = dynamodb().new_store()
+
+    def open(self) -> RecordStore:
+        return DynamoStore(self.address)
+
+    def end(self) -> None:
+        """The next example has a table of its own."""
+
+
+TestDynamoAgrees = DynamoAgrees.TestCase
+TestDynamoAgrees.settings = settings(
+    max_examples=10 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 TestPostgresAgrees = PostgresAgrees.TestCase
 TestPostgresAgrees.settings = settings(
     max_examples=20 * TIMES,

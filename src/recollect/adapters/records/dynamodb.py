@@ -77,8 +77,7 @@ class DynamoStore:
         return sorted(item["s"] for item in self.link.query(TENANTS) if not item.get("x"))
 
     def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
-        view = self._view(scope)
-        found = view.settled(lambda: view.record(record.shape.table, id))
+        found = self._view(scope).alone(record.shape.table, id)
         return found if isinstance(found, record) and (deleted or not found.is_deleted) else None
 
     def find(self, scope: Scope, query: Query[R]) -> Page[R]:

@@ -14,17 +14,19 @@ from typing import Any
 
 from recollect.adapters.records import dynamodb_items as items_of
 from recollect.adapters.records.dynamodb_items import Item, Stored
-from recollect.adapters.records.dynamodb_keys import TENANTS, Key
+from recollect.adapters.records.dynamodb_keys import TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb_link import Cancelled, Contended, pauses
 from recollect.adapters.records.dynamodb_tenant import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
 from recollect.adapters.records.dynamodb_view import Name, View
 from recollect.adapters.records.planner import Planner
 from recollect.adapters.records.rows import Codec
+from recollect.adapters.records.steps import referrers
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import RecollectError, StoreBusy, Unavailable
 from recollect.ports.records import Committed, Delete, Insert, OneOf, Put, Query, Require, Scope, Step, Touch, Update
 
+FEW = 4
 ORGANIZATION = Organization.shape.table
 
 
@@ -66,6 +68,11 @@ class Plan(View):
         return [id for name, id in self._new if name == table]
 
     read = record
+
+    def foresee(self, table: str, ids: Sequence[str]) -> None:
+        if len(ids) <= FEW:
+            hanging = [(one, field) for one, field, _ in referrers(table) if field in indexed_fields(one)]
+            self.look_up([(one.shape.table, field, id) for one, field in hanging for id in ids])
 
     def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
         return self.passing(Query(record, (OneOf(field, tuple(ids)),), deleted="yes"))

@@ -23,7 +23,7 @@ from recollect.adapters.records.checks import check_query
 from recollect.adapters.records.dynamodb_items import Item, Stored
 from recollect.adapters.records.dynamodb_keys import Key, field_word, index_word, indexed_fields
 from recollect.adapters.records.dynamodb_link import pauses
-from recollect.adapters.records.dynamodb_tenant import Tenant
+from recollect.adapters.records.dynamodb_tenant import Head, Tenant
 from recollect.adapters.records.plain import LIVING, fits, in_order, is_beyond, once
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
@@ -87,6 +87,20 @@ class View:
         for table, id in names:
             self._items.pop((table, id), None)
             self._moved.setdefault(table, set()).add(id)
+
+    def alone(self, table: str, id: str) -> Record | None:
+        """One record: with luck in one request, the head beside it."""
+        key, name = _key(self._tenant, (table, id)), (table, id)
+        head = self._tenant.keys.head
+        found = self._tenant.link.get([head, key] if key else [head])
+        still = Head.of(found.get(head))
+        if still.is_at(self.head) and not still.under_way:
+            read: dict[Name, Stored | None] = {}
+            item = found.get(key) if key else None
+            if not self.joined([(name, item)] if item else [], read):
+                known = read.get(name)
+                return known.record if known else None
+        return self.settled(lambda: self.record(table, id))
 
     # -- single records ----------------------------------------------------------------------------------------------
 
@@ -199,17 +213,22 @@ class View:
         return self._in_range(table, ranges[0]) if ranges and _is_moment(record, ranges[0].field) else None
 
     def _looked_up(self, table: str, field: str, values: Collection[Any]) -> list[str]:
-        known = [value for value in values if (table, field, value) not in self._found]
-        if len(known) > MOST_LOOKUPS:
+        unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
+        if len(unknown) > MOST_LOOKUPS:
             return self._looked_up_together(table, field, values)
+        self.look_up(unknown)
+        return [id for value in values for id in self._found[(table, field, value)]]
+
+    def look_up(self, paths: Sequence[tuple[str, str, Any]]) -> None:
+        """The index entries of several (table, field, value), asked for side by side."""
+        unknown = [path for path in paths if path not in self._found]
         query, partition = self._tenant.link.query, self._tenant.keys.index
 
-        def one(value: Any) -> list[Item]:
-            return query(partition, "begins_with(s, :s)", {":s": index_word(table, field, value)})
+        def one(path: tuple[str, str, Any]) -> list[Item]:
+            return query(partition, "begins_with(s, :s)", {":s": index_word(*path)})
 
-        for value, entries in zip(known, self._tenant.link.at_once(one, known), strict=True):
-            self._found[(table, field, value)] = [entry["d"] for entry in entries]
-        return [id for value in values for id in self._found[(table, field, value)]]
+        for path, entries in zip(unknown, self._tenant.link.at_once(one, unknown), strict=True):
+            self._found[path] = [entry["d"] for entry in entries]
 
     def _looked_up_together(self, table: str, field: str, values: Collection[Any]) -> list[str]:
         words = sorted(index_word(table, field, value) for value in values)

@@ -198,6 +198,9 @@ class _Transaction:
     def matching(self, query: Query[R]) -> list[R]:
         return self._store._matching(self._scope, query)
 
+    def foresee(self, table: str, ids: Sequence[str]) -> None:
+        """Everything is at hand."""
+
     def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
         wanted = set(ids)
         everything = self._store._living(self._scope, Query(record, deleted="yes"))

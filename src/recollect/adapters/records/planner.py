@@ -37,6 +37,9 @@ class Ground(Protocol):
 
     def matching(self, query: Query[Any]) -> list[Any]: ...
 
+    def foresee(self, table: str, ids: Sequence[str]) -> None:
+        """These are about to go: what hangs on them may be looked for together."""
+
     def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
         """The records, soft-deleted or not, whose field is one of the ids."""
 
@@ -158,7 +161,10 @@ class Planner:
     def _remove(self, record: type[Record], ids: Iterable[str]) -> None:
         table = record.shape.table
         present = [id for id in dict.fromkeys(ids) if self._ground.read(table, id) is not None]
-        for referrer, field, on_delete in referrers(table) if present else ():
+        if not present:
+            return
+        self._ground.foresee(table, present)
+        for referrer, field, on_delete in referrers(table):
             hanging = self._ground.referring(referrer, field, present)
             if on_delete == "cascade":
                 self._remove(referrer, [one.id for one in hanging])
