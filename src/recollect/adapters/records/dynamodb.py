@@ -28,7 +28,7 @@ from recollect.adapters.records.dynamodb_commit import transact
 from recollect.adapters.records.dynamodb_follow import Followed, TenantVectors, Words
 from recollect.adapters.records.dynamodb_items import Values
 from recollect.adapters.records.dynamodb_keys import TENANTS
-from recollect.adapters.records.dynamodb_link import Link
+from recollect.adapters.records.dynamodb_link import ATTEMPTS, Link
 from recollect.adapters.records.dynamodb_tenant import Tenant
 from recollect.adapters.records.dynamodb_view import View
 from recollect.adapters.records.plain import paged
@@ -54,9 +54,9 @@ AT_ONCE = 200
 
 
 class DynamoStore:
-    def __init__(self, address: str, *, cipher: Cipher | None = None) -> None:
+    def __init__(self, address: str, *, cipher: Cipher | None = None, attempts: int = ATTEMPTS) -> None:
         self.address = address
-        self.link = Link(address)
+        self.link = Link(address, attempts)
         self._cipher = cipher or Plain()
         self._codecs: dict[type[Record], Codec] = {}
         self._tenants: dict[str, Tenant] = {}

@@ -39,7 +39,7 @@ def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scop
             try:
                 planner.apply(steps)
             except RecollectError:
-                if plan.is_still():
+                if plan.is_final():
                     raise
                 continue
             seq = plan.commit()
@@ -170,7 +170,7 @@ class Plan(View):
     def _commit_staged(self, writes: list[_Write], token: str) -> int | None:
         tenant = self._tenant
         try:
-            tenant.claim(self.head, token)
+            tenant.claim(self.head, token, len(writes))
             tenant.stage(token, ((key, item) for key, item, *_ in writes))
             tenant.link.transact([tenant.moved(self.head, self._seq, also=", x = :x", x=token, c=token)], token)
         except (Cancelled, Contended):
@@ -208,8 +208,9 @@ class Plan(View):
         return head.under_way == token or self._tenant.was_committed(self._seq, token)
 
     def _done(self) -> int:
-        if self._seqs and self.head.incarnation:
-            self._tenant.learn(Head(self._seq, self.head.incarnation))
+        if self._seqs:
+            known = Head(self._seq, self.head.incarnation) if self.head.incarnation else None
+            self._tenant.learn(known)
         return self._seq if self._seqs else 0
 
     def _writes(self, token: str) -> list[_Write]:

@@ -215,18 +215,20 @@ class VectorMoment:
             for one in self._vectors.between(seq, self._head.seq):
                 if len(rows) == limit:
                     break
-                if self._vectors.is_alive(one, self._moment):
+                if self._is_alive(one):
                     rows.append(self._vectors.row(one))
             return rows
 
     def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
         with self._followed.lock:
-            living = [int(seq) for seq in seqs if self._vectors.is_alive(int(seq), self._moment)]
-            return [self._vectors.row(seq) for seq in living]
+            return [self._vectors.row(int(seq)) for seq in seqs if self._is_alive(int(seq))]
 
     def living_seqs(self, after: int, upto: int) -> list[int]:
         with self._followed.lock:
-            return [seq for seq in self._vectors.between(after, upto) if self._vectors.is_alive(seq, self._moment)]
+            return [seq for seq in self._vectors.between(after, upto) if self._is_alive(seq)]
+
+    def _is_alive(self, seq: int) -> bool:
+        return seq <= self._head.seq and self._vectors.is_alive(seq, self._moment)
 
     def of_memories(
         self, organization_id: str, space: str, ids: Sequence[str]

@@ -42,7 +42,7 @@ from recollect.errors import (
     Unavailable,
 )
 
-ATTEMPTS = 8
+ATTEMPTS = 6
 READ_SECONDS = 20
 THREADS = 8
 KEYS_AT_ONCE, WRITES_AT_ONCE = 100, 25
@@ -73,11 +73,11 @@ class Contended(Exception):
 
 
 class Link:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, attempts: int = ATTEMPTS) -> None:
         self.table, options = _parsed(address)
         self.label = f"the DynamoDB table '{self.table}'"
         config = Config(
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": attempts},
             connect_timeout=5,
             read_timeout=READ_SECONDS,
             max_pool_connections=4 * THREADS,

@@ -33,7 +33,7 @@ MOST_WRITES = 99  # of the 100 that a transaction may have, one is the head
 MOST_BYTES = 3_000_000  # of 4 MB
 STAGE = 300_000
 ENDING = "!"
-CLAIM_SECONDS = 60
+CLAIM_SECONDS = 2  # and a second for each thousand writes: what a dead process keeps others waiting
 Change = tuple[str, str, int, bool]  # table, id, seq, gone
 Write = tuple[Key, Item | None]  # what to put there, or that it goes
 
@@ -80,7 +80,7 @@ class Tenant:
                 pause()
         raise StoreBusy("a large transaction is still being applied", remedy="try again in a moment")
 
-    def learn(self, head: Head) -> None:
+    def learn(self, head: Head | None) -> None:
         self._known = head
 
     def log_after(self, seq: int) -> Iterator[Change]:
@@ -109,10 +109,10 @@ class Tenant:
 
     # -- large transactions ------------------------------------------------------------------------------------------
 
-    def claim(self, head: Head, name: str) -> None:
+    def claim(self, head: Head, name: str, writes: int) -> None:
         """Ask others to wait while this transaction is staged."""
         if head.incarnation:
-            given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS}
+            given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS + writes // 1000}
             self.link.transact([self.link.update(self.keys.head, "SET c = :c, u = :u", FREE, **given)], new_id())
 
     def stage(self, name: str, writes: Iterable[Write]) -> None:

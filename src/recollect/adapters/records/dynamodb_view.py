@@ -60,7 +60,7 @@ class View:
             try:
                 answer = work()
             except RecollectError:
-                if self.is_still():
+                if self.is_final():
                     raise
                 continue
             if self.is_still():
@@ -81,6 +81,11 @@ class View:
         names = [(table, id) for table, id, _, _ in changed]
         self.refresh(names)
         return False
+
+    def is_final(self) -> bool:
+        """After an error: whether it is about one moment, or came of reading two."""
+        self._scans.clear()  # the error may have cut one short
+        return self.is_still()
 
     def refresh(self, names: Sequence[Name]) -> None:
         """Read these again: they changed, or were touched."""
