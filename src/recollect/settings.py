@@ -46,7 +46,9 @@ class EmbedderSettings(BaseModel):
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: str = Field("recollect.db", description="Where memories live: a file, postgresql://… or memory://")
+    store: str = Field(
+        "recollect.db", description="Where memories live: a file, postgresql://…, dynamodb://… or memory://"
+    )
     organization: Id = Field("default", description="The tenant to work in")
     actor: Id | None = Field(None, description="On whose behalf; recorded with every change")
     timezone: TimeZone = Field("UTC", description="The zone times are shown in")

@@ -161,7 +161,9 @@ class DynamoStore:
     def codec(self, record: type[Record]) -> Codec:
         codec = self._codecs.get(record)
         if codec is None:
-            codec = self._codecs[record] = Codec(record, self._cipher, Values())
+            codec = self._codecs[record] = Codec(
+                record, self._cipher, Values(sealed=not isinstance(self._cipher, Plain))
+            )
         return codec
 
     def _view(self, scope: Scope) -> View:

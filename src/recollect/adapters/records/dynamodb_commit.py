@@ -9,22 +9,37 @@ A touch leaves the head alone: it asks only that the records it counts on are as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from recollect.adapters.records import dynamodb_items as items_of
+from recollect.adapters.records.checks import check_filters
 from recollect.adapters.records.dynamodb_items import Item, Stored
 from recollect.adapters.records.dynamodb_keys import TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb_link import Cancelled, Contended, pauses
 from recollect.adapters.records.dynamodb_tenant import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
-from recollect.adapters.records.dynamodb_view import Name, View
+from recollect.adapters.records.dynamodb_view import Name, View, values_of
 from recollect.adapters.records.planner import Planner
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.steps import referrers
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import RecollectError, StoreBusy, Unavailable
-from recollect.ports.records import Committed, Delete, Insert, OneOf, Put, Query, Require, Scope, Step, Touch, Update
+from recollect.ports.records import (
+    Absent,
+    Committed,
+    Delete,
+    DeleteWhere,
+    Insert,
+    OneOf,
+    Put,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Touch,
+    Update,
+)
 
 FEW = 4
 ORGANIZATION = Organization.shape.table
@@ -121,6 +136,7 @@ class Plan(View):
                     guards += self._tenant.keys.unique(record)
             elif isinstance(step, Delete | Touch | Require):
                 names.append((step.record.shape.table, step.id))
+        self.look_up(list(dict.fromkeys(_paths(steps))))
         self.fetch(names)
         if guards:
             held = self._tenant.link.get(guards)
@@ -262,6 +278,18 @@ class Plan(View):
     def _changes(self) -> list[Change]:
         changed = [(*name, seq, self._new[name] is None) for name, seq in self._seqs.items()]
         return sorted(changed, key=lambda change: change[2])
+
+
+def _paths(steps: Sequence[Step]) -> Iterator[tuple[str, str, Any]]:
+    """The index entries that filters of the steps name."""
+    for step in steps:
+        if isinstance(step, Absent | DeleteWhere):
+            check_filters(step.record, step.where)
+            for field in indexed_fields(step.record):
+                named = [values for one in step.where if (values := values_of(one, field)) is not None]
+                if named and len(named[0]) <= FEW:
+                    yield from ((step.record.shape.table, field, value) for value in named[0])
+                    break
 
 
 _Write = tuple[Key, Item | None, str | None, dict[str, Any]]

@@ -1,7 +1,7 @@
 """Records to items and back.
 
-A record is one binary value: a small JSON header with the plain fields and the lengths of the others, then the JSON
-and the bytes fields as they are, compressed where that helps, with a checksum. DynamoDB's own numbers hold 38 digits
+A record is one binary value: a JSON object of its fields, with the lengths of the bytes fields, then these bytes as
+they are; compressed where that helps, with a checksum. DynamoDB's own numbers hold 38 digits
 and lose -0.0 and the smallest floats; JSON text gives every float back as it was. What is longer than an item may be
 is cut into parts under a fresh generation, so that a reader never joins parts of two versions.
 """
@@ -28,17 +28,22 @@ _RAW, _COMPRESSED = b"\x00", b"\x01"
 
 
 class Values:
-    """How values of each type are kept; a dialect without any SQL."""
+    """How values of each type are kept. JSON stands in the header as it is: reading it is one parse for all fields.
 
-    encode: Mapping[ColumnType, Callable[[Any], Any]] = {
-        "text": same,
-        "integer": same,
-        "real": float,
-        "boolean": same,
-        "moment": moment_text,
-        "bytes": same,
-        "json": json_text,
-    }
+    Where there is a cipher it is text, which can be sealed.
+    """
+
+    def __init__(self, *, sealed: bool = False) -> None:
+        self.encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+            "text": same,
+            "integer": same,
+            "real": float,
+            "boolean": same,
+            "moment": moment_text,
+            "bytes": same,
+            "json": json_text if sealed else same,
+        }
+
     decode: Mapping[ColumnType, Callable[[Any], Any]] = {
         "text": same,
         "integer": same,
@@ -46,7 +51,7 @@ class Values:
         "boolean": same,
         "moment": datetime.fromisoformat,
         "bytes": same,
-        "json": json.loads,
+        "json": lambda value: json.loads(value) if isinstance(value, str) else value,
     }
 
 
@@ -75,10 +80,9 @@ def packed(codec: Codec, record: Record) -> bytes:
     for column, value in zip(codec.columns, codec.row(record), strict=True):
         if value is None:
             continue
-        if column.type in ("json", "bytes"):
-            raw = value if isinstance(value, bytes) else value.encode()
-            tail.append(raw)
-            value = len(raw)
+        if isinstance(value, bytes):
+            tail.append(value)
+            value = len(value)
         header[column.name] = value
     head = json_text(header).encode()
     whole = len(head).to_bytes(4, "big") + head + b"".join(tail)
@@ -98,10 +102,9 @@ def unpacked(codec: Codec, record: type[Record], raw: bytes) -> Any:
     row: list[Any] = []
     for column in codec.columns:
         value = header.get(column.name)
-        if value is not None and column.type in ("json", "bytes"):
+        if value is not None and column.type == "bytes":
             end = start + int(value)
-            piece, start = whole[start:end], end
-            value = piece.decode() if column.type == "json" else piece
+            value, start = whole[start:end], end
         elif value is None and not column.nullable:  # a field that came later
             default = record.model_fields[column.name].get_default(call_default_factory=True)
             value = codec.bound(column.name, default)

@@ -231,7 +231,9 @@ class Link:
         except (HTTPClientError, ConnectionError) as error:
             raise Unavailable(f"{self.label} does not answer", remedy="check the network and the endpoint") from error
         except (BotoCoreError, ValueError) as error:
-            raise InvalidSettings(f"{self.label} cannot be asked: {error}", remedy="see docs/dynamodb.md") from error
+            raise InvalidSettings(
+                f"{self.label} cannot be asked: {error}", remedy="see docs/guides/dynamodb.md"
+            ) from error
 
     def _meaning(self, error: ClientError) -> RecollectError:
         code = error.response["Error"]["Code"]
@@ -239,12 +241,12 @@ class Link:
             return _busy()
         if code in _DENIED:
             return Denied(
-                f"AWS refuses access to {self.label}: {code}", remedy="see docs/dynamodb.md for the permissions"
+                f"AWS refuses access to {self.label}: {code}", remedy="see docs/guides/dynamodb.md for the permissions"
             )
         if code == "ResourceNotFoundException":
             return NotARecollectStore(f"there is no table '{self.table}'", remedy="open it again to create it")
         if code == "ItemCollectionSizeLimitExceededException":
-            return StoreFull(f"{self.label} is full", remedy="see docs/dynamodb.md")
+            return StoreFull(f"{self.label} is full", remedy="see docs/guides/dynamodb.md")
         if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
             return Unavailable(f"{self.label} is failing ({code})", remedy="try again")
         return StoreError(f"{self.label} refuses a request: {code}", remedy="this is a bug: please report it")
@@ -317,7 +319,7 @@ def _parsed(address: str) -> tuple[str, dict[str, str]]:
     table = parts.netloc
     if "@" in parts.netloc:
         raise InvalidSettings(
-            "a DynamoDB address holds no credentials", remedy="give them to boto3: see docs/dynamodb.md"
+            "a DynamoDB address holds no credentials", remedy="give them to boto3: see docs/guides/dynamodb.md"
         )
     given = parse_qs(parts.query, keep_blank_values=True)
     known = ("region", "endpoint", "profile")

@@ -84,15 +84,13 @@ def _wait(link: Link) -> None:
 def backup(link: Link, target: Path) -> None:
     """DynamoDB's own: a copy inside AWS, under the name of the path."""
     link.check_open()
-    try:
-        with link.our_errors(cancelled=True):
+    with link.our_errors():
+        try:
             link.client.create_backup(TableName=link.table, BackupName=target.name)
-    except ClientError as error:
-        raise Unavailable("this server makes no backups", remedy="use `recollect export`") from error
-    except Exception as error:
-        if getattr(error, "code", "") == "store_error":
-            raise Unavailable("this server makes no backups", remedy="use `recollect export`") from error
-        raise
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("UnknownOperationException", "InvalidAction"):
+                raise Unavailable("this server makes no backups", remedy="use `recollect export`") from error
+            raise
 
 
 # -- checking and mending ----------------------------------------------------------------------------------------------

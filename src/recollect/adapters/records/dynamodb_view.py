@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 Name = tuple[str, str]  # table, id
 MOST_PATCHES = 300
-MOST_LOOKUPS = 16  # more values than this are read as one range of entries
+MOST_LOOKUPS = 64  # asked for side by side; more values than this are read as one range of entries
 MOST_LINKED = 2000
 LAST = "\U0010ffff"
 
@@ -201,12 +201,12 @@ class View:
         return [one for one in found if isinstance(one, record)]
 
     def _named(self, record: type[Record], where: Sequence[Filter]) -> Collection[str] | None:
-        by_id = [values for one in where if (values := _values_of(one, "id")) is not None]
+        by_id = [values for one in where if (values := values_of(one, "id")) is not None]
         if by_id:
             return set.intersection(*map(set, by_id))
         table, fields = record.shape.table, indexed_fields(record)
         lookups = [
-            (field, values) for one in where for field in fields if (values := _values_of(one, field)) is not None
+            (field, values) for one in where for field in fields if (values := values_of(one, field)) is not None
         ]
         if lookups:
             return self._looked_up(table, *min(lookups, key=lambda pair: len(pair[1])))
@@ -346,7 +346,7 @@ def _key(tenant: Tenant, name: Name) -> Key | None:
         return None
 
 
-def _values_of(given: Filter, field: str) -> Collection[Any] | None:
+def values_of(given: Filter, field: str) -> Collection[Any] | None:
     """The values that a filter leaves to a field, if it names them."""
     if isinstance(given, Compare) and given.field == field and given.operator == "=" and given.key is None:
         return () if given.value is None else (given.value,)
@@ -365,7 +365,7 @@ def _word(sort: str) -> str:
 
 def _by_id_alone(query: Query[Any]) -> bool:
     ordering = query.ordering()
-    ids_named = any(_values_of(one, "id") is not None for one in query.where)
+    ids_named = any(values_of(one, "id") is not None for one in query.where)
     return bool(query.limit) and ordering[0].field == "id" and not ids_named and not _narrows(query)
 
 
@@ -373,5 +373,5 @@ def _narrows(query: Query[Any]) -> bool:
     """Whether a filter leads to few candidates, so that reading page by page would be the longer way."""
     record: type[Record] = query.record
     fields = indexed_fields(record)
-    named = any(_values_of(one, field) is not None for one in query.where for field in fields)
+    named = any(values_of(one, field) is not None for one in query.where for field in fields)
     return named or any(isinstance(one, Linked | AnyOf) for one in query.where)
