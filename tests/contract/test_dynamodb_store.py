@@ -22,7 +22,19 @@ from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import InvalidSettings, NewerStore, NotARecollectStore, StoreBusy, Unavailable
-from recollect.ports.records import Delete, DeleteWhere, Insert, Query, RecordStore, Scope, Step, Touch, Update, equal
+from recollect.ports.records import (
+    Absent,
+    Delete,
+    DeleteWhere,
+    Insert,
+    Query,
+    RecordStore,
+    Scope,
+    Step,
+    Touch,
+    Update,
+    equal,
+)
 from recollect.testing.conformance.makers import (
     agent,
     embedding,
@@ -227,6 +239,57 @@ def test_one_who_wakes_up_late_neither_undoes_nor_repeats(store: DynamoStore, ac
     assert store.get(acme, Memory, "new00", deleted=True) is None
     assert store.verify() == []
     sleeper.close()
+
+
+# -- others in between ---------------------------------------------------------------------------------------------
+
+
+def once_before(store: DynamoStore, operation: str, act: Callable[[], object]) -> list[int]:
+    """Somebody else acts just before the first such request of this store is sent."""
+    acted: list[int] = []
+
+    def before(**_: Any) -> None:
+        if not acted:
+            acted.append(1)
+            act()
+
+    store.link.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
+    return acted
+
+
+@pytest.mark.parametrize("others", [1, 400], ids=["a few", "many"])
+def test_a_read_of_several_requests_is_of_one_moment(store: DynamoStore, acme: Scope, others: int) -> None:
+    other = DynamoStore(store.address)
+    stored(store, acme, user(acme), memory(acme, "a", user_id="ann"), memory(acme, "b", user_id="ann"))
+    swap = [Delete(Memory, "a"), Insert(memory(acme, "c", user_id="ann"))]
+    more = [Insert(agent(acme, f"{n}")) for n in range(others)]
+    acted = once_before(store, "BatchGetItem", lambda: other.transact(acme, [*swap, *more]))
+    assert ids(store, acme, Query(Memory, (equal("user_id", "ann"),))) == ["b", "c"]
+    assert acted
+    other.close()
+
+
+def test_a_decision_is_made_again_when_others_were_faster(store: DynamoStore, acme: Scope) -> None:
+    other = DynamoStore(store.address)
+    acted = once_before(store, "TransactWriteItems", lambda: stored(other, acme, memory(acme, "theirs", author="x")))
+    absent = Absent(Memory, (equal("author", "x"),))
+    with pytest.raises(recollect.errors.RequirementFailed):
+        store.transact(acme, [absent, Insert(memory(acme, "mine", author="x"))])
+    assert acted
+    assert ids(store, acme, Query(Memory)) == ["theirs"]
+    other.close()
+
+
+def test_a_touch_is_neither_lost_nor_in_the_way(store: DynamoStore, acme: Scope) -> None:
+    other = DynamoStore(store.address)
+    stored(store, acme, session(acme), memory(acme, session_id="talk"))
+    touch = Touch(Memory, "fact", {"access_count": 1})
+    once_before(store, "TransactWriteItems", lambda: other.transact(acme, [touch]))
+    store.transact(acme, [Delete(Session, "talk"), touch])
+    kept = store.get(acme, Memory, "fact")
+    assert kept is not None
+    assert (kept.session_id, kept.access_count, kept.version) == (None, 2, 2)
+    other.close()
 
 
 # -- trouble on the way --------------------------------------------------------------------------------------------
