@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -478,6 +479,18 @@ def test_everything_works_through_the_client(tmp_path: Path) -> None:
         assert other.export(str(tmp_path / "b.jsonl")).hash == exported.hash
         assert other.verify().sound
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_what_has_expired_is_not_shown_and_goes_with_a_sweep() -> None:
+    with recollect.open(dynamodb().new_store(), embedder="hash") as mem:
+        kept, gone = mem.remember("an anchor that stays"), mem.remember("an anchor that goes", ttl_seconds=3600)
+        store, scope = mem._core.store, mem._scope
+        past = datetime(2020, 1, 1, tzinfo=UTC)
+        store.transact(scope, [Touch(Memory, gone.id, put={"expires_at": past})])
+        assert [hit.id for hit in mem.recall("anchor").hits] == [kept.id]
+        assert mem.sweep().expired == 1
+        assert store.get(scope, Memory, gone.id, deleted=True) is None
+        assert store.verify() == []
 
 
 def test_a_search_by_vector_sees_what_another_process_just_wrote(store: DynamoStore, acme: Scope) -> None:
