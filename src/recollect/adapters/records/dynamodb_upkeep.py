@@ -125,19 +125,26 @@ class Found:
 
 
 def verify(store: DynamoStore) -> list[Problem]:
+    """One walk through the table; what looks wrong is looked at again, because others may write meanwhile."""
     for item in store.link.query(TENANTS):
         store.tenant(item["s"]).head()  # finish what is under way
-    tenants = set(store.tenants())
-    problems: list[Problem] = []
     tables, listed = _everything(store.link)
-    for id, found in tables.items():
-        problems += _check(store, id, found)
-        if id not in tenants and any(not item.get("z") for item in found.records.values()):
-            problems.append(Problem("has records but is not listed as a tenant", organization_id=id))
-    problems += [
-        Problem("is listed as a tenant but is not there", "organization", id, id) for id in listed if id not in tables
-    ]
+    problems: list[Problem] = []
+    for id in sorted({*tables, *listed}):
+        if any(_check(store, id, tables.get(id, Found()), id in listed)):
+            problems += _settled_check(store, store.tenant(id))
     return problems
+
+
+def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
+    for pause in pauses(40):
+        before = tenant.head()
+        found = _of_tenant(store.link, tenant)
+        problems = list(_check(store, tenant.id, found, tenant.id in store.tenants()))
+        if not problems or tenant.head().is_at(before):
+            return problems
+        pause()
+    raise StoreBusy("others write all the time", remedy="verify when it is quieter")
 
 
 def _everything(link: Link) -> tuple[dict[str, Found], list[str]]:
@@ -153,8 +160,11 @@ def _everything(link: Link) -> tuple[dict[str, Found], list[str]]:
     return tables, listed
 
 
-def _check(store: DynamoStore, tenant_id: str, found: Found) -> Iterator[Problem]:
+def _check(store: DynamoStore, tenant_id: str, found: Found, is_listed: bool) -> Iterator[Problem]:
     tenant = store.tenant(tenant_id)
+    if is_listed != any(not item.get("z") for item in found.records.values()):
+        what = "is listed as a tenant but is not there" if is_listed else "has records but is not listed as a tenant"
+        yield Problem(what, "organization", tenant_id, tenant_id)
     living: dict[tuple[str, str], Record] = {}
     used: set[Key] = set()
     last = found.head["q"] if found.head else 0
@@ -269,6 +279,8 @@ def _of_tenant(link: Link, tenant: Tenant) -> Found:
         ("i", [], keys.index),
         ("u", [], keys.guards),
         ("x", [], keys.staged),
+        ("l", [], keys.log),
+        ("h", [], keys.head[0]),
     ]
     for kind, words, partition in (*parts, *(("r", [table], keys.records(table)) for table in RECORDS)):
         for item in link.query(partition):
