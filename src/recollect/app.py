@@ -323,7 +323,7 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     if maker is None:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a file path, sqlite:///path, duckdb:///path, postgresql://user@host/database or memory://",
+            remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
         )
     return maker(address)
 
@@ -348,6 +348,10 @@ def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> 
         return PgVectorStore(store, background=settings.background)
     from recollect.adapters.vectors.embedded import EmbeddedIndex
 
+    if hasattr(store, "vectors_of"):
+        from recollect.adapters.vectors.per_tenant import PerTenant
+
+        return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
     return EmbeddedIndex(store, index_folder, background=settings.background)
 
 
@@ -371,7 +375,10 @@ def _check_vectors(vectors: VectorSettings) -> None:
 
 def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
     from recollect.adapters.vectors.outside import OutsideIndex
+    from recollect.adapters.vectors.per_tenant import PerTenant
 
+    if hasattr(store, "vectors_of"):
+        return PerTenant(store, lambda truth: OutsideIndex(truth, annex, background=settings.background))
     return OutsideIndex(store, annex, background=settings.background)
 
 
@@ -452,6 +459,14 @@ def _postgres_store(address: str) -> Any:
     return PostgresStore(address)
 
 
+def _dynamodb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.dynamodb import DynamoStore
+    except ImportError:
+        raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
+    return DynamoStore(address), None
+
+
 _FILES = frozenset({"sqlite", "duckdb"})
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
@@ -460,6 +475,7 @@ _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "memory": _memory,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "dynamodb": _dynamodb,
 }
 
 

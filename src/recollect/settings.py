@@ -99,7 +99,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: str = Field(
-        "recollect.db", description="Where memories live: a file, duckdb:///…, postgresql://… or memory://"
+        "recollect.db",
+        description="Where memories live: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
     )
     organization: Id = Field("default", description="The tenant to work in")
     actor: Id | None = Field(None, description="On whose behalf; recorded with every change")

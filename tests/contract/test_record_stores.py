@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 from citus_rules import Watched, watch
 
+from dynamodb_server import dynamodb
 from postgres_server import server
 from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite", "duckdb", "postgres")
+STORES = ("memory", "sqlite", "duckdb", "postgres", "dynamodb")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,8 @@ class TestRecordStores(RecordStoreContract):
         elif request.param == "postgres":
             watch(monkeypatch)
             store = PostgresStore(server().emptied_store())
+        elif request.param == "dynamodb":
+            store = DynamoStore(dynamodb().new_store())
         yield store
         store.close()
         if request.param == "postgres":  # what runs here must run on a cluster, too
@@ -67,6 +71,8 @@ class TestRecordStores(RecordStoreContract):
             before.close()
             if isinstance(before, PostgresStore):
                 opened.append(PostgresStore(before.link.conninfo))
+            elif isinstance(before, DynamoStore):
+                opened.append(DynamoStore(before.address))
             else:
                 assert isinstance(before, SqliteStore | DuckdbStore)
                 opened.append(type(before)(before.path))

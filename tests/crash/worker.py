@@ -23,6 +23,7 @@ import numpy as np  # noqa: F401 - loaded once, before the forks
 import workload
 
 import recollect
+import recollect.adapters.records.dynamodb
 import recollect.adapters.records.postgres
 import recollect.adapters.records.sqlite
 import recollect.adapters.vectors.embedded

@@ -22,8 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from dynamodb_server import dynamodb
 from postgres_server import server
 from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
@@ -252,6 +254,15 @@ def filled(
         real = DuckdbStore(Path(shutil.copy(empty_duckdb(), tmp_path_factory.mktemp("filled"))))
     else:
         real = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled"))))
+    yield from both_filled(real)
+
+
+@pytest.fixture(scope="module")
+def filled_dynamodb() -> Iterator[tuple[RecordStore, RecordStore]]:
+    yield from both_filled(DynamoStore(dynamodb().new_store()))
+
+
+def both_filled(real: RecordStore) -> Iterator[tuple[RecordStore, RecordStore]]:
     stores = real, MemoryStore()
     steps = [Insert(record, restoring=True) for record in many()]
     for store in stores:
@@ -265,6 +276,15 @@ def filled(
 @settings(max_examples=600 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
     compare_answers(filled, Scope("acme"), query)
+
+
+@given(query=queries)
+@settings(max_examples=100 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+def test_dynamodb_answers_every_query_alike(
+    filled_dynamodb: tuple[RecordStore, RecordStore], query: Query[Any]
+) -> None:
+    """Fewer, because each page of an answer is two requests."""
+    compare_answers(filled_dynamodb, Scope("acme"), query)
 
 
 def compare_answers(stores: tuple[RecordStore, RecordStore], scope: Scope, query: Query[Any]) -> None:
@@ -459,6 +479,27 @@ class DuckdbAgrees(StoresAgree):
 TestDuckdbAgrees = DuckdbAgrees.TestCase
 TestDuckdbAgrees.settings = settings(
     max_examples=12 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class DynamoAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.address = dynamodb().new_store()
+
+    def open(self) -> RecordStore:
+        return DynamoStore(self.address)
+
+    def end(self) -> None:
+        """The next example has a table of its own."""
+
+
+TestDynamoAgrees = DynamoAgrees.TestCase
+TestDynamoAgrees.settings = settings(
+    max_examples=10 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
