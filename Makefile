@@ -47,7 +47,8 @@ bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 docs: $(TEST_READY)  ## write the reference pages from the code
 	@$(BIN)/python docs/generate.py
 
-lock: $(TEST_READY)  ## choose and pin the versions of everything
+lock: $(BIN)/python  ## choose and pin the versions of everything
+	@$(PIP) install uv
 	@$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --extra dev --extra bench -o requirements.lock pyproject.toml
 
