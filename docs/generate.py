@@ -274,6 +274,13 @@ def _value(operation: Operation, parameter: Any) -> str:
 # Settings
 
 
+_ALSO = {
+    "embedder": " `incoming_embedder` takes the same.",
+    "language_model": "",
+    "vectors": " A text is short for it: `chroma+http://host:8000`, `chroma:folder`, `postgresql://…`, or a provider.",
+}
+
+
 def settings_page() -> str:
     parts = [
         f"# Settings\n\n{WRITTEN}\n",
@@ -284,10 +291,10 @@ def settings_page() -> str:
         f"```yaml\n{SETTINGS_EXAMPLE}```\n",
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
-    inner = {"embedder": Settings.model_fields["embedder"].annotation}
+    inner = {name: Settings.model_fields[name].annotation for name in ("embedder", "vectors", "language_model")}
     for name, model in inner.items():
         assert isinstance(model, type)
-        parts.append(f"## {name}\n\n{sentence(model)} `incoming_embedder` takes the same.\n")
+        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO[name]}\n")
         parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
     return "\n".join(parts)
 
@@ -564,8 +571,16 @@ def client_stubs() -> str:
     rooms = "".join(f'\nclass {name.capitalize()}(Room):\n    """{ROOMS[name]}"""\n\n{methods(name)}' for name in ROOMS)
     front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in ROOMS)
     front += methods("")
-    imports = "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(used.items()))
+    imports = "\n".join(_import(module, sorted(names)) for module, names in sorted(used.items()))
     return STUB_HEAD.replace("{imports}", imports) + front + STUB_ROOM + rooms + STUB_TAIL
+
+
+def _import(module: str, names: Sequence[str]) -> str:
+    """One line, or one a name where that gets too long: as the formatter writes it."""
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= 120:
+        return line
+    return f"from {module} import (\n{''.join(f'    {name},{chr(10)}' for name in names)})"
 
 
 def _stub(operation: Operation, name_of: Callable[[type], str]) -> str:
@@ -637,6 +652,13 @@ def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield f"one durable add at {int(size):,}, median", synced, "`make bench`"
 
 
+def _runtime_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    alone, many = report["step"]["per_second"], report["many_workers_steps_per_second"]
+    yield "durable steps of agents per second", f"one worker {alone:.0f}, eight workers {many:.0f}", "`make bench`"
+    resume = f"median {report['long_run']['claim']['p50_ms']} ms"
+    yield f"taking up a run of {report['cycles']:,} steps again", resume, "`make bench`"
+
+
 _PEERS = {"langgraph": "LangGraph's SqliteStore", "chroma": "Chroma"}
 
 
@@ -650,6 +672,7 @@ def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "peers": _peer_figures,
+    "runtime": _runtime_figures,
     "scale": _scale_figures,
 }
 

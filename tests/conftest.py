@@ -12,8 +12,15 @@ import pytest
 import recollect
 
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name != "RECOLLECT_SOAK"]:
-    if _name not in ("RECOLLECT_SEED",):
+    if _name not in ("RECOLLECT_SEED", "RECOLLECT_CITUS_URL"):
         del os.environ[_name]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What could not be tested here is said aloud."""
+    for reason in sorted({str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", []) if one.longrepr}):
+        if "NOT RUN" in reason:
+            terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True, bold=True)
 
 
 @pytest.fixture

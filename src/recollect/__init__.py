@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from recollect.errors import RecollectError as RecollectError
     from recollect.interfaces.client import Recollect as Recollect
     from recollect.interfaces.remote import connect as connect
+    from recollect.interfaces.runner import Act as Act
+    from recollect.interfaces.runner import Done as Done
+    from recollect.interfaces.runner import GiveUp as GiveUp
+    from recollect.interfaces.runner import Runner as Runner
+    from recollect.interfaces.runner import Task as Task
+    from recollect.interfaces.tools import tool as tool
     from recollect.settings import Settings as Settings
 
 __version__ = "0.1.0"
@@ -31,11 +37,32 @@ _HOMES = {
     "connect": "recollect.interfaces.remote",
     "cite": "recollect.domain.provenance",
     "define_kind": "recollect.domain.kinds",
+    "Act": "recollect.interfaces.runner",
+    "Done": "recollect.interfaces.runner",
+    "GiveUp": "recollect.interfaces.runner",
     "Recollect": "recollect.interfaces.client",
+    "Runner": "recollect.interfaces.runner",
+    "Task": "recollect.interfaces.runner",
+    "tool": "recollect.interfaces.tools",
     "RecollectError": "recollect.errors",
     "Settings": "recollect.settings",
 }
-__all__ = ["Recollect", "RecollectError", "Settings", "cite", "connect", "define_kind", "errors", "open"]
+__all__ = [
+    "Act",
+    "Done",
+    "GiveUp",
+    "Recollect",
+    "RecollectError",
+    "Runner",
+    "Settings",
+    "Task",
+    "cite",
+    "connect",
+    "define_kind",
+    "errors",
+    "open",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> Any:

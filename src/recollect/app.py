@@ -6,6 +6,7 @@ The only file that imports adapters. `recollect.open(...)` is its `open`.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -16,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
+from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import Organization
 from recollect.errors import (
@@ -24,18 +26,33 @@ from recollect.errors import (
     InvalidInput,
     InvalidSettings,
     MissingExtra,
+    NotARecollectStore,
     NotFound,
     RecollectError,
+    StoreError,
 )
-from recollect.ports.models import Embedder
+from recollect.ports.layout import Partitioned
+from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.ports.vectors import VectorStore
-from recollect.services.core import Core
+from recollect.services.blobs import stored_file
+from recollect.services.core import Core, WorkspaceLimits
 from recollect.services.journal import Journal
+from recollect.services.transfer import Restored
 from recollect.services.upkeep import Finding
-from recollect.settings import EmbedderSettings, Settings, load, secret, shown
+from recollect.settings import (
+    EmbedderSettings,
+    LanguageModelSettings,
+    Settings,
+    VectorSettings,
+    load,
+    secret,
+    secret_of,
+    shown,
+)
 
 if TYPE_CHECKING:
+    from recollect.adapters.vectors.annex import Annex
     from recollect.interfaces.client import Recollect
     from recollect.services.copying import Copied
     from recollect.services.indexing import Progress
@@ -43,28 +60,44 @@ if TYPE_CHECKING:
 LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
-def open(source: str | Path | None = None, *, embedder: Embedder | Any = None, **settings: Any) -> Recollect:
+def open(
+    source: str | Path | None = None,
+    *,
+    embedder: Embedder | Any = None,
+    language_model: LanguageModel | Any = None,
+    **settings: Any,
+) -> Recollect:
     """Open a memory: a file path, an address, or a YAML settings file.
 
-    Keyword arguments are settings (see docs/reference/settings.md); `embedder` also takes an object of your own
-    that follows `recollect.ports.models.Embedder`.
+    Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
+    of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
     """
     from recollect.interfaces.client import Recollect
 
-    own = embedder if embedder is not None and not isinstance(embedder, dict | str | EmbedderSettings) else None
-    if own is not None and not hasattr(own, "embed_query"):
-        raise InvalidSettings(
-            f"{type(own).__name__} is not an embedder",
-            remedy="give a name, settings, or an object with embed and embed_query",
-        )
-    if embedder is not None and own is None:
-        settings["embedder"] = {"provider": embedder} if isinstance(embedder, str) else embedder
+    own = _own(embedder, "embed_query", "an embedder")
+    own_model = _own(language_model, "ask", "a language model")
+    if own is None:
+        settings["embedder"] = embedder
+    if own_model is None:
+        settings["language_model"] = language_model
     loaded = load(source, **settings)
-    core = build(loaded, own)
+    core = build(loaded, own, own_model)
     return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
 
 
-def build(settings: Settings, embedder: Embedder | None = None) -> Core:
+def _own(given: Any, verb: str, what: str) -> Any:
+    """The caller's own object; None if settings or nothing were given."""
+    if given is None or isinstance(given, dict | str | EmbedderSettings | LanguageModelSettings):
+        return None
+    if not hasattr(given, verb):
+        raise InvalidSettings(
+            f"{type(given).__name__} is not {what}", remedy=f"give a name, settings, or an object with {verb}"
+        )
+    return given
+
+
+def build(settings: Settings, embedder: Embedder | None = None, language_model: LanguageModel | None = None) -> Core:
+    from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
 
     for kind in settings.kinds:
@@ -72,9 +105,12 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
     store, index_folder = _record_store(settings.store)
     try:
         embedders = _embedders(settings, embedder)
+        model = language_model if language_model is not None else _language_model(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
         ensure_organization(store, scope)
         vectors = _vector_store(store, index_folder, settings)
+        if isinstance(store, Partitioned):
+            store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
     except BaseException:
         store.close()
         raise
@@ -90,10 +126,22 @@ def build(settings: Settings, embedder: Embedder | None = None) -> Core:
             repositories=settings.repositories,
             log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
+            workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
         )
 
-    late = settings.embedder.late_interaction
-    return Core(store, vectors, embedders, world, Journal(store), settings.timezone, late)
+    return Core(
+        store,
+        vectors,
+        embedders,
+        world,
+        Journal(store),
+        LocalFolders(),
+        timezone=settings.timezone,
+        late_interaction=settings.embedder.late_interaction,
+        language_model=model,
+        access_log_days=settings.access_log_days,
+        workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
+    )
 
 
 def opened(settings: Settings) -> Core:
@@ -165,6 +213,93 @@ def _tried(name: str, what: str, attempt: Callable[[], object]) -> Finding:
     return Finding(name=name, well=True, says=f"{what} answers")
 
 
+def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> Restored:
+    """Make a store from what `backup` wrote: in an empty place, checked record by record before it counts.
+
+    The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
+    """
+    loaded, path = load(target, **settings), Path(source)
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(16)
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give the file of a backup") from None
+    scheme = urlsplit(loaded.store).scheme if "://" in loaded.store else "sqlite"
+    for magic, schemes, restore in _RESTORERS:
+        if beginning.startswith(magic):
+            if scheme not in schemes:
+                raise InvalidInput(
+                    f"that is a backup of another kind of store than '{scheme}://'",
+                    remedy="restore it where it came from, then use export and import",
+                )
+            return Restored(store=shown(loaded.store), memories=restore(path, loaded))
+    raise NotARecollectStore(f"'{path.name}' is no backup", remedy="give a file that `recollect backup` wrote")
+
+
+def _restore_sqlite(source: Path, settings: Settings) -> int:
+    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.adapters.records.sqlite_file import discard
+
+    target = _path(settings.store)
+    if target.exists():
+        raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")
+    copy = target.with_name(target.name + ".restoring")
+    discard(copy)
+    try:
+        shutil.copyfile(source, copy)
+        store = SqliteStore(copy)
+        try:
+            _refuse_damage(store, source)
+            store.backup(target)
+            return _memories(store)
+        finally:
+            store.close()
+    except OSError as error:
+        raise StoreError(
+            f"cannot write '{target}': {error.strerror}", remedy="free some space, or choose another place"
+        ) from None
+    finally:
+        discard(copy)
+
+
+def _restore_postgres(source: Path, settings: Settings) -> int:
+    try:
+        from recollect.adapters.records import postgres_tools
+        from recollect.adapters.records.postgres_link import Link
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    link = Link(settings.store)
+    try:
+        postgres_tools.restore(link, source, settings.postgres_tools)
+    finally:
+        link.close()
+    store = _postgres_store(settings.store)
+    try:
+        _refuse_damage(store, source)
+        return _memories(store)
+    finally:
+        store.close()
+
+
+def _refuse_damage(store: RecordStore, source: Path) -> None:
+    problems = store.verify()
+    if problems:
+        raise DamagedData(
+            f"'{source.name}' is damaged: {len(problems)} problems, the first: {problems[0].what}",
+            remedy="restore an earlier backup",
+        )
+
+
+def _memories(store: RecordStore) -> int:
+    return sum(store.count(Scope(tenant), Query(Memory, deleted="yes")) for tenant in store.tenants())
+
+
+_RESTORERS: tuple[tuple[bytes, tuple[str, ...], Callable[[Path, Settings], int]], ...] = (
+    (b"SQLite format 3", ("", "sqlite"), _restore_sqlite),
+    (b"PGDMP", ("postgresql", "postgres"), _restore_postgres),
+)
+
+
 def ensure_organization(store: RecordStore, scope: Scope) -> None:
     id = scope.organization_id
     if store.get(scope, Organization, id, deleted=True) is None:
@@ -188,20 +323,79 @@ def _record_store(address: str) -> tuple[Any, Path | None]:
     if maker is None:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a file path, sqlite:///path, postgresql://user@host/database or memory://",
+            remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
         )
     return maker(address)
 
 
 def _vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
-    """The database's own vectors where it has some, or else the embedded index."""
-    if getattr(store, "has_vectors", False):
+    """What the settings name; else the database's own vectors where it has some, or else the embedded index."""
+    vectors = settings.vectors
+    _check_vectors(vectors)
+    own = getattr(store, "has_vectors", False)
+    if vectors.provider == "chroma":
+        return _outside(store, settings, _chroma(vectors))
+    if vectors.provider == "pgvector" and vectors.url:
+        return _outside(store, settings, _pgvector_beside(vectors, vectors.url))
+    if vectors.provider == "pgvector" and not own:
+        raise InvalidSettings(
+            "the record store has no pgvector of its own",
+            remedy="set vectors.url to a PostgreSQL database that has it, or install it there",
+        )
+    if own and vectors.provider != "embedded":
         from recollect.adapters.vectors.pgvector import PgVectorStore
 
-        return PgVectorStore(store)
+        return PgVectorStore(store, background=settings.background)
     from recollect.adapters.vectors.embedded import EmbeddedIndex
 
+    if hasattr(store, "vectors_of"):
+        from recollect.adapters.vectors.per_tenant import PerTenant
+
+        return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
     return EmbeddedIndex(store, index_folder, background=settings.background)
+
+
+def _check_vectors(vectors: VectorSettings) -> None:
+    """Settings that only another provider would heed are a mistake, not something to overlook."""
+    takes = {"chroma": {"url", "path"}, "pgvector": {"url"}}.get(vectors.provider, set())
+    given = {name for name in ("url", "path") if getattr(vectors, name) is not None}
+    secrets = {name for name in ("secret_env", "secret_file") if getattr(vectors, name) is not None}
+    stray = (given - takes) | (secrets if "url" not in given else set())
+    if stray:
+        raise InvalidSettings(
+            f"vectors.{min(stray)} means nothing to the vector store '{vectors.provider}'",
+            remedy=f"remove vectors.{min(stray)}, or set vectors.provider and vectors.url to what it is for",
+        )
+    if vectors.provider == "chroma" and len(given) != 1:
+        raise InvalidSettings(
+            "Chroma needs a server or a folder, and not both",
+            remedy="set vectors.url to http://host:8000, or vectors.path to a folder",
+        )
+
+
+def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
+    from recollect.adapters.vectors.outside import OutsideIndex
+    from recollect.adapters.vectors.per_tenant import PerTenant
+
+    if hasattr(store, "vectors_of"):
+        return PerTenant(store, lambda truth: OutsideIndex(truth, annex, background=settings.background))
+    return OutsideIndex(store, annex, background=settings.background)
+
+
+def _chroma(vectors: VectorSettings) -> Annex:
+    try:
+        from recollect.adapters.vectors.chroma import ChromaAnnex
+    except ImportError:
+        raise MissingExtra("Chroma needs its client", remedy="pip install 'recollect[chroma]'") from None
+    return ChromaAnnex(url=vectors.url, path=vectors.path, token=secret_of(vectors))
+
+
+def _pgvector_beside(vectors: VectorSettings, url: str) -> Annex:
+    try:
+        from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
+    except ImportError:
+        raise MissingExtra("pgvector needs the driver", remedy="pip install 'recollect[postgres]'") from None
+    return PgVectorAnnex(url, password=secret_of(vectors))
 
 
 def _file(address: str) -> Path | None:
@@ -216,15 +410,35 @@ def _file(address: str) -> Path | None:
 def _sqlite(address: str) -> tuple[Any, Path | None]:
     from recollect.adapters.records.sqlite import SqliteStore
 
-    path = _file(address)
-    assert path is not None
+    path, index = _file_and_index(address)
+    return SqliteStore(path), index
+
+
+def _duckdb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.duckdb import DuckdbStore
+    except ImportError:
+        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+    path, index = _file_and_index(address)
+    return DuckdbStore(path), index
+
+
+def _file_and_index(address: str) -> tuple[Path, Path]:
+    """The file that an address names, and the folder of its index."""
+    path = _path(address)
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
             f"'{path.name}' is empty, but its index is not: it was cut off",
             remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
         )
-    return SqliteStore(path), index
+    return path, index
+
+
+def _path(address: str) -> Path:
+    path = _file(address)
+    assert path is not None, "only asked for addresses of files"
+    return path
 
 
 def _memory(address: str) -> tuple[Any, Path | None]:
@@ -234,20 +448,34 @@ def _memory(address: str) -> tuple[Any, Path | None]:
 
 
 def _postgres(address: str) -> tuple[Any, Path | None]:
+    return _postgres_store(address), None
+
+
+def _postgres_store(address: str) -> Any:
     try:
         from recollect.adapters.records.postgres import PostgresStore
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    return PostgresStore(address), None
+    return PostgresStore(address)
 
 
-_FILES = frozenset({"sqlite"})
+def _dynamodb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.dynamodb import DynamoStore
+    except ImportError:
+        raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
+    return DynamoStore(address), None
+
+
+_FILES = frozenset({"sqlite", "duckdb"})
 _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "": _sqlite,
     "sqlite": _sqlite,
+    "duckdb": _duckdb,
     "memory": _memory,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "dynamodb": _dynamodb,
 }
 
 
@@ -286,4 +514,22 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
         model=settings.model,
         api_key=secret(settings.api_key_env),
         dimensions=settings.dimensions,
+    )
+
+
+def _language_model(settings: LanguageModelSettings) -> LanguageModel | None:
+    if settings.provider == "none":
+        return None
+    from recollect.adapters.models.language import OpenAICompatibleModel
+
+    if not settings.base_url or not settings.model:
+        raise InvalidSettings(
+            "an endpoint needs base_url and model", remedy="set language_model.base_url and language_model.model"
+        )
+    return OpenAICompatibleModel(
+        base_url=settings.base_url,
+        model=settings.model,
+        api_key=secret(settings.api_key_env, settings.api_key_file),
+        timeout_seconds=settings.timeout_seconds,
+        temperature=settings.temperature,
     )

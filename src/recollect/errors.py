@@ -22,7 +22,10 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
-    │   └── MissingExtra        missing_extra        501
+    │   ├── ModelFailed         model_failed         502   a language model that cannot be reached or understood
+    │   ├── IndexFailed         index_failed         502   the vector index in another system is away
+    │   ├── MissingExtra        missing_extra        501
+    │   └── Unsupported         unsupported          501   this store cannot; another can
     └── StoreError              store_error          500
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
         ├── NotARecollectStore  not_a_recollect_store 422
@@ -154,8 +157,23 @@ class EmbedderFailed(Unavailable):
     http_status = 502
 
 
+class IndexFailed(Unavailable):
+    code = "index_failed"
+    http_status = 502
+
+
+class ModelFailed(Unavailable):
+    code = "model_failed"
+    http_status = 502
+
+
 class MissingExtra(Unavailable):
     code = "missing_extra"
+    http_status = 501
+
+
+class Unsupported(Unavailable):
+    code = "unsupported"
     http_status = 501
 
 

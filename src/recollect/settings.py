@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Name
@@ -25,6 +25,7 @@ from recollect.errors import InvalidSettings
 
 PREFIX = "RECOLLECT_"
 Provider = Literal["minilm", "openai", "hash", "none"]
+VectorProvider = Literal["auto", "embedded", "pgvector", "chroma"]
 
 
 class EmbedderSettings(BaseModel):
@@ -46,6 +47,38 @@ class EmbedderSettings(BaseModel):
     threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
 
 
+class VectorSettings(BaseModel):
+    """What finds the nearest vectors. The records stay the truth: an index is made from them, and can be made again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: VectorProvider = Field(
+        "auto", description="auto (the database's own if it has one, else embedded), embedded, pgvector, chroma"
+    )
+    url: str | None = Field(
+        None, description="The server: http://host:8000 for Chroma, postgresql://… for pgvector beside another store"
+    )
+    path: Path | None = Field(None, description="A folder for Chroma without a server; one process at a time")
+    secret_env: str | None = Field(None, description="The environment variable that holds the password or token")
+    secret_file: Path | None = Field(None, description="Or the file that holds it")
+
+
+class LanguageModelSettings(BaseModel):
+    """Which model words patterns and summaries. Without one they are put together from what was said."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: Literal["none", "openai"] = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
+    base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
+    model: str | None = Field(None, description="The endpoint's model name")
+    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
+    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
+    timeout_seconds: float = Field(60, gt=0, description="How long one answer may take")
+    temperature: float = Field(
+        0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can"
+    )
+
+
 class ServerSettings(BaseModel):
     """The service that `recollect serve` starts."""
 
@@ -65,12 +98,16 @@ class ServerSettings(BaseModel):
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: str = Field("recollect.db", description="Where memories live: a file, postgresql://… or memory://")
+    store: str = Field(
+        "recollect.db",
+        description="Where memories live: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
+    )
     organization: Id = Field("default", description="The tenant to work in")
     actor: Id | None = Field(None, description="On whose behalf; recorded with every change")
     timezone: TimeZone = Field("UTC", description="The zone times are shown in")
     embedder: EmbedderSettings = Field(EmbedderSettings(), description="The model that serves recall")
     incoming_embedder: EmbedderSettings | None = Field(None, description="A model being moved to; see `reindex`")
+    vectors: VectorSettings = Field(VectorSettings(), description="What finds the nearest vectors; see docs/vectors.md")
     kinds: list[Name] = Field(default_factory=list, description="Kinds of memory of your own")
     citation_root: Path | None = Field(
         None, description="Where relative paths of file citations start; the folder of the store if left out"
@@ -78,12 +115,30 @@ class Settings(BaseModel):
     citation_roots: list[Path] | None = Field(None, description="Cite files only inside these folders")
     repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
+    months_ahead: int = Field(3, ge=0, le=120, description="PostgreSQL: how many months of partitions to keep ahead")
+    postgres_tools: Path | None = Field(
+        None, description="The folder of pg_dump and pg_restore; found on the PATH if left out"
+    )
+    access_log_days: int | None = Field(
+        None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
+    )
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
+    workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
+    workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
+    workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")
+    language_model: LanguageModelSettings = Field(
+        LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
+    )
     server: ServerSettings = Field(ServerSettings(), description="The service; see `recollect serve`")
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, shown(value) if isinstance(value, str) else value
+
+    @field_validator("vectors", mode="before")
+    @classmethod
+    def _short(cls, given: Any) -> Any:
+        return _vectors(given) if isinstance(given, str) else given
 
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
@@ -97,7 +152,7 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
     if source is not None and path is None:
         values["store"] = str(source)
     values = _merged(values, {name: value for name, value in given.items() if value is not None})
-    for name in ("embedder", "incoming_embedder"):
+    for name in ("embedder", "incoming_embedder", "language_model"):
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
     try:
@@ -108,9 +163,14 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         ) from None
 
 
-def secret(name: str) -> str | None:
-    """A secret from the environment."""
-    return os.environ.get(name)
+def secret(name: str, file: Path | None = None) -> str | None:
+    """A secret from the environment, or from a file where one is named."""
+    if file is None:
+        return os.environ.get(name)
+    try:
+        return file.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(f"cannot read the key in '{file}'", remedy="give a file that holds the key") from None
 
 
 def shown(address: str) -> str:
@@ -150,6 +210,37 @@ def _stands_for(place: re.Match[str]) -> str:
         ) from None
 
 
+def secret_of(settings: VectorSettings) -> str | None:
+    """The password or token that the settings name; one that is named and not there is a mistake."""
+    if settings.secret_env is not None:
+        found = secret(settings.secret_env)
+        if not found:
+            raise InvalidSettings(
+                f"the variable {settings.secret_env} is not set", remedy="set it, or remove vectors.secret_env"
+            )
+        return found
+    if settings.secret_file is None:
+        return None
+    try:
+        return settings.secret_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidSettings(
+            f"cannot read '{settings.secret_file}'", remedy="give a text file in vectors.secret_file"
+        ) from None
+
+
+def _vectors(short: str) -> dict[str, str]:
+    """`chroma+http://host:8000`, `chroma:folder`, `pgvector+postgresql://…`, `postgresql://…` or just a provider."""
+    provider, plus, url = short.partition("+")
+    if plus and "://" in url and "://" not in provider:
+        return {"provider": provider, "url": url}
+    if short.startswith(("postgresql://", "postgres://")):
+        return {"provider": "pgvector", "url": short}
+    if short.startswith("chroma:"):
+        return {"provider": "chroma", "path": short.removeprefix("chroma:")}
+    return {"provider": short}
+
+
 def _settings_file(source: str | Path | None, configured: str | None) -> Path | None:
     if source is not None and str(source).endswith((".yaml", ".yml")):
         return Path(source)
@@ -167,12 +258,17 @@ def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
             inner = values
             for part in path[:-1]:
                 if not isinstance(inner.get(part), dict):
-                    inner[part] = {"provider": inner[part]} if part in inner else {}
+                    inner[part] = _shorthand(part, inner[part]) if part in inner else {}
                 inner = inner[part]
             if isinstance(inner.get(path[-1]), dict):
-                inner, path = inner[path[-1]], ["provider"]
+                inner[path[-1]] |= _shorthand(path[-1], value)
+                continue
             inner[path[-1]] = value if path[-1] not in _LISTS else [one for one in value.split(",") if one]
     return values
+
+
+def _shorthand(name: str, value: str) -> dict[str, str]:
+    return _vectors(value) if name == "vectors" else {"provider": value}
 
 
 def _suspect_typo(name: str, part: str, known: set[str]) -> None:
@@ -203,6 +299,12 @@ def _from_yaml(path: Path) -> dict[str, Any]:
         values["store"] = str(
             path.parent / Path(str(values["store"])).expanduser()
         )  # beside the settings file, wherever one stands
+    if isinstance(values.get("vectors"), str):
+        values["vectors"] = _vectors(values["vectors"])
+    if isinstance(values.get("vectors"), dict):
+        for name in ("path", "secret_file"):
+            if values["vectors"].get(name):
+                values["vectors"][name] = path.parent / Path(str(values["vectors"][name])).expanduser()
     return values
 
 

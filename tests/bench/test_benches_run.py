@@ -19,7 +19,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
 def run(script: str, *options: str) -> str:
-    done = subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(BENCH / script), *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -95,3 +95,43 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = plots.bar_chart("a < b", {"speed & size": {"10": {"<one>": 1.0, "two": 2000.0}}})
     ElementTree.fromstring(drawn)
     assert "2,000" in drawn
+
+
+def test_postgres_is_measured_and_drawn(tmp_path: Path) -> None:
+    run("postgres.py", "--rows", "200", "--adds", "5", "--recalls", "5", "--cell-seconds", "2", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "postgres.json").read_text())
+    assert all(cells["Recollect, by meaning"]["recall_at_10"] == 1.0 for cells in report["recall"].values())
+    assert ElementTree.parse(tmp_path / "postgres.svg").getroot().tag.endswith("svg")
+    assert platform.node() not in json.dumps(report)
+
+
+def test_every_store_is_measured(tmp_path: Path) -> None:
+    run("stores.py", "--stores", "sqlite", "memory", "--rows", "100", "--times", "5", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "stores.json").read_text())
+    assert list(report["stores"]) == ["sqlite", "memory"]
+    assert ElementTree.parse(tmp_path / "stores.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.skipif(
+    not peers_here("langgraph.checkpoint.sqlite"), reason="langgraph-checkpoint-sqlite is not installed"
+)
+def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> None:
+    run("checkpoints.py", "--steps", "30", "--out", str(tmp_path))
+    savers = json.loads((tmp_path / "checkpoints.json").read_text())["savers"]
+    assert savers["recollect"]["bytes_per_step"] < savers["langgraph SqliteSaver"]["bytes_per_step"] / 2
+    assert all(saver["steps_per_second"] > 0 for saver in savers.values())
+
+
+def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
+    run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "workspaces.json").read_text())
+    assert report["snapshot_nodes_median"] <= 12
+    assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10
+
+
+def test_runs_are_measured(tmp_path: Path) -> None:
+    run("runtime.py", "--steps", "16", "--cycles", "30", "--resumes", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "runtime.json").read_text())
+    assert report["step"]["per_second"] > 0
+    assert report["long_run"]["claim"]["count"] == 3
+    assert str(tmp_path.parent) not in json.dumps(report)

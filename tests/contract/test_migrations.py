@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import recollect.domain  # noqa: F401 - registers the records
@@ -19,6 +20,13 @@ def of_the_model(tables: schema.Tables) -> schema.Tables:
 
 def test_the_migrations_build_what_is_declared() -> None:
     assert schema.difference(schema.built(schema.migrations()), of_the_model(schema.declared())) == []
+
+
+def test_building_leaves_the_migrations_as_they_are() -> None:
+    before = json.dumps([migration.steps for migration in schema.migrations()])
+    schema.built(schema.migrations())
+    schema.built(schema.migrations())
+    assert json.dumps([migration.steps for migration in schema.migrations()]) == before
 
 
 def test_the_migrations_build_nothing_else() -> None:

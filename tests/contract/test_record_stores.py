@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from citus_rules import Watched, watch
 
+from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "duckdb", "postgres", "dynamodb")
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +30,38 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def empty_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "records.duckdb"
+    DuckdbStore(path).close()
+    return path
+
+
 class TestRecordStores(RecordStoreContract):
     @pytest.fixture(params=STORES)
-    def store(self, request: pytest.FixtureRequest, tmp_path: Path, empty_file: Path) -> Iterator[RecordStore]:
+    def store(
+        self,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        empty_file: Path,
+        empty_duckdb: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Iterator[RecordStore]:
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        elif request.param == "duckdb":
+            store = DuckdbStore(Path(shutil.copy(empty_duckdb, tmp_path)))
         elif request.param == "postgres":
+            watch(monkeypatch)
             store = PostgresStore(server().emptied_store())
+        elif request.param == "dynamodb":
+            store = DynamoStore(dynamodb().new_store())
         yield store
         store.close()
+        if request.param == "postgres":  # what runs here must run on a cluster, too
+            assert Watched.count > 0
+            assert Watched.seen == {}
 
     @pytest.fixture
     def reopen(self, store: RecordStore) -> Iterator[Callable[[RecordStore], RecordStore] | None]:
@@ -45,9 +71,11 @@ class TestRecordStores(RecordStoreContract):
             before.close()
             if isinstance(before, PostgresStore):
                 opened.append(PostgresStore(before.link.conninfo))
+            elif isinstance(before, DynamoStore):
+                opened.append(DynamoStore(before.address))
             else:
-                assert isinstance(before, SqliteStore)
-                opened.append(SqliteStore(before.path))
+                assert isinstance(before, SqliteStore | DuckdbStore)
+                opened.append(type(before)(before.path))
             return opened[-1]
 
         yield again if store.capabilities.durable else None

@@ -17,19 +17,24 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import agent
 import apsw
 import numpy as np  # noqa: F401 - loaded once, before the forks
 import workload
 
 import recollect
+import recollect.adapters.records.dynamodb
+import recollect.adapters.records.postgres
 import recollect.adapters.records.sqlite
 import recollect.adapters.vectors.embedded
+import recollect.adapters.vectors.pgvector
 import recollect.adapters.world
 import recollect.interfaces.client
+import recollect.interfaces.runner
 import recollect.testing.fakes
 from recollect.adapters.records import schema
 from recollect.catalogue import OPERATIONS
-from recollect.errors import VersionConflict
+from recollect.errors import RecollectError, VersionConflict
 
 Job = Callable[..., None]
 JOBS: dict[str, Job] = {}
@@ -106,7 +111,39 @@ def _writing(path: str, killer: Killer, note: workload.Note, seed: str) -> None:
             hand.write(verb)
 
 
-ACTS = {"open": _opening, "write": _writing}
+def _running(path: str, killer: Killer, note: workload.Note, world: str, goals: list[str]) -> None:
+    """A run from its start to its end."""
+    with recollect.open(path, embedder="hash") as mem:
+        killer.armed = True
+        agent.work(mem, agent.World(world), goals)
+
+
+ACTS = {"open": _opening, "write": _writing, "run": _running}
+
+
+@job
+def drive(path: str, world: str, goals: list[str], gate: str = "", ticks: str = "", **given: Any) -> None:
+    """Drives runs until none is left, or until it is killed at a seam."""
+    with recollect.open(path, embedder="hash") as mem:
+        if gate:
+            pass_gate(gate, ticks)
+        agent.work(mem, agent.World(world), goals, **given)
+
+
+@job
+def wake_late(path: str, log: str, run: str, gate: str, ticks: str) -> None:
+    """Claims a run, proposes a step, falls asleep; then goes on as if nothing had happened."""
+    with recollect.open(path, embedder="hash") as mem:
+        fence = mem.run.claim("sleeper", id=run).fence
+        mem.run.propose(run, fence, tool="keyed", repeatable=True)
+        pass_gate(gate, ticks)
+        for late in ("record", "propose", "renew", "finish", "fail", "release"):
+            try:
+                getattr(mem.run, late)(run, fence)
+            except RecollectError as refused:
+                noted(log)({"call": late, "refused": refused.code})
+            else:
+                noted(log)({"call": late, "refused": None})
 
 
 @job
@@ -115,6 +152,15 @@ def back_up(path: str, log: str, ticks: str, target: str) -> None:
     with recollect.open(path, embedder="hash") as mem:
         noted(log, ticks)({"done": True})
         mem.backup(target)
+
+
+@job
+def erase_traces(path: str, log: str, ticks: str, times: int) -> None:
+    """Has a store leave no trace of what was deleted, again and again, after a sign that it begins."""
+    with recollect.open(path, embedder="hash") as mem:
+        noted(log, ticks)({"done": True})
+        for _ in range(times):
+            mem._core.store.erase_traces()
 
 
 @job
@@ -144,6 +190,22 @@ def count_up(path: str, log: str, id: str, threads: int, times: int) -> None:
 
     with recollect.open(path, embedder="hash") as mem, ThreadPoolExecutor(threads) as pool:
         for future in [pool.submit(count) for _ in range(threads)]:
+            future.result()
+
+
+@job
+def report_uses(path: str, log: str, pattern: str, threads: int, times: int) -> None:
+    """Applies a pattern and reports how it went, every third time as a failure; each report twice."""
+    note = noted(log)
+
+    def report(number: int) -> None:
+        for turn in range(times):
+            use, success = mem.pattern.apply(pattern).application, (number + turn) % 3 > 0
+            repeated = [mem.pattern.report(use, success).repeated for _ in range(2)]
+            note({"success": success, "repeated": repeated})
+
+    with recollect.open(path, embedder="hash") as mem, ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(report, number) for number in range(threads)]:
             future.result()
 
 

@@ -91,7 +91,7 @@ def run(page: Path) -> None:
     namespace = {"__name__": "page"}
     for number, language, text in blocks(page.read_text(encoding="utf-8")):
         if language == "python":
-            exec(compile("\n" * number + text, str(page), "exec"), namespace)  # noqa: S102 - our own pages
+            exec(compile("\n" * number + text, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102 - our own pages
         elif language in ("console", "sh"):
             for command in filter(runs, commands(text)):
                 run_command(command)

@@ -197,7 +197,7 @@ def test_every_command_is_in_the_help_and_in_the_reference() -> None:
 @pytest.mark.parametrize("command", sorted(cli.COMMANDS))
 def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*command.split(), "--help"]) == 0
-    helped = set(re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    helped = set(re.findall(r"^ +(--[a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
     head, _, rest = (REFERENCE / "cli.md").read_text().partition("\n## ")
     section = rest.partition(f"\n### {command}\n")[2].partition("\n##")[0]
     documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
@@ -208,9 +208,11 @@ def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: py
 
 def test_every_setting_is_documented() -> None:
     page = (REFERENCE / "settings.md").read_text()
-    inner = Settings.model_fields["embedder"].annotation
-    assert inner is not None
-    names = [*Settings.model_fields, *(f"embedder.{name}" for name in inner.model_fields)]
+    names = [*Settings.model_fields]
+    for outer in ("embedder", "language_model"):
+        inner = Settings.model_fields[outer].annotation
+        assert inner is not None
+        names += [f"{outer}.{name}" for name in inner.model_fields]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

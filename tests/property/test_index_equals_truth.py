@@ -1,4 +1,4 @@
-"""The embedded index equals brute force over the truth, whatever happens to rows, files and processes in between."""
+"""Every index equals brute force over the truth, whatever happens to rows, files and processes in between."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tempfile
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 
@@ -15,8 +16,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from chroma_server import chroma
+from postgres_server import server
+from recollect.adapters.vectors.chroma import ChromaAnnex
 from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.ports.vectors import FACETS
+from recollect.adapters.vectors.outside import OutsideIndex
+from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
+from recollect.ports.vectors import FACETS, VectorHit, VectorStore
 from recollect.testing.vector_truths import MemoryTruth, nearest
 
 DIMENSIONS = 5
@@ -46,14 +52,19 @@ class IndexEqualsTruth(RuleBasedStateMachine):
             "candidates": 1000,
             "exact_values": 1 << 20 if exact else 0,
         }
+        self.left: list[VectorStore] = []
+        self.begin()
         self.indexes = [self._open(), self._open()]
 
-    def _open(self) -> EmbeddedIndex:
+    def begin(self) -> None:
+        """What another kind of index needs."""
+
+    def _open(self) -> VectorStore:
         return EmbeddedIndex(self.truth, None if self.in_memory else self.folder / "index", **self.options)
 
     def teardown(self) -> None:
         if hasattr(self, "indexes"):
-            for index in self.indexes:
+            for index in (*self.indexes, *self.left):
                 index.close()
             shutil.rmtree(self.folder)
 
@@ -94,7 +105,10 @@ class IndexEqualsTruth(RuleBasedStateMachine):
     ) -> None:
         query = vector.astype(np.float32)
         found = self.indexes[which].search(tenant, space, query, limit, where)
-        assert found == nearest(self.truth, tenant, space, query, limit, where)
+        self.compare(found, nearest(self.truth, tenant, space, query, 1 << 30, where), limit)
+
+    def compare(self, found: list[VectorHit], every: list[VectorHit], limit: int) -> None:
+        assert found == every[:limit]
 
     @rule(which=st.integers(0, 1))
     def refresh(self, which: int) -> None:
@@ -112,6 +126,8 @@ class IndexEqualsTruth(RuleBasedStateMachine):
     def reopen(self, which: int, politely: bool) -> None:
         if politely:
             self.indexes[which].close()
+        else:
+            self.left.append(self.indexes[which])
         self.indexes[which] = self._open()
 
     @rule()
@@ -152,14 +168,44 @@ class IndexEqualsTruth(RuleBasedStateMachine):
             assert not list(self.folder.glob("index/*.tmp"))
 
 
+class OutsideEqualsTruth(IndexEqualsTruth):
+    """An index in another system suggests any of those that are equally near."""
+
+    def begin(self) -> None:
+        self.truth.incarnation = uuid.uuid4().hex  # the server is shared with other examples
+
+    def compare(self, found: list[VectorHit], every: list[VectorHit], limit: int) -> None:
+        assert [hit.similarity for hit in found] == [hit.similarity for hit in every[:limit]]
+        assert set(found) <= set(every)
+        assert len(set(found)) == len(found)
+
+    @invariant()
+    def it_agrees(self) -> None:
+        if hasattr(self, "indexes") and self.truth.last % 7 == 0:
+            assert self.indexes[0].verify() == []
+
+
+class ChromaEqualsTruth(OutsideEqualsTruth):
+    def _open(self) -> VectorStore:
+        return OutsideIndex(self.truth, ChromaAnnex(url=chroma().url), background=False)
+
+
+class PgVectorEqualsTruth(OutsideEqualsTruth):
+    def _open(self) -> VectorStore:
+        return OutsideIndex(self.truth, PgVectorAnnex(server().address()), background=False)
+
+
+@pytest.mark.parametrize(
+    ("machine", "examples"), [(IndexEqualsTruth, 100), (ChromaEqualsTruth, 3), (PgVectorEqualsTruth, 8)]
+)
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
-def test_the_index_equals_the_truth() -> None:
+def test_the_index_equals_the_truth(machine: type[IndexEqualsTruth], examples: int) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(
-        IndexEqualsTruth,
+        machine,
         settings=settings(
-            max_examples=100 * SOAK,
+            max_examples=examples * SOAK,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -22,7 +22,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.dynamodb import DynamoStore
 from recollect.adapters.records.memory import MemoryStore
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.sqlite import SqliteStore
@@ -218,6 +221,13 @@ def empty_file() -> Path:
     return Path(folder) / "empty.db"
 
 
+@cache
+def empty_duckdb() -> Path:
+    path = empty_file().with_name("empty.duckdb")
+    DuckdbStore(path).close()
+    return path
+
+
 def many() -> list[Record]:
     """Records with every mixture of the values above, the same in each run."""
     chance, records = random.Random("many"), beginning("acme")
@@ -233,15 +243,26 @@ def many() -> list[Record]:
     return records
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=["sqlite", "duckdb", "postgres"])
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RecordStore, RecordStore]]:
     real: RecordStore
     if request.param == "postgres":
         real = PostgresStore(server().new_store())
+    elif request.param == "duckdb":
+        real = DuckdbStore(Path(shutil.copy(empty_duckdb(), tmp_path_factory.mktemp("filled"))))
     else:
         real = SqliteStore(Path(shutil.copy(empty_file(), tmp_path_factory.mktemp("filled"))))
+    yield from both_filled(real)
+
+
+@pytest.fixture(scope="module")
+def filled_dynamodb() -> Iterator[tuple[RecordStore, RecordStore]]:
+    yield from both_filled(DynamoStore(dynamodb().new_store()))
+
+
+def both_filled(real: RecordStore) -> Iterator[tuple[RecordStore, RecordStore]]:
     stores = real, MemoryStore()
     steps = [Insert(record, restoring=True) for record in many()]
     for store in stores:
@@ -255,6 +276,15 @@ def filled(
 @settings(max_examples=600 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
     compare_answers(filled, Scope("acme"), query)
+
+
+@given(query=queries)
+@settings(max_examples=100 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+def test_dynamodb_answers_every_query_alike(
+    filled_dynamodb: tuple[RecordStore, RecordStore], query: Query[Any]
+) -> None:
+    """Fewer, because each page of an answer is two requests."""
+    compare_answers(filled_dynamodb, Scope("acme"), query)
 
 
 def compare_answers(stores: tuple[RecordStore, RecordStore], scope: Scope, query: Query[Any]) -> None:
@@ -437,6 +467,44 @@ class PostgresAgrees(StoresAgree):
         """The next example empties it."""
 
 
+class DuckdbAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=empty_file().parent))
+        self.path = Path(shutil.copy(empty_duckdb(), self.folder))
+
+    def open(self) -> RecordStore:
+        return DuckdbStore(self.path)
+
+
+TestDuckdbAgrees = DuckdbAgrees.TestCase
+TestDuckdbAgrees.settings = settings(
+    max_examples=12 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class DynamoAgrees(StoresAgree):
+    def begin(self) -> None:
+        self.address = dynamodb().new_store()
+
+    def open(self) -> RecordStore:
+        return DynamoStore(self.address)
+
+    def end(self) -> None:
+        """The next example has a table of its own."""
+
+
+TestDynamoAgrees = DynamoAgrees.TestCase
+TestDynamoAgrees.settings = settings(
+    max_examples=10 * TIMES,
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 TestPostgresAgrees = PostgresAgrees.TestCase
 TestPostgresAgrees.settings = settings(
     max_examples=20 * TIMES,

@@ -21,8 +21,8 @@ from recollect.adapters.vectors import codes, holdings, probe, scan
 from recollect.adapters.vectors.embedded import EmbeddedIndex
 from recollect.adapters.vectors.segments import open_segment
 from recollect.adapters.vectors.shelf import Shelf
-from recollect.errors import Closed, InvalidInput, StoreFull
-from recollect.ports.vectors import VectorHit, VectorSnapshot
+from recollect.errors import Closed, StoreFull
+from recollect.ports.vectors import VectorSnapshot
 from recollect.testing.vector_truths import MemoryTruth, nearest, packed
 
 OPEN = Callable[..., EmbeddedIndex]
@@ -91,37 +91,6 @@ def clustered(random: np.random.Generator, count: int, dimensions: int) -> NDArr
 # -- what is found ---------------------------------------------------------------------------------------------------
 
 
-def test_a_row_is_found_as_soon_as_it_is_there(
-    truth: MemoryTruth, open_index: OPEN, random: np.random.Generator
-) -> None:
-    index = open_index()
-    for number in range(50):
-        vector = random.standard_normal(16)
-        truth.put("org", f"m{number}", vector)
-        assert index.search("org", "default", vector.astype(np.float32), 1)[0].memory_id == f"m{number}"
-
-
-def test_a_changed_row_is_found_where_it_is_now(truth: MemoryTruth, open_index: OPEN) -> None:
-    index = open_index()
-    here, there = np.eye(2, dtype=np.float32)
-    truth.put("org", "m", here)
-    index.refresh()
-    truth.put("org", "m", there)
-    assert index.search("org", "default", here, 5) == [VectorHit("m", 0.0)]
-    assert index.search("org", "default", there, 5) == [VectorHit("m", 1.0)]
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_deleted_row_is_gone_at_once(truth: MemoryTruth, open_index: OPEN, sealed: bool) -> None:
-    index = open_index()
-    truth.put("org", "m", np.ones(4))
-    index.search("org", "default", np.ones(4, np.float32), 5)
-    if sealed:
-        index.refresh()
-    truth.delete("org", "m")
-    assert index.search("org", "default", np.ones(4, np.float32), 5) == []
-
-
 @pytest.mark.usefixtures("kernel")
 def test_answers_equal_brute_force_before_and_after_sealing(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, tmp_path: Path
@@ -146,62 +115,6 @@ def test_equal_vectors_come_in_order_of_their_ids(
         index.search("org", "default", vector.astype(np.float32), 1)
     found = index.search("org", "default", vector.astype(np.float32), 15)
     assert [hit.memory_id for hit in found] == [f"m{number:02d}" for number in range(15)]
-
-
-def test_spaces_and_dimensions_are_worlds_apart(truth: MemoryTruth, open_index: OPEN) -> None:
-    index = open_index()
-    truth.put("org", "short", np.ones(4))
-    truth.put("org", "long", np.ones(8))
-    truth.put("org", "other", np.ones(4), space="other")
-    for _ in range(2):
-        assert [hit.memory_id for hit in index.search("org", "default", np.ones(4, np.float32), 9)] == ["short"]
-        assert [hit.memory_id for hit in index.search("org", "default", np.ones(8, np.float32), 9)] == ["long"]
-        assert [hit.memory_id for hit in index.search("org", "other", np.ones(4, np.float32), 9)] == ["other"]
-        index.refresh()
-
-
-def test_the_length_of_the_query_does_not_matter(truth: MemoryTruth, open_index: OPEN) -> None:
-    index = open_index()
-    truth.put("org", "m", np.array([3.0, 4.0]))
-    assert index.search("org", "default", np.array([30.0, 40.0], np.float32), 1)[0].similarity == pytest.approx(
-        1, abs=1e-3
-    )
-    assert index.search("org", "default", np.zeros(2, np.float32), 1) == [VectorHit("m", 0.0)]
-
-
-def test_limits_and_scopes_at_their_edges(truth: MemoryTruth, open_index: OPEN, random: np.random.Generator) -> None:
-    index = open_index()
-    query = np.ones(16, np.float32)
-    assert index.search("org0", "default", query, 5) == []
-    fill(truth, random, 30)
-    assert index.search("org0", "default", query, 0) == []
-    assert len(index.search("org0", "default", query, 1000)) == 10
-    assert index.search("org0", "default", query, 5, {"user_id": []}) == []
-    assert index.search("nobody", "default", query, 5) == []
-    assert index.search("org0", "default", query, 5, {"session_id": ["s"]}) == []
-    assert len(index.search("org0", "default", query, 5, {"session_id": [None]})) == 5
-
-
-def test_a_wrong_question_is_told_so(open_index: OPEN) -> None:
-    index, query = open_index(), np.ones(4, np.float32)
-    with pytest.raises(InvalidInput, match="no facet 'colour'"):
-        index.search("org", "default", query, 5, {"colour": ["red"]})
-    with pytest.raises(InvalidInput, match="collection"):
-        index.search("org", "default", query, 5, {"kind": "fact"})
-    for bad in (np.ones((2, 2)), np.array([]), np.array([np.nan, 1.0])):
-        with pytest.raises(InvalidInput, match="query"):
-            index.search("org", "default", bad.astype(np.float32), 5)
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_what_is_no_vector_is_never_found_and_harms_nothing(truth: MemoryTruth, open_index: OPEN, sealed: bool) -> None:
-    index = open_index()
-    truth.put("org", "good", np.ones(2))
-    for name, data in (("none", b""), ("odd", b"abc"), ("nan", b"\x00\x7e\x00\x7e"), ("inf", b"\x00\x7c\x00\x00")):
-        truth.put("org", name, data)
-    if sealed:
-        index.refresh()
-    assert [hit.memory_id for hit in index.search("org", "default", np.ones(2, np.float32), 9)] == ["good"]
 
 
 # -- many rows -------------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recollect.adapters import fetch as web
+from recollect.adapters.beneath import READING, open_beneath, read_regular
 from recollect.domain.provenance import page_hash
 from recollect.errors import NotFound, RecollectError
 
@@ -28,9 +29,6 @@ GONE = "p1:gone"  # the hash of a page that the server says is gone: no page has
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _COSTLY = frozenset({"idna", "punycode"})  # encodings that take quadratic time: a commit can name any
-_OPENING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_READING = _OPENING | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_FOLDER = _OPENING | getattr(os, "O_DIRECTORY", 0)
 
 
 class LocalWorld:
@@ -47,12 +45,14 @@ class LocalWorld:
         repositories: Mapping[str, Path] | None = None,
         log_exists: Callable[[str], bool] = lambda log_id: False,
         fetch: bool = False,
+        workspace_file: Callable[[str, str], bytes | None] = lambda workspace, path: None,
     ) -> None:
         self._root = (root or Path.cwd()).resolve()
         self._roots = None if roots is None else tuple(one.resolve() for one in roots)
         self._repositories = dict(repositories or {})
         self._log_exists = log_exists
         self._fetch = fetch
+        self._workspace_file = workspace_file
 
     def read_lines(self, path: str) -> list[str] | None:
         try:
@@ -64,6 +64,10 @@ class LocalWorld:
         except (OSError, ValueError, RuntimeError):  # not there, not ours, a NUL in the path, a circle of links
             return None
         return None if data is None else _lines(data)
+
+    def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
+        data = self._workspace_file(workspace, path)
+        return None if data is None or len(data) > FILE_LIMIT_BYTES else _lines(data)
 
     def commit_message(self, repo: str, commit: str) -> str | None:
         wanted = commit.lower()
@@ -163,38 +167,13 @@ class LocalWorld:
 
 
 def _read(real: Path, root: Path | None) -> bytes | None:
-    handle = _open(real, root)
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > FILE_LIMIT_BYTES:
-            return None
-        data = bytearray()
-        while chunk := os.read(handle, 1 << 20):  # never trusts the size: files of /proc say 0
-            data += chunk
-            if len(data) > FILE_LIMIT_BYTES:
-                return None
-        return bytes(data)
-    finally:
-        os.close(handle)
+    return read_regular(_open(real, root), FILE_LIMIT_BYTES)
 
 
 def _open(real: Path, root: Path | None) -> int:
     if root is None or os.open not in os.supports_dir_fd:
-        return os.open(real, _READING)
-    return _open_beneath(root, real.relative_to(root).parts)
-
-
-def _open_beneath(root: Path, parts: Sequence[str]) -> int:
-    """Open a file part by part from its root; a part that became a link meanwhile is an error."""
-    handle = os.open(root, _FOLDER)
-    for position, part in enumerate(parts):
-        flags = _READING if position == len(parts) - 1 else _FOLDER
-        try:
-            inner = os.open(part, flags, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = inner
-    return handle
+        return os.open(real, READING)
+    return open_beneath(root, real.relative_to(root).parts)
 
 
 def _lines(data: bytes) -> list[str] | None:

@@ -5,7 +5,10 @@ Importing this package registers every record type in `recollect.domain.record.R
 
 from recollect.domain import agents as agents
 from recollect.domain import audit as audit
+from recollect.domain import checkpoints as checkpoints
 from recollect.domain import conversations as conversations
+from recollect.domain import items as items
+from recollect.domain import learning as learning
 from recollect.domain import memory as memory
 from recollect.domain import provenance as provenance
 from recollect.domain import sources as sources

@@ -1,7 +1,8 @@
 """Agents, what they are given (blocks, tools), and every step they take.
 
-A step is a cycle with exactly one proposal and one result. Whether a cycle is paused or done is read off which
-of the two exist; it is not stored a second time.
+A step is a cycle with exactly one proposal and one result: a cycle is done exactly when its result is there, and a
+proposal without a result is where a run stands still. `index` counts the cycles of an agent, `number` the steps of
+one run; how runs share and abandon steps is in domain/lineage.py.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Re
 
 AgentStatus = Literal["active", "paused", "retired"]
 ExecutionStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
-CycleStatus = Literal["open", "done", "uncertain", "abandoned"]
+CycleStatus = Literal["open", "done", "uncertain", "again", "abandoned"]
 Outcome = Literal["success", "error", "timeout", "uncertain"]
+
+TRANSITIONS: dict[str, frozenset[str]] = {
+    "active": frozenset({"paused", "retired"}),
+    "paused": frozenset({"active", "retired"}),
+    "retired": frozenset({"active"}),
+}
 
 _TENANT = Reference("organization")
 _AGENT = Reference("agent")
@@ -69,6 +76,24 @@ class Block(Record):
         if len(self.value) > self.limit:
             raise ValueError(f"value has {len(self.value)} characters, the limit of this block is {self.limit}")
         return self
+
+
+class BlockRevision(Record):
+    """What a block said before one change, and who changed it when."""
+
+    shape: ClassVar[Shape] = Shape(
+        "block_revision",
+        references={"organization_id": _TENANT, "block_id": Reference("block")},
+        unique=(Unique(("block_id", "number")),),
+        encrypted=frozenset({"value"}),
+    )
+
+    block_id: Id
+    number: int = Field(ge=1)
+    value: Text
+    limit: int = Field(ge=1)
+    held_from: Moment
+    held_to: Moment
 
 
 class BlockLink(Record):
@@ -126,7 +151,10 @@ class AgentState(Record):
 
 
 class Execution(Record):
-    """One task of an agent, from the goal to the result."""
+    """One task of an agent, from the goal to the result.
+
+    `parent_id` and `past` name the runs whose steps it shares; those cannot be removed as long as it is there.
+    """
 
     shape: ClassVar[Shape] = Shape(
         "execution",
@@ -137,7 +165,14 @@ class Execution(Record):
             "message_id": Reference("message", on_delete="clear"),
         },
         unique=(Unique(("idempotency_key",)),),
-        indexes=(("agent_id", "id"), ("status", "id"), ("session_id",), ("message_id",)),
+        indexes=(
+            ("agent_id", "id"),
+            ("status", "id"),
+            ("session_id",),
+            ("message_id",),
+            ("queue", "status", "priority", "id"),
+            ("parent_id",),
+        ),
         encrypted=frozenset({"result", "error"}),
     )
 
@@ -151,9 +186,26 @@ class Execution(Record):
     error: Json | None = None
     idempotency_key: Id | None = None
     ended_at: Moment | None = None
+    started_at: Moment | None = None
+    queue: Name = "default"
+    priority: int = Field(default=5, ge=1, le=10)
+    attempts: int = Field(default=0, ge=0)
+    crashes: int = Field(default=0, ge=0)
+    max_crashes: int | None = Field(default=None, ge=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    deadline: Moment | None = None
+    worker: Text | None = None
+    note: Text = ""
+    remembers: bool = True
+    parent_id: Id | None = None
+    past: JsonList | None = None
+    rewinds: JsonList | None = None
+    metadata: Json | None = None
 
 
 class Cycle(Record):
+    """One step of an agent. `uncertain`: its effect may have happened; `again`: it did not, so it is done again."""
+
     shape: ClassVar[Shape] = Shape(
         "cycle",
         references={
@@ -161,7 +213,7 @@ class Cycle(Record):
             "agent_id": _AGENT,
             "execution_id": Reference("execution"),
         },
-        unique=(Unique(("agent_id", "index")),),
+        unique=(Unique(("agent_id", "index")), Unique(("execution_id", "branch", "number"))),
         indexes=(("execution_id", "index"),),
         encrypted=frozenset({"snapshot"}),
     )
@@ -171,6 +223,9 @@ class Cycle(Record):
     index: int = Field(ge=0)
     snapshot: Json = Field(default_factory=dict)
     status: CycleStatus = "open"
+    branch: int = Field(default=0, ge=0)
+    number: int = Field(default=0, ge=0)
+    attempts: int = Field(default=1, ge=0)
 
 
 class Proposal(Record):
@@ -189,6 +244,7 @@ class Proposal(Record):
     reasoning: Text = ""
     plan: JsonList = Field(default_factory=list)
     idempotency_key: Id | None = None
+    is_repeatable: bool = False
 
 
 class Result(Record):
@@ -196,9 +252,14 @@ class Result(Record):
 
     shape: ClassVar[Shape] = Shape(
         "result",
-        references={"organization_id": _TENANT, "cycle_id": Reference("cycle"), "agent_id": _AGENT},
+        references={
+            "organization_id": _TENANT,
+            "cycle_id": Reference("cycle"),
+            "agent_id": _AGENT,
+            "memory_id": Reference("memory", on_delete="clear"),
+        },
         unique=(Unique(("cycle_id",)),),
-        indexes=(("agent_id", "id"),),
+        indexes=(("agent_id", "id"), ("memory_id",)),
         encrypted=frozenset({"output", "error"}),
     )
 
@@ -209,6 +270,8 @@ class Result(Record):
     output: Json | None = None
     error: Json | None = None
     artifacts: JsonList = Field(default_factory=list)
+    seconds: float | None = Field(default=None, ge=0)
+    memory_id: Id | None = None
 
 
 class Lease(Record):

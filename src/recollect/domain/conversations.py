@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, TextIndex
+from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, TextIndex, Unique
 
 Role = Literal["user", "assistant", "system", "tool"]
 
@@ -43,7 +43,8 @@ class Message(Record):
             "user_id": Reference("user"),
             "agent_id": Reference("agent"),
         },
-        indexes=(("agent_id", "created_at"), ("session_id", "id"), ("user_id", "id")),
+        unique=(Unique(("session_id", "otid")),),
+        indexes=(("agent_id", "created_at"), ("agent_id", "id"), ("session_id", "id"), ("user_id", "id")),
         text=TextIndex(fields=("text",), facets=("session_id", "user_id", "agent_id", "role")),
     )
 

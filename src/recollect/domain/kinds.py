@@ -141,7 +141,7 @@ class Episode(Content):
 
 
 class Pattern(Content):
-    """Know-how generalised from episodes, with how often it worked."""
+    """Know-how generalised from episodes, with how often it worked before it came here; `pattern show` counts on."""
 
     kind = "pattern"
     problem_space: Text
@@ -156,20 +156,22 @@ class Pattern(Content):
 
 
 class Summary(Content):
-    """A stretch of conversation compressed; `covers` names what it compresses."""
+    """Something longer compressed; `covers` names the memories, `messages` the messages it compresses."""
 
     kind = "summary"
     covers: list[Id] = Field(default_factory=list)
+    messages: list[Id] = Field(default_factory=list)
 
 
 class QueryPattern(Content):
-    """A question that a query answered well."""
+    """A question that a query answered well, while the tables were as the fingerprint says."""
 
     kind = "query_pattern"
     question: Text
     sql: Text
     tables: list[Text] = Field(default_factory=list)
     fields: list[Text] = Field(default_factory=list)
+    schema_fingerprint: Text = ""
     usage_count: int = Field(default=0, ge=0)
     success_count: int = Field(default=0, ge=0)
     success_rate: float = Field(default=0.5, ge=0.0, le=1.0)

@@ -20,6 +20,7 @@ from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, S
 from recollect.errors import InvalidInput
 
 LINE_HASH = "l1:"
+WORKSPACE = "workspace:"
 CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
 
 # Looking for moved lines hashes one window per line of the file: without a bound, half of a large file costs hours.
@@ -39,6 +40,9 @@ class World(Protocol):
 
     def read_lines(self, path: str) -> list[str] | None:
         """The lines of a text file without line ends; None if there is no such readable file."""
+
+    def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
+        """The lines of a file of a workspace as it is now; None if there is no such workspace or file."""
 
     def commit_message(self, repo: str, commit: str) -> str | None:
         """The message of a commit; None if the repository is there and the commit is not.
@@ -119,10 +123,14 @@ class UserCitation(_Cited):
 
 
 class FileCitation(_Cited):
-    """Lines of a file, counted from 1, both ends included; without lines, the whole file."""
+    """Lines of a file, counted from 1, both ends included; without lines, the whole file.
+
+    With `workspace`, the path is one inside that workspace of an agent.
+    """
 
     type: Literal["file"] = "file"
     path: Text
+    workspace: Id | None = None
     first_line: int | None = Field(default=None, ge=1)
     last_line: int | None = Field(default=None, ge=1)
     line_hash: Text | None = None
@@ -134,13 +142,16 @@ class FileCitation(_Cited):
         return self
 
     def source(self) -> str:
-        return f"file:{posixpath.normpath(self.path)}"
+        return f"{WORKSPACE}{self.workspace}/{self.path}" if self.workspace else f"file:{posixpath.normpath(self.path)}"
+
+    def _lines(self, world: World) -> list[str] | None:
+        return world.workspace_lines(self.workspace, self.path) if self.workspace else world.read_lines(self.path)
 
     def sealed(self, world: World) -> Self:
         """With the hash of the lines, and both their ends: an open end would move when the file grows."""
         if self.line_hash is not None:
             return self
-        lines = world.read_lines(self.path)
+        lines = self._lines(world)
         if lines is None:
             raise InvalidInput(
                 f"cannot read the cited file '{self.path}'",
@@ -159,7 +170,7 @@ class FileCitation(_Cited):
     def check(self, world: World) -> Finding:
         if self.line_hash is None or not self.line_hash.startswith(LINE_HASH):
             return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
-        lines = world.read_lines(self.path)
+        lines = self._lines(world)
         if lines is None:
             return Finding(state="broken", note=f"{self.path} cannot be read any more")
         first, last = self.first_line or 1, self.last_line or len(lines)
@@ -314,12 +325,14 @@ class cite:
 
     @staticmethod
     def file(
-        path: str | PathLike[str], lines: tuple[int, int] | int | None = None, line_hash: str | None = None
+        path: str | PathLike[str],
+        lines: tuple[int, int] | int | None = None,
+        line_hash: str | None = None,
+        workspace: str | None = None,
     ) -> AnyCitation:
         first, last = _ends(lines)
-        return read_citation(
-            {"type": "file", "path": str(path), "first_line": first, "last_line": last, "line_hash": line_hash}
-        )
+        where = {"path": str(path), "workspace": workspace}
+        return read_citation({"type": "file", **where, "first_line": first, "last_line": last, "line_hash": line_hash})
 
     @staticmethod
     def url(
@@ -333,7 +346,8 @@ class cite:
     def parse(text: str) -> AnyCitation:
         """A citation written on one line, as on the command line.
 
-        `user:alice:said so`, `file:notes.md:3-9`, `commit:1a2b3c4@path/to/repo`, `log:42`, `url:https://…`
+        `user:alice:said so`, `file:notes.md:3-9`, `file:workspace:ID/notes.md:3-9`, `commit:1a2b3c4@repo`,
+        `log:42`, `url:https://…`
         """
         type, _, rest = text.partition(":")
         maker = _SHORTHANDS.get(type)
@@ -348,9 +362,13 @@ class cite:
 def _file_shorthand(rest: str) -> AnyCitation:
     path, _, lines = rest.rpartition(":")
     first, _, last = lines.partition("-")
+    ends = None
     if path and first.isdecimal() and (not last or last.isdecimal()):
-        return cite.file(path, (int(first), int(last or first)))
-    return cite.file(rest)
+        rest, ends = path, (int(first), int(last or first))
+    workspace, slash, inner = rest.removeprefix(WORKSPACE).partition("/")
+    if rest.startswith(WORKSPACE) and workspace and slash:
+        return cite.file(inner, ends, workspace=workspace)
+    return cite.file(rest, ends)
 
 
 def _commit_shorthand(rest: str) -> AnyCitation:

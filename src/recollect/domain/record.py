@@ -8,6 +8,8 @@ so ids sort by time) and never reused. `version` counts the writes of a record a
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import threading
 import time
@@ -98,6 +100,16 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def derived_id(*parts: str) -> str:
+    """A short id that these parts, in this order, always have, and no others."""
+    digest = hashlib.blake2b(digest_size=15)
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw))
+        digest.update(raw)
+    return base64.urlsafe_b64encode(digest.digest()).decode()
+
+
 OnDelete = Literal["cascade", "clear"]
 
 
@@ -136,6 +148,8 @@ class Shape:
     indexes: tuple[tuple[str, ...], ...] = ()
     encrypted: frozenset[str] = frozenset()
     text: TextIndex | None = None
+    leaves_trace: bool = True
+    """Whether `changes` tells when one was deleted for good; not worth it for what comes and goes all the time."""
 
 
 ColumnType = Literal["text", "integer", "real", "boolean", "moment", "bytes", "json"]

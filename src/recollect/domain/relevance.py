@@ -257,7 +257,8 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] in "eiy" else word
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """As words are compared: neither case nor accents matter."""
     text = text.casefold()
     if text.isascii():
         return text
@@ -266,12 +267,12 @@ def _plain(text: str) -> str:
 
 def _occurrences(terms: Sequence[str], texts: Sequence[str]) -> Floats:
     """How often each term stands in each text: one scan per term over all texts joined, not text by text."""
-    plain = [_plain(text) for text in texts]
-    joined = "\n".join(plain)
-    starts = np.cumsum([0, *(len(text) + 1 for text in plain[:-1])])
+    folded = [plain(text) for text in texts]
+    joined = "\n".join(folded)
+    starts = np.cumsum([0, *(len(text) + 1 for text in folded[:-1])])
     counts = np.zeros((len(terms), len(texts)))
     for row, term in enumerate(terms):
-        found = _places(_plain(term), joined)
+        found = _places(plain(term), joined)
         if found:
             counts[row] = np.bincount(np.searchsorted(starts, found, "right") - 1, minlength=len(texts))
     return counts

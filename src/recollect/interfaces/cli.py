@@ -28,10 +28,15 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "Agents at work": "agent block tool state workspace session message",
+    "Runs of agents": "runs run",
+    "Learning": "episode pattern summary",
+    "Frameworks": "checkpoint item",
     "The service": "serve user key audit",
-    "The store": "stats activity log verify doctor reindex export import backup copy config",
+    "The store": "stats activity sql log verify doctor reindex config",
+    "Moving": "export import backup restore-backup copy partitions migrate",
 }
-HIDDEN = frozenset({"remember_many"})
+HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
 class Program(Operation):
@@ -40,8 +45,10 @@ class Program(Operation):
     package = "recollect.interfaces"
 
 
+_BETWEEN = ("source", "target")
 PROGRAMS = (
-    Program("copy", "programs:copy", "admin", "", ("source", "target"), "Copy a store into another of any kind.", True),
+    Program("copy", "programs:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
+    Program("restore_backup", "programs:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."),
     Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
@@ -272,7 +279,7 @@ def shape_of(annotation: Any) -> tuple[Any, str]:
     if get_origin(inner) is Literal:
         return str, "plain"
     if get_origin(inner) is list or inner is list:
-        return list[str], "list"
+        return list[str], "json list" if Any in get_args(inner) else "list"
     if get_origin(inner) is dict or inner is dict:
         return list[str], "pairs"
     if inner is datetime:
@@ -330,6 +337,8 @@ def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
             fields[name] = list(value)
         elif how == "pairs":
             fields[name] = dict(_pair(one) for one in value)
+        elif how == "json list":
+            fields[name] = [_json_or_text(one) for one in value]
         else:
             fields[name] = _content(value) if name == "content" else value
     return fields
@@ -341,10 +350,14 @@ def _pair(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy="write --metadata colour=blue")
+    return key, _json_or_text(value)
+
+
+def _json_or_text(value: str) -> Any:
     try:
-        return key, json.loads(value)
+        return json.loads(value)
     except ValueError:
-        return key, value
+        return value
 
 
 def _content(text: str) -> Any:

@@ -11,17 +11,63 @@ from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
 from recollect.services.access import KeyMade, KeyView, Keys, UserView, Users
 from recollect.services.activity import Activity
+from recollect.services.agents import AgentView, InContext
+from recollect.services.applying import Applied, PatternView, Reported, Suggested
 from recollect.services.audit import LogPage, LogVerified, Sealed
+from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
+from recollect.services.checkpoints import (
+    CheckpointPage,
+    CheckpointsCopied,
+    CheckpointsDeleted,
+    PutCheckpointReply,
+    ThreadPage,
+    WriteCheckpointReply,
+)
+from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.exchange import Pulled, Pushed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
+from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
+from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
+from recollect.services.messages import (
+    MessagePage,
+    MessageReference,
+    MessageView,
+    MessagesAdded,
+    MessagesFound,
+    MessagesRemoved,
+    NewMessage,
+    Popped,
+)
 from recollect.services.packing import Context
+from recollect.services.patterns import Learned
+from recollect.services.prompts import Prompt
+from recollect.services.querying import SqlReply
+from recollect.services.queueing import Claimed, Renewed
+from recollect.services.reading import FileContent
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.remember import RememberManyReply, RememberRequest
 from recollect.services.revise import Receipt
+from recollect.services.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.runtime import Proposed, Recorded
+from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
+from recollect.services.states import StateDropped, StatePage, StateView
+from recollect.services.steering import RunRemoved
+from recollect.services.summaries import SummaryView, Undone
+from recollect.services.timeline import RunPage, RunView, Timeline
+from recollect.services.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.transfer import BackedUp, Transferred
 from recollect.services.upkeep import Diagnosis, Stats, Verified
+from recollect.services.workspaces import (
+    FilePage,
+    FileView,
+    FilesChanged,
+    WorkspaceDropped,
+    WorkspacePage,
+    WorkspaceView,
+)
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -45,11 +91,37 @@ class Recollect:
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
     @property
+    def agent(self) -> Agent: ...
+    @property
+    def block(self) -> Block: ...
+    @property
+    def tool(self) -> Tool: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def workspace(self) -> Workspace: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def message(self) -> Message: ...
+    @property
+    def episode(self) -> Episode: ...
+    @property
+    def pattern(self) -> Pattern: ...
+    @property
+    def summary(self) -> Summary: ...
+    @property
+    def run(self) -> Run: ...
+    @property
     def user(self) -> User: ...
     @property
     def key(self) -> Key: ...
     @property
     def audit(self) -> Audit: ...
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+    @property
+    def item(self) -> Item: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -155,6 +227,7 @@ class Recollect:
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
         tokens: int = 1000,
+        summaries: bool = False,
     ) -> Context:
         """Pack what is recalled into a token budget for a prompt."""
 
@@ -333,6 +406,13 @@ class Recollect:
         type: str | None = None,
         description: str = "",
         system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] = ...,
+        config_overrides: dict[str, Any] = ...,
+        llm_config: dict[str, Any] = ...,
+        embedding_config: dict[str, Any] = ...,
+        tool_rules: builtins.list[Any] = ...,
+        mcp_tools: builtins.list[Any] = ...,
         metadata: dict[str, Any] = ...,
     ) -> PartyView:
         """Add an agent."""
@@ -378,11 +458,27 @@ class Recollect:
     def remove(self, type: Literal["user", "agent", "session", "project"], id: str) -> Removed:
         """Delete a user, agent, session or project."""
 
+    def runs(
+        self,
+        *,
+        status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> RunPage:
+        """List runs of agents, the newest first."""
+
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
 
     def activity(self, days: int = 30) -> Activity:
         """How much was remembered and used, day by day."""
+
+    def sql(self, statement: str, *, limit: int = 1000, seconds: float = 30.0, megabytes: int = 1024) -> SqlReply:
+        """Ask a DuckDB store in SQL: one SELECT over your own records."""
 
     def log(
         self,
@@ -405,7 +501,7 @@ class Recollect:
     def doctor(self, *, fix: bool = False) -> Diagnosis:
         """Say what ails the store; with fix, mend it."""
 
-    def reindex(self, *, retire: bool = False, everything: bool = False) -> ReindexReply:
+    def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
         """Make the vectors that are missing."""
 
     def export(self, path: str, *, audit: bool = False) -> Transferred:
@@ -413,6 +509,21 @@ class Recollect:
 
     def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> Transferred:
         """Read an exported file."""
+
+    def partitions(
+        self,
+        *,
+        ahead: int | None = None,
+        drop_before: datetime | str | None = None,
+        older_than: str | None = None,
+        memories: bool = False,
+        all_organizations: bool = False,
+        apply: bool = False,
+    ) -> Layout:
+        """Show the months of a large store; make them ahead, drop old ones."""
+
+    def migrate(self, *, distribute: bool = False) -> Migrated:
+        """Bring the tables up to date; spread them over a cluster."""
 
     def backup(self, path: str) -> BackedUp:
         """Copy the whole store while it is in use."""
@@ -422,6 +533,685 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class Agent(Room):
+    """Agents: what they are told, whether they work, their prompt."""
+
+    def show(self, id: str) -> AgentView:
+        """Show an agent with its blocks and tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        type: str | None = None,
+        description: str | None = None,
+        system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] | None = None,
+        config_overrides: dict[str, Any] | None = None,
+        llm_config: dict[str, Any] | None = None,
+        embedding_config: dict[str, Any] | None = None,
+        tool_rules: builtins.list[Any] | None = None,
+        mcp_tools: builtins.list[Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> AgentView:
+        """Change what an agent is told."""
+
+    def pause(self, id: str) -> AgentView:
+        """Pause an agent."""
+
+    def activate(self, id: str) -> AgentView:
+        """Put an agent to work again."""
+
+    def retire(self, id: str) -> AgentView:
+        """Retire an agent: it takes no new work."""
+
+    def in_context(
+        self,
+        id: str,
+        messages: builtins.list[str] | None = None,
+        *,
+        append: builtins.list[str] = ...,
+        keep: int | None = None,
+        version: int | None = None,
+    ) -> InContext:
+        """Set, add to or trim the messages an agent has in mind."""
+
+    def prompt(self, id: str) -> Prompt:
+        """Show the prompt an agent begins its next step with."""
+
+class Block(Room):
+    """Core memory: short texts that are always in the prompt."""
+
+    def add(
+        self,
+        label: str | None = None,
+        value: str | None = None,
+        *,
+        limit: int | None = None,
+        description: str | None = None,
+        user: str | None = None,
+        agents: builtins.list[str] = ...,
+        template: str | None = None,
+        is_template: bool = False,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        id: str | None = None,
+    ) -> BlockView:
+        """Make a block of core memory."""
+
+    def show(self, id: str) -> BlockView:
+        """Show a block and who shares it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        label: str | None = None,
+        templates: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> BlockPage:
+        """List blocks or templates."""
+
+    def write(self, id: str, value: str, *, version: int | None = None) -> BlockView:
+        """Replace what a block says."""
+
+    def append(self, id: str, text: str, *, separator: str = "\n", version: int | None = None) -> BlockView:
+        """Add to what a block says."""
+
+    def replace(
+        self,
+        id: str,
+        old: str,
+        new: str,
+        *,
+        everywhere: bool = False,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a piece of what a block says."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        label: str | None = None,
+        limit: int | None = None,
+        description: str | None = None,
+        template_name: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> BlockView:
+        """Change a block's label, limit or description."""
+
+    def history(self, id: str) -> BlockHistory:
+        """Show what a block said before."""
+
+    def remove(self, id: str) -> BlockRemoved:
+        """Delete a block for good."""
+
+    def attach(self, id: str, agent: str) -> BlockView:
+        """Give an agent a block."""
+
+    def detach(self, id: str, agent: str) -> BlockView:
+        """Take a block away from an agent."""
+
+class Tool(Room):
+    """Tools that agents may call."""
+
+    def add(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        json_schema: dict[str, Any] = ...,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] = ...,
+        metadata: dict[str, Any] = ...,
+        agents: builtins.list[str] = ...,
+        id: str | None = None,
+    ) -> ToolView:
+        """Make a tool."""
+
+    def show(self, id: str) -> ToolView:
+        """Show a tool and who has it."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ToolPage:
+        """List tools."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        json_schema: dict[str, Any] | None = None,
+        source_type: str | None = None,
+        source_code: str | None = None,
+        tags: builtins.list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> ToolView:
+        """Change a tool."""
+
+    def remove(self, id: str) -> ToolRemoved:
+        """Delete a tool."""
+
+    def attach(self, id: str, agent: str) -> ToolView:
+        """Give an agent a tool."""
+
+    def detach(self, id: str, agent: str) -> ToolView:
+        """Take a tool away from an agent."""
+
+class State(Room):
+    """Where agents left off."""
+
+    def save(
+        self,
+        agent: str,
+        data: dict[str, Any],
+        *,
+        session: str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_seconds: float | None = None,
+        version: int | None = None,
+    ) -> StateView:
+        """Save where an agent left off."""
+
+    def load(self, agent: str, *, session: str | None = None) -> StateView:
+        """Show where an agent left off."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> StatePage:
+        """List states that have not expired."""
+
+    def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
+        """Delete a state for good."""
+
+class Workspace(Room):
+    """Workspaces: an agent's files, snapshots of them, and back."""
+
+    def add(
+        self,
+        agent: str,
+        name: str = "workspace",
+        *,
+        metadata: dict[str, Any] = ...,
+        id: str | None = None,
+    ) -> WorkspaceView:
+        """Make a workspace for an agent."""
+
+    def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
+        """List workspaces."""
+
+    def show(self, id: str) -> WorkspaceView:
+        """Show a workspace."""
+
+    def drop(self, id: str) -> WorkspaceDropped:
+        """Delete a workspace for good."""
+
+    def write(
+        self,
+        id: str,
+        path: str,
+        text: str | None = None,
+        *,
+        base64: str | None = None,
+        media_type: str | None = None,
+        version: int | None = None,
+    ) -> FileView:
+        """Write a file."""
+
+    def read(self, id: str, path: str, *, snapshot: str | None = None) -> FileContent:
+        """Read a file, now or in a snapshot."""
+
+    def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
+        """List the files of a workspace."""
+
+    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesChanged:
+        """Remove a file or folder."""
+
+    def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesChanged:
+        """Give a file or folder another path."""
+
+    def pull(self, id: str, folder: str, *, exclude: builtins.list[str] = ..., mirror: bool = False) -> Pulled:
+        """Fill a workspace from a folder on disk."""
+
+    def push(self, id: str, folder: str, *, snapshot: str | None = None) -> Pushed:
+        """Write a workspace out to a folder on disk."""
+
+    def snapshot(self, id: str, label: str = "", *, cycle: str | None = None) -> SnapshotView:
+        """Keep a workspace as it is now."""
+
+    def snapshots(
+        self,
+        id: str,
+        *,
+        cycle: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SnapshotPage:
+        """List the snapshots of a workspace."""
+
+    def diff(
+        self,
+        id: str,
+        since: str,
+        to: str | None = None,
+        *,
+        path: str | None = None,
+        text: bool = True,
+    ) -> Compared:
+        """Show what changed between snapshots, or since one."""
+
+    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> Restored:
+        """Go back to a snapshot; says what differed."""
+
+    def prune(
+        self,
+        id: str,
+        *,
+        keep: int | None = None,
+        older_than_days: float | None = None,
+        dry_run: bool = False,
+    ) -> SnapshotsPruned:
+        """Let go of old snapshots and unused content."""
+
+class Session(Room):
+    """Sessions: show, list, change, end, put aside."""
+
+    def show(self, id: str) -> SessionView:
+        """Show a session."""
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        type: str | None = None,
+        archived: Literal["no", "yes", "only"] = "no",
+        open: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SessionPage:
+        """List sessions, the newest first."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        type: str | None = None,
+        summary: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> SessionView:
+        """Change a session's title, type, summary or metadata."""
+
+    def end(self, id: str, *, summary: str | None = None) -> SessionView:
+        """Mark a session as ended, with a summary."""
+
+    def archive(self, id: str) -> SessionView:
+        """Put a session aside; it takes no messages."""
+
+    def unarchive(self, id: str) -> SessionView:
+        """Take a session out again."""
+
+class Message(Room):
+    """Messages: add, list, search, take back."""
+
+    def add(
+        self,
+        role: Literal["user", "assistant", "system", "tool"],
+        text: str | None = None,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        content: builtins.list[Any] = ...,
+        model: str | None = None,
+        name: str | None = None,
+        tool_calls: builtins.list[Any] = ...,
+        tool_call_id: str | None = None,
+        tool_returns: builtins.list[Any] = ...,
+        step_id: str | None = None,
+        otid: str | None = None,
+        group_id: str | None = None,
+        sender_id: str | None = None,
+        references: builtins.list[MessageReference | dict[str, Any] | str | str] = ...,
+    ) -> MessageView:
+        """Add a message."""
+
+    def add_many(
+        self,
+        messages: builtins.list[NewMessage | dict[str, Any] | str],
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+    ) -> MessagesAdded:
+        """Add messages in order: all, or none."""
+
+    def show(self, id: str) -> MessageView:
+        """Show one message."""
+
+    def list(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        group_id: str | None = None,
+        step_id: str | None = None,
+        first: Literal["oldest", "newest"] = "oldest",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> MessagePage:
+        """List messages in order, from either end."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
+        role: Literal["user", "assistant", "system", "tool"] | None = None,
+        limit: int = 20,
+    ) -> MessagesFound:
+        """Find messages by their words."""
+
+    def remove(self, id: str) -> MessagesRemoved:
+        """Delete a message for good."""
+
+    def pop(self, session: str | None = None, *, agent: str | None = None, user: str | None = None) -> Popped:
+        """Take the last message away and show it."""
+
+    def clear(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+    ) -> MessagesRemoved:
+        """Delete all messages of a session, agent or user."""
+
+class Episode(Room):
+    """Tasks that were tried, and how they went."""
+
+    def record(
+        self,
+        task: str,
+        success: bool,
+        *,
+        action_plan: str | builtins.list[str] = "",
+        action_output: str = "",
+        initial_state_snapshot: str = "",
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+        cites: builtins.list[Any] = ...,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        at: datetime | str | None = None,
+        metadata: dict[str, Any] = ...,
+        idempotency_key: str | None = None,
+        id: str | None = None,
+    ) -> Receipt:
+        """Remember a task that was tried, and how it went."""
+
+    def from_run(
+        self,
+        run: str,
+        *,
+        success: bool | None = None,
+        critique: str = "",
+        tags: builtins.list[str] = ...,
+    ) -> Receipt:
+        """Remember a run as an episode that cites it."""
+
+class Pattern(Room):
+    """Know-how learned from episodes, with how surely it works."""
+
+    def learn(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        across_users: bool = False,
+        min_episodes: int = 3,
+        alike: float = 0.28,
+        limit: int = 1000,
+    ) -> Learned:
+        """Generalise episodes into patterns."""
+
+    def suggest(
+        self,
+        task: str,
+        *,
+        kind: Literal["pattern", "query_pattern"] = "pattern",
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        purpose: Literal["think", "act"] = "think",
+        schema_fingerprint: str | None = None,
+        min_evidence: int = 3,
+        min_match: float = 0.2,
+        limit: int = 5,
+    ) -> Suggested:
+        """Find patterns for a task, by meaning and by proven success."""
+
+    def show(self, id: str) -> PatternView:
+        """Show a pattern with all that speaks for and against it."""
+
+    def apply(
+        self,
+        id: str,
+        task: str = "",
+        *,
+        values: dict[str, str] = ...,
+        agent: str | None = None,
+        session: str | None = None,
+        schema_fingerprint: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Applied:
+        """Put a pattern to use, filled in for a task."""
+
+    def report(self, application: str, success: bool, *, note: str = "") -> Reported:
+        """Say whether an application worked."""
+
+class Summary(Room):
+    """What was said, compressed in levels."""
+
+    def make(
+        self,
+        session: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        ids: builtins.list[str] = ...,
+    ) -> Summarized:
+        """Summarise a stretch of a session, or memories."""
+
+    def roll_up(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        include_open: bool = False,
+    ) -> RolledUp:
+        """Write every summary that is due, from the bottom up."""
+
+    def show(self, id: str) -> SummaryView:
+        """Show a summary with what it covers."""
+
+    def tree(
+        self,
+        *,
+        id: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        depth: int = 2,
+        limit: int = 100,
+    ) -> SummaryTree:
+        """Show summaries from the top down."""
+
+    def undo(self, id: str) -> Undone:
+        """Take a summary away; what it covers stays."""
+
+class Run(Room):
+    """Runs of agents: start, drive step by step, watch, steer."""
+
+    def start(
+        self,
+        goal: str,
+        *,
+        agent: str,
+        session: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+        queue: str = "default",
+        priority: int = 5,
+        steps: builtins.list[Any] = ...,
+        deadline: datetime | str | None = None,
+        max_steps: int | None = None,
+        max_crashes: int | None = None,
+        remember: bool | None = None,
+        metadata: dict[str, Any] = ...,
+    ) -> RunView:
+        """Accept a task for an agent; workers find it in its queue."""
+
+    def show(self, id: str, *, limit: int = 50, before: int | None = None) -> Timeline:
+        """Show a run: where it stands, and its steps."""
+
+    def claim(
+        self,
+        worker: str,
+        *,
+        id: str | None = None,
+        queue: str = "default",
+        agent: str | None = None,
+        seconds: float = 60,
+    ) -> Claimed:
+        """Take the next run that nobody works on."""
+
+    def renew(self, id: str, fence: int, *, seconds: float = 60) -> Renewed:
+        """Hold on to a run while a step takes long."""
+
+    def release(self, id: str, fence: int, *, note: str = "") -> RunView:
+        """Let go of a run, so that another worker goes on."""
+
+    def propose(
+        self,
+        id: str,
+        fence: int,
+        *,
+        tool: str | None = None,
+        arguments: dict[str, Any] = ...,
+        thoughts: dict[str, Any] = ...,
+        reasoning: str = "",
+        plan: builtins.list[Any] = ...,
+        snapshot: dict[str, Any] = ...,
+        repeatable: bool = False,
+        number: int | None = None,
+    ) -> Proposed:
+        """Store what is to be done next, before it is done."""
+
+    def record(
+        self,
+        id: str,
+        fence: int,
+        *,
+        outcome: Literal["success", "error", "timeout"] = "success",
+        summary: str = "",
+        output: dict[str, Any] | None = None,
+        error: dict[str, Any] | None = None,
+        artifacts: builtins.list[Any] = ...,
+        seconds: float | None = None,
+        number: int | None = None,
+        remember: bool | None = None,
+        kind: Literal["result", "observation"] = "result",
+    ) -> Recorded:
+        """Store what came of a step, before the next."""
+
+    def finish(
+        self,
+        id: str,
+        fence: int,
+        *,
+        result: dict[str, Any] = ...,
+        summary: str = "",
+        remember: bool | None = None,
+    ) -> RunView:
+        """End a run that has reached its goal."""
+
+    def fail(self, id: str, fence: int, *, error: dict[str, Any] = ..., note: str = "") -> RunView:
+        """End a run that cannot reach its goal."""
+
+    def pause(self, id: str, *, why: str = "") -> Timeline:
+        """Stop a run before its next step."""
+
+    def resume(self, id: str, *, why: str = "") -> Timeline:
+        """Let a run go on where it stopped; says what happens next."""
+
+    def cancel(self, id: str, *, why: str = "") -> Timeline:
+        """End a run that is no longer wanted."""
+
+    def fork(
+        self,
+        id: str,
+        *,
+        why: str = "",
+        after: int | None = None,
+        branch: int | None = None,
+        goal: str | None = None,
+        queue: str | None = None,
+        paused: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Timeline:
+        """Begin another run after any step of this one."""
+
+    def rewind(self, id: str, to: int, *, why: str = "", paused: bool = True) -> Timeline:
+        """Give up the steps after one; they stay visible."""
+
+    def settle(
+        self,
+        id: str,
+        verdict: Literal["happened", "did_not_happen", "abandon"],
+        *,
+        why: str = "",
+        output: dict[str, Any] | None = None,
+        summary: str = "",
+        step: int | None = None,
+        resume: bool = True,
+    ) -> Timeline:
+        """Say whether an uncertain step happened."""
+
+    def remove(self, id: str) -> RunRemoved:
+        """Delete a run with its steps for good."""
 
 class User(Room):
     """Those who may come in: their profiles, roles and passwords."""
@@ -476,6 +1266,122 @@ class Audit(Room):
 
     def verify(self, anchor: str | None = None) -> LogVerified:
         """Prove that the access log was not tampered with."""
+
+class Checkpoint(Room):
+    """The saved states of programs that run in steps, such as LangGraph's graphs."""
+
+    def put(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        parent: str | None = None,
+        run: str | None = None,
+        metadata: dict[str, Any] = ...,
+        body: bytes = ...,
+        items: dict[str, builtins.list[bytes]] = ...,
+        base: str | None = None,
+        spans: dict[str, builtins.list[tuple[int, int]]] = ...,
+        lacks: builtins.list[str] = ...,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> PutCheckpointReply:
+        """Save a checkpoint of a program that runs in steps."""
+
+    def write(
+        self,
+        thread: str,
+        id: str,
+        *,
+        namespace: str = "",
+        task: str,
+        path: str = "",
+        slots: builtins.list[tuple[int, str]],
+        values: builtins.list[bytes],
+        replace: bool = False,
+    ) -> WriteCheckpointReply:
+        """Save what a task wrote towards the next checkpoint."""
+
+    def get(self, thread: str, id: str | None = None, *, namespace: str = "") -> CheckpointPage:
+        """Read one checkpoint, whole."""
+
+    def list(
+        self,
+        thread: str | None = None,
+        *,
+        namespace: str | None = None,
+        id: str | None = None,
+        before: str | None = None,
+        metadata: dict[str, Any] = ...,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> CheckpointPage:
+        """List checkpoints, the newest first."""
+
+    def threads(self, thread: str | None = None) -> ThreadPage:
+        """List the threads that have checkpoints."""
+
+    def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:
+        """Delete a thread, or what some runs made."""
+
+    def copy(self, source: str, target: str) -> CheckpointsCopied:
+        """Copy a thread with all its checkpoints."""
+
+    def prune(
+        self,
+        *,
+        threads: builtins.list[str] | None = None,
+        keep: int | None = None,
+        keep_seconds: float | None = None,
+    ) -> CheckpointsDeleted:
+        """Let go of old checkpoints."""
+
+class Item(Room):
+    """Values that agents keep under a namespace and a key."""
+
+    def put(
+        self,
+        namespace: builtins.list[str],
+        key: str,
+        *,
+        value: dict[str, Any] | None,
+        texts: dict[str, str] = ...,
+        ttl_minutes: float | None = None,
+    ) -> ItemsPut:
+        """Keep a value under a key, in place of what was there."""
+
+    def put_many(self, items: builtins.list[PutItemRequest | dict[str, Any] | str]) -> ItemsPut:
+        """Put and delete several items: all, or none."""
+
+    def get(self, namespace: builtins.list[str], key: str, *, refresh: bool = False) -> ItemFound:
+        """Read one item."""
+
+    def search(
+        self,
+        prefix: builtins.list[str] = ...,
+        *,
+        filter: dict[str, Any] = ...,
+        query: str | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> ItemsFound:
+        """Find items by filter and by meaning."""
+
+    def namespaces(
+        self,
+        *,
+        begins: builtins.list[builtins.list[str]] = ...,
+        ends: builtins.list[builtins.list[str]] = ...,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> NamespacePage:
+        """List the namespaces that hold an item."""
+
+    def sweep(self) -> ItemsSwept:
+        """Delete the items whose time is up."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

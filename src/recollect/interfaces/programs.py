@@ -11,6 +11,7 @@ from recollect import app
 from recollect.services.copying import Copied
 from recollect.services.core import Request
 from recollect.services.indexing import Progress
+from recollect.services.transfer import Restored
 from recollect.services.upkeep import Diagnosis
 
 
@@ -28,6 +29,18 @@ def copy(request: CopyRequest, progress: Progress | None = None) -> Copied:
     Run it again to go on where it stopped, or to bring over what changed since.
     """
     return app.copy(request.source, request.target, request.organizations, progress)
+
+
+class RestoreBackupRequest(Request):
+    """Make a store from a backup."""
+
+    source: str = Field(description="The file that `recollect backup` wrote")
+    target: str = Field(description="An empty place: the path of a new file, or the address of an empty database")
+
+
+def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> Restored:
+    """Make a store from a backup, in an empty place, checked record by record before it counts."""
+    return app.restore_backup(request.source, request.target)
 
 
 class ConfigCheckRequest(Request):

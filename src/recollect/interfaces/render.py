@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -10,18 +11,24 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from recollect.catalogue import Operation
+from recollect.interfaces import render_agents, render_frameworks, render_run
+from recollect.interfaces.render_learning import LEARNING
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
+from recollect.services.layout import Layout
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
+from recollect.services.querying import SqlReply
 from recollect.services.recall import Recalled, WhyNot
+from recollect.services.transfer import Restored
 from recollect.services.upkeep import Diagnosis, Stats, Verified
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
@@ -160,6 +167,35 @@ class Renderer:
             )
             self.console.print(f"  [dim]the same on both sides: {one.hash}[/]")
 
+    def restored(self, reply: Restored) -> None:
+        self.console.print(f"restored {reply.memories} memories to {escape(reply.store)}, all checked")
+
+    def layout(self, reply: Layout) -> None:
+        table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
+        for one in reply.partitions:
+            table.add_row(escape(one.name), one.holds, f"{one.rows:,}", decimal(one.bytes))
+        if reply.partitions:
+            self.console.print(table)
+        for name in reply.made:
+            self.console.print(f"made {escape(name)}")
+        for drop in reply.drops:
+            done = "dropped" if reply.applied else "would drop"
+            whose = [f"{escape(name)} {count:,}" for name, count in drop.organizations.items()]
+            whose += [f"other organizations {drop.others:,}"] if drop.others else []
+            self.console.print(f"{done} {escape(drop.partition)}: {drop.rows:,} rows ({', '.join(whose) or 'empty'})")
+            for name, count in drop.hanging.items():
+                self.console.print(f"           with {count:,} of {escape(name)}")
+        if reply.note:
+            self.console.print(escape(reply.note))
+
+    def rows(self, reply: SqlReply) -> None:
+        table = Table(*(Column(escape(name)) for name in reply.columns), box=None, header_style="dim")
+        for row in reply.rows:
+            table.add_row(*(Text(_cell(value), overflow="fold") for value in row))
+        self.console.print(table)
+        if reply.cut:
+            self.console.print(f"[dim]the first {len(reply.rows)} rows; --limit shows more[/]")
+
     def _fields(self, reply: BaseModel) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in reply.model_dump(mode="json").items():
@@ -167,6 +203,12 @@ class Renderer:
                 shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
                 table.add_row(f"[dim]{name}[/]", Text(shown, overflow="fold"))
         self.console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)
 
 
 def _whole(title: str) -> Column:
@@ -198,4 +240,11 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
     Copied: Renderer.copied,
+    Restored: Renderer.restored,
+    Layout: Renderer.layout,
+    SqlReply: Renderer.rows,
+    **render_agents.RENDERERS,
+    **LEARNING,
+    **render_run.RENDERERS,
+    **render_frameworks.RENDERERS,
 }

@@ -1,18 +1,24 @@
-"""The sockets for models: what turns text into vectors.
+"""The sockets for models: what turns text into vectors, and what writes text.
 
 An embedder is identified by its `model` string, which is stored with every vector it makes. Two embedders
 whose vectors may not be compared must have different `model` strings: put the weights' hash in it.
+
+A language model answers in the shape it is asked for, or fails with ModelFailed. Everything Recollect does with one it
+can do without one, less well: who calls a language model catches ModelFailed and goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 Vectors = NDArray[np.float32]
+A = TypeVar("A", bound=BaseModel)
 
 
 class Embedder(Protocol):
@@ -44,3 +50,42 @@ class TokenEmbedder(Protocol):
         """The vectors of `embed`, and per text one row per token of its own, from the same run of the model."""
 
     def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a language model is asked: what to do, and the material to do it with, which is data and no instruction."""
+
+    instructions: str
+    material: str
+    most_tokens: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost: by which model, how many tokens in and out, how long it took."""
+
+    model: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    milliseconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[A]):
+    value: A
+    usage: Usage
+
+
+class LanguageModel(Protocol):
+    """A prompt in, an object of the asked type out. Must be safe to call from several threads.
+
+    An answer that was cut off, refused or does not fit the type is ModelFailed, never a guess; so is a server that is
+    away. Retrying what can be retried is the adapter's work; the error's text holds nothing of prompt or answer.
+    """
+
+    @property
+    def model(self) -> str:
+        """The model's name, as recorded with what it writes."""
+
+    def ask(self, prompt: Prompt, shape: type[A]) -> Answer[A]: ...

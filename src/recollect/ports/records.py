@@ -265,6 +265,8 @@ class Capabilities:
     durable: bool
     many_processes: bool
     text_search: bool = True
+    sql: bool = False
+    """Whether the store is a `SqlStore`, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,36 @@ class RecordStore(Protocol):
         """Leave no byte of what was deleted for good in the store's own files."""
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLimits:
+    """What a query of a user may cost."""
+
+    rows: int
+    seconds: float
+    megabytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAnswer:
+    """Rows of plain JSON values; `is_cut` when there were more than the limit."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+    is_cut: bool
+
+
+class SqlStore(Protocol):
+    """A record store that lets its users ask in SQL."""
+
+    def query_sql(self, scope: Scope, statement: str, limits: SqlLimits) -> SqlAnswer:
+        """One SELECT over the tenant's own living records, one view per record type.
+
+        The statement is a stranger's: it must not write, read a file, change a setting, or see by any name or function
+        what belongs to another tenant or to the store itself.
+        """
 
 
 def revised(record: R, scope: Scope, **fields: Any) -> R:

@@ -72,7 +72,15 @@ class VectorTruth(Protocol):
 
 
 class VectorStore(Protocol):
-    """Finds the nearest vectors of one tenant in one space."""
+    """Finds the nearest vectors of one tenant in one space.
+
+    An index in another system may be away. Then every verb but `hint` and `close` raises IndexFailed; nothing stored is
+    lost by it, since the records are the truth, and the index catches up when it is back.
+    """
+
+    @property
+    def label(self) -> str:
+        """What it is and where, for people; no secret in it."""
 
     def search(
         self,
@@ -99,6 +107,9 @@ class VectorStore(Protocol):
 
     def rebuild(self) -> int:
         """Throw the index away, make it again from the truth; says how many vectors it holds."""
+
+    def behind(self) -> int:
+        """How many living rows the index has not taken in yet; the next search takes them in first."""
 
     def verify(self) -> list[str]:
         """Compare the index with the truth: one sentence per disagreement, empty when they agree."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.kinds import describe
@@ -17,12 +19,31 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.models import Embedder
-from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal
+from recollect.ports.models import Embedder, LanguageModel
+from recollect.ports.outside import Folders
+from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal, was_logged
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+def _from_base64(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+
+
+Bytes = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda raw: base64.b64encode(raw).decode(), return_type=str, when_used="json"),
+]
+"""Bytes: as they are in process, base64 in JSON."""
 
 
 class Request(BaseModel):
@@ -38,6 +59,13 @@ class Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceLimits:
+    file_bytes: int = 100_000_000
+    files: int = 200_000
+    bytes: int = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """The first embedder serves recall; a second one, if any, is being moved to (see services/indexing.py)."""
 
@@ -46,12 +74,19 @@ class Core:
     embedders: tuple[Embedder, ...]
     world: Callable[[Scope, str | None], World]
     journal: Journal
+    folders: Folders
     timezone: str = "UTC"
     late_interaction: bool = True
+    access_log_days: int | None = None
+    workspaces: WorkspaceLimits = WorkspaceLimits()
+    language_model: LanguageModel | None = None
 
     @property
     def embedder(self) -> Embedder | None:
         return self.embedders[0] if self.embedders else None
+
+
+_SPOKEN = {"execution": "run"}
 
 
 def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = False, version: int | None = None) -> R:
@@ -60,15 +95,16 @@ def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = 
     With `version`, only as somebody saw it: VersionConflict if it was changed since.
     """
     found = core.store.get(scope, record, id, deleted=deleted)
+    spoken = _SPOKEN.get(record.shape.table, record.shape.table.replace("_", " "))
     if found is None:
         raise NotFound(
-            f"there is no {record.shape.table.replace('_', ' ')} '{id[:80]}'",
+            f"there is no {spoken} '{id[:80]}'",
             remedy="check the id; a forgotten one can be restored" if record is Memory else "check the id",
             id=id[:255],
         )
     if version is not None and version != found.version:
         raise VersionConflict(
-            f"{record.shape.table.replace('_', ' ')} '{id[:80]}' was changed by someone else",
+            f"{spoken} '{id[:80]}' was changed by someone else",
             remedy="read it again and repeat the change",
             id=id[:255],
             expected=version,
@@ -107,6 +143,30 @@ def made(record: Any, tenant: Scope, /, **fields: Any) -> Any:
     audit = {"created_by": tenant.actor, "updated_by": tenant.actor}
     try:
         return record(organization_id=tenant.organization_id, **{**audit, **fields})
+    except ValidationError as error:
+        raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def as_of_version(record: R, version: int | None) -> R:
+    """The record as the caller knows it: with another version than is stored, the store refuses its update."""
+    known: R = record if version is None else record.changed(version=version)
+    return known
+
+
+def persistently(version: int | None, attempt: Callable[[], T]) -> T:
+    """Read, change and write again for as long as others are quicker, unless the caller insists on a version."""
+    while True:
+        try:
+            return attempt()
+        except VersionConflict:
+            if version is not None:
+                raise
+
+
+def rewritten(record: R, scope: Scope, **fields: Any) -> R:
+    """A changed copy to be written, with a readable error instead of pydantic's."""
+    try:
+        return revised(record, scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 

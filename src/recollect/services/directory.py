@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Agent
-from recollect.domain.conversations import Session
+from recollect.domain.conversations import Message, Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Id, Json, Name, Record, Text, now
+from recollect.domain.record import Id, Json, JsonList, Name, Record, Text, now
 from recollect.domain.tenancy import Project, User
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import (
@@ -29,7 +30,10 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.agents import at_work
+from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
+from recollect.services.derivation import erasing_steps
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
@@ -64,6 +68,13 @@ class AddAgentRequest(AddRequest):
     type: Text | None = Field(None, description="What sort of agent")
     description: Text = Field("", description="What it does")
     system: Text | None = Field(None, description="Its system prompt")
+    topic: Text | None = Field(None, description="What it is busy with")
+    directives: JsonList = Field(default_factory=list, description="The rules it keeps to, each a text or an object")
+    config_overrides: Json = Field(default_factory=dict, description="Runtime configuration that differs for it")
+    llm_config: Json = Field(default_factory=dict, description="The language model it thinks with")
+    embedding_config: Json = Field(default_factory=dict, description="The model that embeds for it")
+    tool_rules: JsonList = Field(default_factory=list, description="When it may use which tool")
+    mcp_tools: JsonList = Field(default_factory=list, description="The tools of MCP servers it may use")
     metadata: Json = Field(default_factory=dict, description="Anything else")
 
 
@@ -108,7 +119,7 @@ def add_agent(core: Core, scope: Scope, request: AddAgentRequest) -> PartyView:
 
 def add_session(core: Core, scope: Scope, request: AddSessionRequest) -> PartyView:
     """Start a session."""
-    return _added(core, scope, Session, request)
+    return _added(core, scope, Session, request, at_work(core, scope, request.agent) if request.agent else [])
 
 
 def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyView:
@@ -116,7 +127,9 @@ def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyVi
     return _added(core, scope, Project, request)
 
 
-def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) -> PartyView:
+def _added(
+    core: Core, scope: Scope, record: type[Record], request: AddRequest, guards: Sequence[Step] = ()
+) -> PartyView:
     existing = core.store.get(scope, record, request.id) if request.id else None
     if existing is not None and request.on_existing == "return":
         return view(existing)
@@ -130,7 +143,7 @@ def _added(core: Core, scope: Scope, record: type[Record], request: AddRequest) 
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
     entry = logged(scope, "create", f"add {record.shape.table}", None, id=made.id)
     try:
-        commit(core, scope, [Insert(made), entry])
+        commit(core, scope, [*guards, Insert(made), entry])
     except DuplicateKey as error:
         raced = core.store.get(scope, record, made.id) if request.on_existing == "return" else None
         if raced is not None:
@@ -189,16 +202,30 @@ class RemovePartyRequest(Request):
 class Removed(Reply):
     id: str
     deleted: int
+    notes: list[str] = Field(default_factory=list)
 
 
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
     record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
-    steps = _unlinked(core, scope, request.type, [record.id])
+    steps = [*_copies(core, scope, request.type, record.id), *_unlinked(core, scope, request.type, [record.id])]
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
-    erase_traces(core)
-    return Removed(id=record.id, deleted=done.deleted)
+    collect(core, scope)  # the content of workspaces that went along
+    return Removed(id=record.id, deleted=done.deleted, notes=erase_traces(core))
+
+
+def _copies(core: Core, scope: Scope, type: str, id: str) -> list[Step]:
+    """What patterns and summaries repeat of the memories and messages that go along."""
+    if type == "project":
+        sessions = core.store.select(scope, Query(Session, (equal("project_id", id),), deleted="yes"), ("id",))
+        gone = OneOf("session_id", tuple(session for (session,) in sessions))
+        messages = core.store.select(scope, Query(Message, (gone,), deleted="yes"), ("id",)) if sessions else []
+        return erasing_steps(core, scope, [], [message for (message,) in messages])
+    of_it = (equal(f"{type}_id", id),)
+    messages = core.store.select(scope, Query(Message, of_it, deleted="yes"), ("id",))
+    going = core.store.select(scope, Query(Memory, of_it, deleted="yes"), ("id",)) if type != "session" else []
+    return erasing_steps(core, scope, [memory for (memory,) in going], [message for (message,) in messages])
 
 
 # What else goes when a party is deleted, and by which of its fields.

@@ -23,13 +23,13 @@ from recollect.domain.relevance import (
     rank,
     token_codes,
 )
-from recollect.errors import EmbedderFailed, InvalidInput
+from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
 from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
 from recollect.ports.vectors import VectorTruth
 from recollect.services.core import Core
 from recollect.services.indexing import unit
-from recollect.services.narrowing import Narrowed
+from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
@@ -71,7 +71,7 @@ def gather(
     lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
     rows = _read(core, scope, narrowed, list(lexical))
     pool.asked = asked_vector(core, question, rows, given, pool)
-    near = by_meaning(core, scope, narrowed, pool.asked.vector, DENSE_POOL * depth) if pool.asked else {}
+    near = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth)
     rows |= _read(core, scope, narrowed, [id for id in near if id not in rows])
     best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
     positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
@@ -97,7 +97,7 @@ def gather_near(
     pool.asked = asked_vector(core, question, {}, given, pool)
     if pool.asked is None:
         return pool
-    near, rows = nearest_passing(core, scope, narrowed, pool.asked.vector, limit, fields)
+    near, rows = nearest_passing(core, scope, narrowed, pool, limit, fields)
     pool.facts = {id: dict(zip(fields, rows[id], strict=True)) for id in near if id in rows}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
@@ -130,23 +130,52 @@ def asked_vector(
         return None
 
 
-def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int) -> dict[str, float]:
+def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: int) -> dict[str, float]:
     """The nearest that pass every filter, with their similarity, best first."""
-    return nearest_passing(core, scope, narrowed, vector, limit, ("id",))[0]
+    return nearest_passing(core, scope, narrowed, pool, limit, ("id",))[0] if pool.asked else {}
+
+
+Nearest = tuple[dict[str, float], dict[str, tuple[Any, ...]]]
 
 
 def nearest_passing(
-    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
-) -> tuple[dict[str, float], dict[str, tuple[Any, ...]]]:
+    core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: int, fields: Sequence[str]
+) -> Nearest:
     """Their similarities and these fields of them: exact among few, else the index is asked on until enough pass.
 
-    One reading proves that a memory passes and fetches what is wanted of it; `fields` begin with its id.
+    One reading proves that a memory passes and fetches what is wanted of it; `fields` begin with its id. While the
+    index is away, few are still searched exactly, and many by words only; the notes of the pool say so.
     """
+    assert pool.asked is not None
+    vector = pool.asked.vector
     if narrowed.where:
-        ids = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
-        if len(ids) <= EXACT_UP_TO:
-            best = _best(similarities(core, scope, narrowed, [id for (id,) in ids], vector), limit)
-            return best, _fields_of(core, scope, best, fields)
+        few = _among_few(core, scope, narrowed, vector, limit, fields)
+        if few is not None:
+            return few
+    try:
+        return _by_index(core, scope, narrowed, vector, limit, fields)
+    except IndexFailed as failure:
+        few = _among_few(core, scope, narrowed, vector, limit, fields)
+        how = "by words only" if few is None else "without the vector index"
+        note = f"searched {how}: {failure.message}"
+        pool.notes += [note] if note not in pool.notes else []
+        return few or ({}, {})
+
+
+def _among_few(
+    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
+) -> Nearest | None:
+    """Each that passes, scored one by one; None if they are too many for that."""
+    ids = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
+    if len(ids) > EXACT_UP_TO:
+        return None
+    best = _best(similarities(core, scope, narrowed, [id for (id,) in ids], vector), limit)
+    return best, _fields_of(core, scope, best, fields)
+
+
+def _by_index(
+    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
+) -> Nearest:
     depth = limit
     while True:
         found, exhausted = _nearest(core, scope, narrowed, vector, depth)
@@ -215,15 +244,16 @@ def _neighbourhood(
 def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
     """The memories of each session in the order they happened; of a very long one, the latest."""
     order: dict[str, list[str]] = {session: [] for session in sessions}
-    together = OneOf("session_id", tuple(sessions))
+    together = (OneOf("session_id", tuple(sessions)), NO_SUMMARY)
     ordering = (Order("session_id"), Order("occurred_at"))
-    rows = core.store.select(scope, Query(Memory, (together,), ordering, limit=SESSION_ROWS), ("session_id", "id"))
+    rows = core.store.select(scope, Query(Memory, together, ordering, limit=SESSION_ROWS), ("session_id", "id"))
     if len(rows) < SESSION_ROWS:
         for session, id in rows:
             order[session].append(id)
         return order
     for session in sessions:  # too many for one reading: each gets its own share
-        latest = Query(Memory, (equal("session_id", session),), (Order("occurred_at", True),), limit=SESSION_ROWS)
+        of_it = (equal("session_id", session), NO_SUMMARY)
+        latest = Query(Memory, of_it, (Order("occurred_at", True),), limit=SESSION_ROWS)
         order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
     return order
 

@@ -18,11 +18,11 @@ from recollect.domain.record import Id, Json, Text, now
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
+from recollect.services.derivation import supported_steps
 from recollect.services.remember import citation_record
-from recollect.services.revise import change_steps
+from recollect.services.revise import change_steps, dependants, fallen_steps
 from recollect.services.supersession import SUPERSEDES, promoted_steps, reinstated_steps
 
-DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
 PAGE = 500
 
 
@@ -69,6 +69,7 @@ def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
     steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
     if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
         steps += change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
+        steps += fallen_steps(core, scope, [memory], "lost its last citation")
     commit(core, scope, steps)
     return _standing(core, scope, memory.id)
 
@@ -143,6 +144,7 @@ def _checked_now(
     if demoted:
         why = f"no longer holds: {broken[0].note}"
         steps += change_steps(core, scope, memory, "demoted", why, status="hypothesis")
+        steps += fallen_steps(core, scope, [memory], "no longer holds")
     if steps:
         found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
         commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
@@ -195,6 +197,7 @@ def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
     checked = [_looked_up(core, scope, citation) for citation in citations]
     _refuse_unsupported(memory, checked)
     steps: list[Step] = [Update(citation) for citation in checked]
+    steps += supported_steps(core, scope, memory)
     steps += change_steps(core, scope, memory, "promoted", request.why, status=request.to)
     steps += promoted_steps(core, scope, memory.changed(status=request.to))
     commit(core, scope, steps)
@@ -222,7 +225,10 @@ def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
 def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
     memory = load(core, scope, Memory, request.id, version=request.version)
     _refuse_illegal(memory, to)
-    commit(core, scope, change_steps(core, scope, memory, change, request.why, status=to))
+    steps = change_steps(core, scope, memory, change, request.why, status=to)
+    if to not in TRUSTED:
+        steps += fallen_steps(core, scope, [memory], f"was {change}")
+    commit(core, scope, steps)
     return _standing(core, scope, memory.id)
 
 
@@ -275,7 +281,7 @@ def roll_back(core: Core, scope: Scope, request: RollBackRequest) -> RolledBack:
     citing = sorted({id for (id,) in cited})
     if not citing:
         raise NotFound(f"no memory cites '{request.source[:200]}'", remedy="see `source` of a memory's citations")
-    derived = _derived(core, scope, citing)
+    derived = dependants(core, scope, citing)
     if not request.dry_run:
         why = f"source rolled back: {request.source}" + (f" ({request.why})" if request.why else "")
         memories = _loaded(core, scope, [*citing, *derived])
@@ -289,15 +295,6 @@ def roll_back(core: Core, scope: Scope, request: RollBackRequest) -> RolledBack:
         if steps:
             commit(core, scope, steps)
     return RolledBack(citing=citing, derived=derived)
-
-
-def _derived(core: Core, scope: Scope, origins: Sequence[str]) -> list[str]:
-    seen, frontier = set(origins), list(origins)
-    while frontier:
-        links = Query(Relationship, (OneOf("target_id", tuple(frontier)), OneOf("type", DERIVATIONS)))
-        frontier = [id for (id,) in core.store.select(scope, links, ("source_id",)) if id not in seen]
-        seen |= set(frontier)
-    return sorted(seen - set(origins))
 
 
 def _loaded(core: Core, scope: Scope, ids: Sequence[str]) -> list[Memory]:

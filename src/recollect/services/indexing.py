@@ -16,7 +16,7 @@ from pydantic import Field
 from recollect.domain.memory import Embedding, IndexTask, Memory
 from recollect.domain.questions import embedded_text
 from recollect.domain.relevance import token_codes
-from recollect.errors import EmbedderFailed, InvalidInput, RequirementFailed
+from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput, RequirementFailed
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.records import (
     Compare,
@@ -103,11 +103,11 @@ def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list
     if core.late_interaction and isinstance(embedder, TokenEmbedder):
         vectors, tokens = embedder.embed_with_tokens(texts)
         codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
-        return list(zip(_usable(vectors, embedder, len(texts)), codes, strict=True))
-    return [(vector, None) for vector in _usable(embedder.embed(texts), embedder, len(texts))]
+        return list(zip(usable(vectors, embedder, len(texts)), codes, strict=True))
+    return [(vector, None) for vector in usable(embedder.embed(texts), embedder, len(texts))]
 
 
-def _usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
+def usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
     """One bad vector would spoil every ranking it takes part in, so a model that makes one has failed."""
     array = np.asarray(vectors, dtype=np.float32)
     if array.shape != (count, embedder.dimensions) or not np.isfinite(array).all():
@@ -168,12 +168,15 @@ class ReindexRequest(Request):
 
     retire: bool = Field(False, description="Also drop the vectors of models that are no longer configured")
     everything: bool = Field(False, description="Make all of them anew, not only the missing ones")
+    index: bool = Field(False, description="Also throw the vector index away and make it again from the stored vectors")
 
 
 class ReindexReply(Reply):
     made: int
     dropped: int
     remaining: int
+    indexed: int | None = None
+    notes: list[str] = Field(default_factory=list)
 
 
 def reindex(
@@ -194,9 +197,19 @@ def reindex(
         of_vectors, of_tasks = (current, current) if current else everything
         dropped += core.store.transact(scope, [DeleteWhere(Embedding, of_vectors)]).deleted
         core.store.transact(scope, [DeleteWhere(IndexTask, of_tasks)])
-    core.vectors.refresh()
+    indexed = core.vectors.rebuild() if request.index else None
+    notes = [] if request.index else refreshed(core)
     remaining = sum(core.store.count(scope, _without_vector(embedder.model)) for embedder in core.embedders)
-    return ReindexReply(made=made, dropped=dropped, remaining=remaining)
+    return ReindexReply(made=made, dropped=dropped, remaining=remaining, indexed=indexed, notes=notes)
+
+
+def refreshed(core: Core) -> list[str]:
+    """Have the index do its upkeep; says so if it is away: what was stored is stored, and it catches up by itself."""
+    try:
+        core.vectors.refresh()
+    except IndexFailed as failure:
+        return [f"the vector index is behind: {failure.message}"]
+    return []
 
 
 def _anything(counter: str) -> Compare:

@@ -7,12 +7,14 @@ store, whatever its clock says.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import Conflict, LeaseLost, RequirementFailed
-from recollect.ports.records import Insert, RecordStore, Require, Scope, Step, Update, revised
+from recollect.ports.records import Insert, Put, RecordStore, Require, Scope, Step, Update, revised
+
+NOBODY = "nobody"
 
 
 def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: float) -> Lease | None:
@@ -21,14 +23,10 @@ def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: flo
     until = moment + timedelta(seconds=seconds)
     held = store.get(scope, Lease, name)
     try:
-        if held is None:
-            fresh = Lease(organization_id=scope.organization_id, id=name, holder=holder, fence=1, expires_at=until)
-            store.transact(scope, [Insert(fresh)])
-        elif held.holder == holder and held.expires_at > moment:
+        if held is not None and held.holder == holder and held.expires_at > moment:
             store.transact(scope, [Update(revised(held, scope, expires_at=until))])
-        elif held.expires_at <= moment:
-            taken = revised(held, scope, holder=holder, fence=held.fence + 1, expires_at=until)
-            store.transact(scope, [Update(taken)])
+        elif held is None or held.expires_at <= moment:
+            store.transact(scope, [taking(held, scope, name, holder, until)[1]])
         else:
             return None
     except Conflict:
@@ -36,17 +34,65 @@ def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: flo
     return store.get(scope, Lease, name)
 
 
+def taking(held: Lease | None, scope: Scope, name: str, holder: str, until: datetime) -> tuple[Lease, Step]:
+    """The lease with its next fencing number, and the step that takes it: whoever read it earlier is refused."""
+    if held is None:
+        lease = Lease(organization_id=scope.organization_id, id=name, holder=holder, fence=1, expires_at=until)
+        return lease, Insert(lease)
+    lease = revised(held, scope, holder=holder, fence=held.fence + 1, expires_at=until)
+    return lease, Update(lease)
+
+
 def holding(lease: Lease) -> Step:
     """A step that fails the whole transaction unless this very lease is still the current one."""
     return Require(Lease, lease.id, {"holder": lease.holder, "fence": lease.fence})
 
 
-def release(store: RecordStore, scope: Scope, lease: Lease) -> None:
-    """Let go early. The fence stays, so that the next holder's number is greater."""
-    current = store.get(scope, Lease, lease.id)
-    if current is None or current.fence != lease.fence:
-        raise LeaseLost(f"the lease on '{lease.id}' is no longer held", remedy="claim it again", id=lease.id)
+def fenced(name: str, fence: int) -> Step:
+    """The same for those who know only their number."""
+    return Require(Lease, name, {"fence": fence})
+
+
+def lost(name: str) -> LeaseLost:
+    return LeaseLost(f"the lease on '{name}' is no longer held", remedy="claim it again", id=name)
+
+
+def held_with(store: RecordStore, scope: Scope, name: str, fence: int) -> Lease:
+    """The lease, if this number is still its current one."""
+    current = store.get(scope, Lease, name)
+    if current is None or current.fence != fence:
+        raise lost(name)
+    return current
+
+
+def extend(store: RecordStore, scope: Scope, name: str, fence: int, until: datetime) -> Lease:
+    """Hold on to it until then; a lease that ran out is still one's own until somebody takes it.
+
+    One that was let go is not: a renewal that comes a moment too late must not keep the next worker waiting.
+    """
+    current = held_with(store, scope, name, fence)
+    if current.holder == NOBODY:
+        raise lost(name)
+    changed = revised(current, scope, expires_at=until)
     try:
-        store.transact(scope, [holding(lease), Update(revised(current, scope, expires_at=now()))])
+        store.transact(scope, [holding(current), Put(changed)])
     except RequirementFailed:
-        raise LeaseLost(f"the lease on '{lease.id}' is no longer held", remedy="claim it again", id=lease.id) from None
+        raise lost(name) from None
+    return changed
+
+
+def ending(store: RecordStore, scope: Scope, name: str, fence: int) -> list[Step]:
+    """The steps that let go of a lease with whatever else its holder does. The fence stays: the next one is greater.
+
+    Two of a holder's threads may renew and let go at once, so this is no conflict of versions.
+    """
+    current = held_with(store, scope, name, fence)
+    return [holding(current), Put(revised(current, scope, holder=NOBODY, expires_at=now()))]
+
+
+def release(store: RecordStore, scope: Scope, lease: Lease) -> None:
+    """Let go early."""
+    try:
+        store.transact(scope, ending(store, scope, lease.id, lease.fence))
+    except RequirementFailed:
+        raise lost(lease.id) from None

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.domain.agents import AgentState
 from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Text, now
-from recollect.errors import Conflict, InvalidInput, VersionConflict
+from recollect.errors import Conflict, IndexFailed, InvalidInput, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -21,11 +22,13 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
-    Step,
     equal,
 )
+from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.revise import change_steps
+from recollect.services.derivation import erasing_steps, forgetting_steps
+from recollect.services.layout import keep_retention
+from recollect.services.revise import change_steps, fallen_steps
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -43,12 +46,15 @@ class ForgetRequest(Request):
 class Forgotten(Reply):
     id: str
     restorable: bool
+    notes: list[str] = Field(default_factory=list)
 
 
 def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(core, scope, Memory, request.id, version=request.version)
     steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
+    steps += forgetting_steps(core, scope, [memory.id])
+    steps += fallen_steps(core, scope, [memory], "was forgotten")
     commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
     return Forgotten(id=memory.id, restorable=True)
 
@@ -73,15 +79,20 @@ def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
-    commit(core, scope, [*reinstated, Delete(Memory, memory.id), entry])
-    erase_traces(core)
-    return Forgotten(id=memory.id, restorable=False)
+    copies = erasing_steps(core, scope, [memory.id])
+    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), entry])
+    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core))
 
 
-def erase_traces(core: Core) -> None:
-    """Have the store and the index overwrite what was deleted."""
-    core.vectors.purge()
+def erase_traces(core: Core) -> list[str]:
+    """Have the store and the index overwrite what was deleted; says what must wait, because the index is away."""
+    waits: list[str] = []
+    try:
+        core.vectors.purge()
+    except IndexFailed as failure:
+        waits = [f"their vectors leave the index when it is back and `reindex` runs: {failure.message}"]
     core.store.erase_traces()
+    return waits
 
 
 class SweepRequest(Request):
@@ -92,18 +103,31 @@ class SweepRequest(Request):
 
 class Swept(Reply):
     expired: int
+    log_entries: int = 0
+    states: int = 0
+    blobs: int = 0
+    notes: list[str] = Field(default_factory=list)
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory whose time is up. Until then recall already leaves it out."""
+    """Delete for good every memory and agent state whose time is up, and file content that nothing uses any more.
+
+    What has expired is given to nobody before that, either. Also lets go of access log entries that are older than
+    the settings want.
+    """
     expired = (Compare("expires_at", "<=", now()),)
-    query = Query(Memory, expired, deleted="yes")
-    count = core.store.count(scope, query)
-    if count and not request.dry_run:
-        steps: list[Step] = [DeleteWhere(Memory, expired), logged(scope, "delete", "sweep", None, count=count)]
-        commit(core, scope, steps)
-        erase_traces(core)
-    return Swept(expired=count)
+    memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    if request.dry_run:
+        return Swept(expired=memories, states=states)
+    blobs, _ = collect(core, scope)
+    if memories or states:
+        gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
+        entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
+        copies = erasing_steps(core, scope, gone)
+        commit(core, scope, [*copies, DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
+    notes = erase_traces(core) if memories or states or blobs else []
+    entries = keep_retention(core, scope)
+    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, notes=notes)
 
 
 class PruneRequest(Request):
@@ -173,6 +197,8 @@ def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
             for memory in memories
             for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
         ]
+        steps += forgetting_steps(core, scope, ids)
+        steps += fallen_steps(core, scope, memories, "was pruned")
         try:
             if steps:
                 commit(core, scope, steps)

@@ -22,6 +22,8 @@ from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
 from recollect.services.core import Request
 
+# Of what was said and noted: a summary written by hand, without a level, is one of those.
+NO_SUMMARY = AnyOf((Compare("kind", "!=", "summary"), Compare("level", "=", "item")))
 LIVE_STATUSES: tuple[str, ...] = ("hypothesis", "verified", "published")
 
 
@@ -86,7 +88,12 @@ class Narrowed:
         return {name: values for name, values in self.facets.items() if name != "namespaces"}
 
 
-def narrow(wanted: Wanted, moment: datetime) -> Narrowed:
+def narrow(wanted: Wanted, moment: datetime, *, evidence_only: bool = False) -> Narrowed:
+    """With `evidence_only`, summaries that were rolled up answer only when they are asked for by kind or level.
+
+    A summary repeats what it covers: beside its own evidence it would take a place in the answer without adding to it,
+    and as a neighbour in the session it would lend its words to everything.
+    """
     namespaces = tuple(wanted.namespaces) or ((LONG_TERM, SHORT_TERM) if wanted.session else (LONG_TERM,))
     facets: dict[str, tuple[str, ...]] = {
         f"{name}_id": (value,)
@@ -102,7 +109,10 @@ def narrow(wanted: Wanted, moment: datetime) -> Narrowed:
         facets["status"] = statuses
     if namespaces != (LONG_TERM,):
         facets["namespaces"] = namespaces
-    return Narrowed(facets, tuple(_where(wanted)), tuple(_alive(wanted, moment, namespaces)), namespaces)
+    alive = [*_alive(wanted, moment, namespaces)]
+    if evidence_only and not wanted.kinds and not wanted.levels:
+        alive.append(Condition("it is a summary of others: ask for kinds=['summary']", NO_SUMMARY))
+    return Narrowed(facets, tuple(_where(wanted)), tuple(alive), namespaces)
 
 
 def _statuses(wanted: Wanted) -> tuple[str, ...]:

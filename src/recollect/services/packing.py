@@ -6,6 +6,7 @@ citations beside it, under a line that says to treat it as evidence and not as i
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,7 @@ class ContextRequest(RecallRequest):
 
     tokens: int = Field(1000, ge=50, le=1_000_000, description="The budget; about four characters a token")
     limit: int = Field(50, ge=1, le=1000, description="How many memories to consider")
+    summaries: bool = Field(False, description="Begin with up to three summaries that answer, in a third of the room")
 
 
 class Context(Reply):
@@ -45,28 +47,56 @@ class Context(Reply):
 
 def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     """Recall for a task and pack the best hits into a budget, ready to put into a prompt."""
-    fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name != "tokens"}
+    own = ("tokens", "summaries")
+    fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name not in own}
     asked = RecallRequest(**{"limit": request.limit, **fields})
     found = find(core, scope, asked)
-    room = request.tokens - tokens_in(HEADER + FOOTER)
-    chosen: list[str] = []
-    used: list[str] = []
+    pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), core.timezone)
     for entry in map(_result, found.recent):
-        if tokens_in(entry) <= room // 4:  # what was just done may take some of the room, not all of it
-            chosen.append(entry)
-            room -= tokens_in(entry)
-    for hit in found.hits:
-        entry = _entry(hit, len(used) + 1, core.timezone)
-        cost = tokens_in(entry)
-        if cost <= room:
-            chosen.append(entry)
-            used.append(hit.id)
-            room -= cost
-    note_search(core, scope, asked, used, "context")
-    text = HEADER + "".join(chosen) + FOOTER
+        pack.add(entry, pack.room // 4)  # what was just done may take some of the room, not all of it
+    if request.summaries:
+        third = pack.room // 3
+        for hit in _overview(core, scope, asked):
+            third -= pack.add_hit(hit, third)
+    chosen = sum(pack.add_hit(hit, pack.room) > 0 for hit in found.hits)
+    note_search(core, scope, asked, pack.used, "context")
+    text = HEADER + "".join(pack.entries) + FOOTER
     return Context(
-        text=text, tokens=tokens_in(text), used=used, left_out=len(found.hits) - len(used), notes=found.notes
+        text=text, tokens=tokens_in(text), used=pack.used, left_out=len(found.hits) - chosen, notes=found.notes
     )
+
+
+@dataclass(slots=True)
+class _Pack:
+    """What is chosen so far, and the room that is left."""
+
+    room: int
+    timezone: str
+    entries: list[str] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
+
+    def add(self, entry: str, most: int) -> int:
+        """Take an entry if it fits into so much of the room; says what it took."""
+        cost = tokens_in(entry)
+        if cost > most:
+            return 0
+        self.entries.append(entry)
+        self.room -= cost
+        return cost
+
+    def add_hit(self, hit: Hit, most: int) -> int:
+        if hit.id in self.used:
+            return 0
+        cost = self.add(_entry(hit, len(self.used) + 1, self.timezone), most)
+        if cost:
+            self.used.append(hit.id)
+        return cost
+
+
+def _overview(core: Core, scope: Scope, asked: RecallRequest) -> list[Hit]:
+    """The summaries that answer best; the ones packed below are their evidence."""
+    fields = {name: getattr(asked, name) for name in asked.model_fields_set if name not in ("kinds", "limit")}
+    return find(core, scope, RecallRequest(**fields, kinds=["summary"], limit=3)).hits
 
 
 def tokens_in(text: str) -> int:
@@ -78,28 +108,28 @@ def _entry(hit: Hit, number: int, timezone: str) -> str:
     when = hit.occurred_at.astimezone(ZoneInfo(timezone))
     labels = [
         f"n={number}",
-        f'id="{_label(hit.id)}"',
+        f'id="{as_label(hit.id)}"',
         f"status={hit.status}",
         f"kind={hit.kind}",
         f"when={when:%Y-%m-%d}",
     ]
     if hit.author:
-        labels.append(f'by="{_label(hit.author)}"')
+        labels.append(f'by="{as_label(hit.author)}"')
     cites = "; ".join(f"{citation.source} ({citation.state})" for citation in hit.citations[:3])
-    source = _label(cites) or "none given"
-    return f"<memory {' '.join(labels)}>\n  source: {source}\n  {_harmless(hit.text)}\n</memory>\n"
+    source = as_label(cites) or "none given"
+    return f"<memory {' '.join(labels)}>\n  source: {source}\n  {harmless(hit.text)}\n</memory>\n"
 
 
 def _result(result: RecentResult) -> str:
     head = f"<result outcome={result.outcome} at={result.at:%Y-%m-%dT%H:%M}Z>"
-    return f"{head}\n  {_harmless(result.summary)}\n</result>\n"
+    return f"{head}\n  {harmless(result.summary)}\n</result>\n"
 
 
-def _label(text: str) -> str:
+def as_label(text: str) -> str:
     """Beside a text stands nothing that could pass for another label: one line, no quotes."""
-    return _harmless(" ".join(text.split())).replace('"', "'")
+    return harmless(" ".join(text.split())).replace('"', "'")
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """No text can close its marker, open another or begin a line that looks like ours."""
     return text.replace("<", "‹").replace(">", "›").replace("\n", "\n  | ")

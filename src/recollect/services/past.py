@@ -69,7 +69,7 @@ def _near_now(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool) -> list[
     if pool.asked is None:
         return []
     anything = replace(narrowed, facets={}, where=(), alive=())
-    return list(by_meaning(core, scope, anything, pool.asked.vector, DENSE_POOL))
+    return list(by_meaning(core, scope, anything, pool, DENSE_POOL))
 
 
 def _was_wanted(core: Core, scope: Scope, memory: Memory, narrowed: Narrowed) -> bool:

@@ -30,6 +30,7 @@ from recollect.services.past import gather_past
 
 TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
 RECENT_RESULTS = 5
+LOOKED_THROUGH = 20
 
 
 class RecallRequest(Wanted):
@@ -91,12 +92,13 @@ class Hit(Reply):
 
 
 class RecentResult(Reply):
-    """What an agent did lately, straight from its run."""
+    """What an agent did lately, straight from its run; `memory` is what became of it, if anything did."""
 
     id: str
     outcome: str
     summary: str
     at: datetime
+    memory: str | None = None
 
 
 class Recalled(Reply):
@@ -125,12 +127,12 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
 
 def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     moment = now()
-    narrowed = narrow(request, request.as_of or moment)
+    narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
     best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
     hits = _shown(core, scope, best[: request.limit], pool, question)
-    return Recalled(hits=hits, recent=_recent(core, scope, request), notes=pool.notes)
+    return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
 
 
 def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str], action: str) -> None:
@@ -267,15 +269,21 @@ def _why(memory: dict[str, Any], hit: Ranked, citations: list[CitationView], que
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
 
 
-def _recent(core: Core, scope: Scope, request: RecallRequest) -> list[RecentResult]:
-    """The agent's latest results, which may not have become memories yet."""
-    if request.agent is None or request.as_of is not None:
+def _recent(core: Core, scope: Scope, request: RecallRequest, hits: list[Hit]) -> list[RecentResult]:
+    """The agent's latest results that the hits do not tell already; to act on, only what was verified counts."""
+    if request.agent is None or request.as_of is not None or request.purpose == "act":
         return []
-    query = Query(Result, (equal("agent_id", request.agent),), (Order("id", descending=True),), limit=RECENT_RESULTS)
-    return [
-        RecentResult(id=result.id, outcome=result.outcome, summary=result.summary, at=result.created_at)
-        for result in core.store.find(scope, query).records
-    ]
+    told = {hit.id for hit in hits}
+    latest = Query(Result, (equal("agent_id", request.agent),), (Order("id", descending=True),), limit=LOOKED_THROUGH)
+    recent: dict[str, RecentResult] = {}
+    for result in core.store.find(scope, latest).records:
+        if result.summary and result.memory_id not in told and len(recent) < RECENT_RESULTS:
+            shown = RecentResult(
+                id=result.id, outcome=result.outcome, summary=result.summary, at=result.created_at,
+                memory=result.memory_id,
+            )  # fmt: skip
+            recent.setdefault(result.summary, shown)
+    return list(recent.values())
 
 
 class WhyNotRequest(RecallRequest):
@@ -301,7 +309,7 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
     memory = load(core, scope, Memory, request.id, deleted=True)
     if memory.is_deleted:
         return WhyNot(id=memory.id, found=False, reasons=["it was forgotten; it can be restored"])
-    narrowed = narrow(request, request.as_of or moment)
+    narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     failed = [one.otherwise for one in narrowed.conditions() if not _passes(core, scope, memory.id, one.filter)]
     if failed and request.as_of is None:
         return WhyNot(id=memory.id, found=False, reasons=failed)

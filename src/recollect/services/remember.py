@@ -169,6 +169,26 @@ def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> Rem
     return RememberManyReply(receipts=_remembered(core, scope, drafts))
 
 
+def fresh_steps(core: Core, scope: Scope, request: RememberRequest) -> tuple[Memory, list[Step]]:
+    """A new memory and the steps that store it, for services that commit more along with it."""
+    draft = _draft(core, scope, request)
+    return draft.memory, _fresh_steps(core, scope, [draft])[0]
+
+
+def remembering(core: Core, scope: Scope, request: RememberRequest, cycle: str | None) -> tuple[list[Step], str]:
+    """The steps that store a memory of what a cycle brought, to commit with the cycle's result, and the memory's id.
+
+    No steps if it is known already. Which cycle it came from is no part of what it is: an agent that sees the same
+    result a thousand times remembers it once.
+    """
+    draft = _draft(core, scope, request)
+    known = _already_known(core, scope, [draft]).get(draft.memory.id)
+    if known is not None:
+        return [], known.memory.id if isinstance(known, _Draft) else known.id
+    draft.memory = draft.memory.changed(cycle_id=cycle)
+    return _fresh_steps(core, scope, [draft])[0], draft.memory.id
+
+
 def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 2) -> list[Receipt]:
     known = _already_known(core, scope, drafts)
     try:
@@ -363,7 +383,8 @@ def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[li
     given = [draft.request.vector for draft in drafts]
     _check_vectors(core, given)
     vectors, indexed, queued = index_steps(core, [draft.memory for draft in drafts], given)
-    steps: list[Step] = [step for draft in drafts for step in _memory_steps(core, scope, draft)]
+    steps = _none_known(drafts)
+    steps += [step for draft in drafts for step in _memory_steps(core, scope, draft)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
     return steps + vectors, indexed, queued
@@ -378,12 +399,19 @@ def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
             )
 
 
+def _none_known(drafts: Sequence[_Draft]) -> list[Step]:
+    """None of these came to be known meanwhile; no two of them are alike, so a store may look for all at once."""
+    current = _current()
+    return [
+        Absent(Memory, (equal("identity", draft.memory.identity), *current))
+        for draft in drafts
+        if draft.request.is_merged()
+    ]
+
+
 def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
     memory = draft.memory
-    steps: list[Step] = []
-    if draft.request.is_merged():
-        steps.append(Absent(Memory, (equal("identity", memory.identity), *_current())))
-    steps.append(Insert(memory))
+    steps: list[Step] = [Insert(memory)]
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
     steps.append(logged(scope, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
     if draft.superseded is not None:

@@ -1,7 +1,8 @@
 """A memory changes: the new state, and the whole former one kept as a revision.
 
 Every change of a memory goes through `change_steps`: the record, its revision, its vectors and the audit entry are
-one transaction, whoever asks for it (a revision, a promotion, forgetting, supersession).
+one transaction, whoever asks for it (a revision, a promotion, forgetting, supersession). What was generalised or
+compressed from a memory is never trusted further than the memory itself: when that falls, `fallen_steps` go along.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from pydantic import Field, ValidationError
 from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
 from recollect.domain.memory import (
     LINKS,
+    TRUSTED,
     Change,
     Embedding,
     IndexTask,
     Memory,
+    Relationship,
     Revision,
     Tag,
     content_hash,
@@ -25,7 +28,7 @@ from recollect.domain.memory import (
 )
 from recollect.domain.record import Id, Json, Moment, Text
 from recollect.errors import InvalidInput, RequirementFailed, TooLarge, VersionConflict
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Require, Scope, Step, Update, equal, revised
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.indexing import reindex_steps
 
@@ -72,8 +75,10 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     # Said to be empty is not the same as left out.
     fields |= {name: None for name in _ENDS if name in request.model_fields_set and getattr(request, name) is None}
     if request.content is not None:
-        fields |= _new_content(memory, request.content)
+        fields |= new_content(memory, request.content)
     steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
+    if fields.get("status", memory.status) != memory.status:
+        steps += fallen_steps(core, scope, [memory], "was revised")
     if request.tags is not None:
         steps += _retag_steps(core, scope, memory, request.tags)
     if not steps:
@@ -111,7 +116,7 @@ def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> l
     return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
 
 
-def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
     content, text = read_content(memory.kind, given)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
@@ -157,3 +162,32 @@ def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: 
     operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
     entry = logged(scope, operation, change, memory, fields=sorted(fields))
     return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]
+
+
+DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
+MADE_FROM_OTHERS = frozenset({"pattern", "query_pattern", "summary"})
+
+
+def dependants(core: Core, scope: Scope, origins: Sequence[str]) -> list[str]:
+    """The ids of everything derived from these memories, however far."""
+    seen, frontier = set(origins), list(origins)
+    while frontier:
+        links = Query(Relationship, (OneOf("target_id", tuple(frontier)), OneOf("type", DERIVATIONS)))
+        frontier = list({id for (id,) in core.store.select(scope, links, ("source_id",)) if id not in seen})
+        seen |= set(frontier)
+    return sorted(seen - set(origins))
+
+
+def fallen_steps(core: Core, scope: Scope, memories: Sequence[Memory], what: str) -> list[Step]:
+    """Take the trust away from the patterns and summaries that rest on memories which just lost theirs."""
+    lost = [memory for memory in memories if memory.status in TRUSTED]
+    resting = dependants(core, scope, [memory.id for memory in lost]) if lost else []
+    if not resting:
+        return []
+    trusted = (OneOf("id", tuple(resting)), OneOf("status", tuple(TRUSTED)), OneOf("kind", tuple(MADE_FROM_OTHERS)))
+    why = f"it rests on {lost[0].id}, which {what}"
+    return [
+        step
+        for memory in core.store.find(scope, Query(Memory, trusted)).records
+        for step in change_steps(core, scope, memory, "demoted", why, status="hypothesis")
+    ]

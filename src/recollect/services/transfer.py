@@ -24,7 +24,7 @@ from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Put, Query, Scope, Step
 from recollect.services.core import Core, Reply, Request, commit, logged
-from recollect.services.indexing import Progress
+from recollect.services.indexing import Progress, refreshed
 
 FORMAT = "recollect-export-1"
 PAGE = 500
@@ -44,6 +44,7 @@ class Transferred(Reply):
     records: int
     hash: str
     skipped: int = 0
+    notes: list[str] = Field(default_factory=list)
 
 
 def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
@@ -166,9 +167,9 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     if steps:
         commit(core, scope, [*steps, logged(scope, "create", "import", None, records=len(records))])
     progress(2 * end["records"], 2 * end["records"])
-    core.vectors.refresh()
     written = sum(isinstance(step, Insert | Put) for step in steps)
-    return Transferred(path=str(path), records=written, hash=end["hash"], skipped=len(records) - written)
+    skipped = len(records) - written
+    return Transferred(path=str(path), records=written, hash=end["hash"], skipped=skipped, notes=refreshed(core))
 
 
 def _steps(core: Core, scope: Scope, records: list[Record], existing: str) -> list[Step]:
@@ -277,3 +278,10 @@ def backup(core: Core, scope: Scope, request: BackupRequest) -> BackedUp:
     core.journal.flush()
     core.store.backup(target)
     return BackedUp(path=str(target), bytes=target.stat().st_size)
+
+
+class Restored(Reply):
+    """Where the store is now, and how many memories it holds, all organizations together."""
+
+    store: str
+    memories: int

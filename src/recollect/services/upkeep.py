@@ -11,8 +11,9 @@ from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
-from recollect.errors import DamagedData, EmbedderFailed, RecollectError
+from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
 from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
+from recollect.services.blobs import check_content
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
 
@@ -48,12 +49,20 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     ]
     try:
         problems += _check_memories(core, scope)
-        problems += [ProblemView(what=sentence, table="embedding") for sentence in core.vectors.verify()]
+        problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in check_content(core, scope)]
+        problems += [ProblemView(what=sentence, table="embedding") for sentence in _index_problems(core)]
         memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
     except RecollectError as error:
         problems.append(ProblemView(what=error.message))
         memories = vectors = 0
     return Verified(sound=not problems, memories=memories, vectors=vectors, problems=problems)
+
+
+def _index_problems(core: Core) -> list[str]:
+    try:
+        return core.vectors.verify()
+    except IndexFailed as failure:
+        return [f"the vector index cannot be compared: {failure.message}"]
 
 
 def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
@@ -131,12 +140,21 @@ def doctor(core: Core, scope: Scope, request: DoctorRequest) -> Diagnosis:
 def _examined(core: Core, scope: Scope) -> list[Finding]:
     """Every finding; a store so damaged that it cannot be asked is one, too."""
     findings: list[Finding] = []
-    for examine in (_presence, _soundness, _backlog):
+    for examine in (_presence, _index_state, _soundness, _backlog):
         try:
             findings += examine(core, scope)
         except DamagedData as error:
             findings.append(Finding(name="damage", well=False, says=error.message, remedy=RESTORE))
     return findings
+
+
+def _index_state(core: Core, scope: Scope) -> Iterator[Finding]:
+    """How far the vector index is behind; being behind a little is no illness, being away is."""
+    try:
+        says, remedy = f"{core.vectors.label}, {core.vectors.behind()} behind", ""
+    except IndexFailed as failure:
+        says, remedy = f"{failure.message}; it is behind, and recall does without it", failure.remedy
+    yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
 
 
 def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
@@ -201,7 +219,10 @@ def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
             done.append(f"{made} vectors made")
         except EmbedderFailed as failure:
             done.append(f"no vectors made: {failure.message}")
-        done.append(f"{core.vectors.rebuild()} vectors in the index")
+        try:
+            done.append(f"{core.vectors.rebuild()} vectors in the index")
+        except IndexFailed as failure:
+            done.append(f"the vector index was not made again: {failure.message}")
     return done
 
 
@@ -216,9 +237,18 @@ class Stats(Reply):
     statuses: dict[str, int]
     vectors: int
     queued: int
+    behind: int | None = None
     citations: int
     uncited: int
     broken: int = 0
+
+
+def _behind(core: Core) -> int | None:
+    """How many vectors the index has not taken in yet; None while it is away."""
+    try:
+        return core.vectors.behind()
+    except IndexFailed:
+        return None
 
 
 def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
@@ -236,6 +266,7 @@ def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
         statuses=statuses,
         vectors=core.store.count(scope, Query(Embedding)),
         queued=core.store.count(scope, Query(IndexTask)),
+        behind=_behind(core),
         citations=core.store.count(scope, Query(Citation)),
         uncited=count(Linked(Citation, "memory_id", wanted=False)),
         broken=core.store.count(scope, Query(Citation, (equal("state", "broken"),))),

@@ -1,4 +1,4 @@
-"""Two plain `VectorTruth`s to prove a vector index with: one in memory, one in a SQLite file shared by processes.
+"""Truths to prove a vector index with: two plain ones (in memory; a SQLite file for many processes), and record stores.
 
 `nearest` is the oracle: every row of the truth, scored and filtered one by one, with no index in between.
 """
@@ -9,13 +9,19 @@ import json
 import queue
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import cast
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.domain.memory import Embedding, Memory
+from recollect.domain.tenancy import Organization
+from recollect.ports.records import DeleteWhere, Insert, Put, RecordStore, Scope, Step, equal
 from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 _EVERYTHING = 1 << 40
@@ -57,6 +63,63 @@ def nearest(
     similarity = np.round(stored.astype(np.float64) @ exact, 6).clip(-1.0, 1.0).tolist()
     hits = [VectorHit(row.memory_id, value) for row, value in zip(mine, similarity, strict=True)]
     return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))[:limit]
+
+
+class RecordTruth:
+    """The vectors of a real record store, written as it writes them: an embedding with its memory."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self.store = store
+
+    def vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]:
+        return cast(VectorTruth, self.store).vector_snapshot()
+
+    def put(
+        self,
+        organization_id: str,
+        memory_id: str,
+        vector: NDArray[np.floating] | bytes,
+        *,
+        space: str = "long_term/m",
+        **facets: str | None,
+    ) -> None:
+        self.put_all([(organization_id, memory_id, space, vector, facets_of(**facets))])
+
+    def put_all(
+        self, rows: Iterable[tuple[str, str, str, NDArray[np.floating] | bytes, tuple[str | None, ...]]]
+    ) -> None:
+        """Write rows of (organization_id, memory_id, space, vector, facets), each tenant's in one transaction."""
+        steps: dict[str, list[Step]] = {}
+        for organization_id, memory_id, space, vector, facets in rows:
+            data = vector if isinstance(vector, bytes) else packed(vector)
+            steps.setdefault(organization_id, []).extend(_steps(organization_id, memory_id, space, data, facets))
+        for organization_id, some in steps.items():
+            scope = Scope(organization_id)
+            if self.store.get(scope, Organization, organization_id) is None:
+                tenant = Organization(organization_id=organization_id, id=organization_id, name="tenant")
+                self.store.transact(scope, [Insert(tenant)])
+            self.store.transact(scope, some)
+
+    def delete(self, organization_id: str, memory_id: str, *, space: str = "long_term/m") -> None:
+        namespace, _, model = space.partition("/")
+        of_it = (equal("memory_id", memory_id), equal("namespace", namespace), equal("model", model))
+        self.store.transact(Scope(organization_id), [DeleteWhere(Embedding, of_it)])
+
+
+def _steps(
+    organization_id: str, memory_id: str, space: str, vector: bytes, facets: tuple[str | None, ...]
+) -> list[Step]:
+    namespace, _, model = space.partition("/")
+    id = blake2b(f"{memory_id} {space}".encode(), digest_size=16).hexdigest()
+    memory = Memory(
+        organization_id=organization_id, id=memory_id, text="it", content={}, content_hash="h", identity=memory_id,
+        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    embedding = Embedding(
+        organization_id=organization_id, id=id, memory_id=memory_id, namespace=namespace, model=model,
+        dimensions=max(1, len(vector) // 2), vector=vector, text_hash="h", facets=list(facets),
+    )  # fmt: skip
+    return [Put(memory), DeleteWhere(Embedding, (equal("id", id),)), Insert(embedding)]
 
 
 class _MemorySnapshot:

@@ -1,8 +1,7 @@
 """Embeddings from any endpoint that speaks the OpenAI format: OpenAI, Ollama, vLLM, llama.cpp, TEI and the rest.
 
-Promise: unit-length, finite vectors in the order asked, or a typed error; a busy or broken server is tried again,
-a refusal is not; the key goes to the configured host only and into no error, repr or log.
-Shape: POST {base_url}/embeddings with the standard library, a batch at a time. `model` names the model and the
+Promise: unit-length, finite vectors in the order asked, or a typed error.
+Shape: POST {base_url}/embeddings (see endpoint.py), a batch at a time. `model` names the model and the
 number of dimensions, never the host, so moving the same model to another server keeps the stored vectors valid.
 Proof: `tests/unit/test_openai_compatible.py` talks to a real server on the loopback.
 """
@@ -10,27 +9,19 @@ Proof: `tests/unit/test_openai_compatible.py` talks to a real server on the loop
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
-import random
 import time
 from collections.abc import Callable, Sequence
-from email.message import Message
-from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import IO, Any
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.adapters.models.endpoint import Endpoint
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Vectors
 
-_FIRST_PAUSE_SECONDS = 0.5
-_LONGEST_PAUSE_SECONDS = 60.0
 # 8,192 dimensions at 25 characters each fit; a server that sends more is not answering the question.
 _LARGEST_VECTOR_BYTES = 256 * 1024
 
@@ -59,19 +50,22 @@ class OpenAICompatibleEmbedder:
     ) -> None:
         if batch < 1 or retries < 0 or timeout_seconds <= 0 or (dimensions is not None and dimensions < 1):
             raise InvalidInput("batch, dimensions and timeout must be positive, retries not negative.")
-        self._url = _checked_url(base_url) + "/embeddings"
+        self._endpoint = Endpoint(
+            base_url,
+            "embedding",
+            EmbedderFailed,
+            api_key,
+            timeout_seconds=timeout_seconds,
+            retries=retries,
+            sleep=sleep,
+        )
         self._model_name = model
-        self._headers = _headers(api_key)
         self._asked_dimensions = dimensions
         self._known_dimensions = dimensions
         self._learning = Lock()
         self._batch = batch
-        self._timeout_seconds = timeout_seconds
-        self._retries = retries
         self._query_prefix = query_prefix
         self._text_prefix = text_prefix
-        self._sleep = sleep
-        self._opener = build_opener(_NoRedirects)
 
     @property
     def model(self) -> str:
@@ -116,7 +110,8 @@ class OpenAICompatibleEmbedder:
         question: dict[str, Any] = {"model": self._model_name, "input": texts}
         if self._asked_dimensions is not None:
             question["dimensions"] = self._asked_dimensions
-        vectors = _unit_vectors(self._post(json.dumps(question).encode(), len(texts)), len(texts))
+        most = (len(texts) + 1) * _LARGEST_VECTOR_BYTES
+        vectors = _unit_vectors(self._endpoint.post("/embeddings", question, most), len(texts))
         self._learn(vectors.shape[1])
         return vectors
 
@@ -131,98 +126,6 @@ class OpenAICompatibleEmbedder:
                 expected=self._known_dimensions,
                 found=dimensions,
             )
-
-    def _post(self, body: bytes, count: int) -> bytes:
-        """The answer's body; tries again while trying again can help."""
-        for attempt in range(self._retries + 1):
-            try:
-                return self._post_once(body, count)
-            except HTTPError as refusal:
-                refusal.close()
-                failure, status = f"HTTP {refusal.code}", refusal.code
-                asked_pause = _retry_after(refusal.headers)
-            except (OSError, http.client.HTTPException) as trouble:
-                failure, status, asked_pause = type(trouble).__name__, None, None
-            if status is not None and status not in (408, 429) and status < 500:
-                break
-            if attempt < self._retries:
-                self._sleep(_pause(attempt, asked_pause))
-        # Only the status and the exception's type: bodies and messages may repeat the key or stored text.
-        raise EmbedderFailed(
-            f"The embedding endpoint failed: {failure}.", remedy=_remedy(status), status=status, tries=attempt + 1
-        )
-
-    def _post_once(self, body: bytes, count: int) -> bytes:
-        # The socket's timeout bounds each read only; a server that drips bytes is caught by the deadline.
-        deadline = time.monotonic() + self._timeout_seconds
-        most = (count + 1) * _LARGEST_VECTOR_BYTES
-        request = Request(self._url, data=body, headers=self._headers, method="POST")
-        with self._opener.open(request, timeout=self._timeout_seconds) as response:
-            answer = bytearray()
-            while part := response.read1(65_536):
-                answer += part
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-                if len(answer) > most:
-                    raise EmbedderFailed("The endpoint's answer is too large.", limit_bytes=most)
-        return bytes(answer)
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirect is an error: following it would hand the key and the texts to a host nobody configured."""
-
-    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str) -> None:
-        return None
-
-
-def _checked_url(base_url: str) -> str:
-    try:
-        parts = urlsplit(base_url)
-        complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        complete = False
-    # The URL itself stays out of the message: people paste keys into it.
-    if not complete or parts.username is not None or parts.query or parts.fragment:
-        raise InvalidInput(
-            "The embedding endpoint must be an http or https URL without user, query or fragment.",
-            remedy="for example http://localhost:11434/v1",
-        )
-    return base_url.rstrip("/")
-
-
-def _headers(api_key: str | None) -> dict[str, str]:
-    headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "recollect"}
-    if api_key is None:
-        return headers
-    # http.client quotes a malformed header in its exception, so such a key must not get that far.
-    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise InvalidInput("The API key is empty or has white space or unprintable characters.")
-    return headers | {"Authorization": f"Bearer {api_key}"}
-
-
-def _retry_after(headers: Message) -> float | None:
-    """Seconds from now; the header may hold seconds or a date."""
-    value = str(headers.get("Retry-After", "")).strip()
-    if value.isascii() and value.isdigit():
-        return float(value)
-    try:
-        return parsedate_to_datetime(value).timestamp() - time.time()
-    except ValueError:
-        return None
-
-
-def _pause(attempt: int, asked_seconds: float | None) -> float:
-    # Jitter keeps the callers that a server turned away together from coming back together.
-    usual: float = _FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0)
-    return min(max(usual, asked_seconds or 0.0), _LONGEST_PAUSE_SECONDS)
-
-
-def _remedy(status: int | None) -> str:
-    if status in (401, 403):
-        return "check the API key"
-    if status is not None and status < 500 and status not in (408, 429):
-        return "check the endpoint's URL and the model's name"
-    return "check that the endpoint is up, then try again"
 
 
 def _unit_vectors(body: bytes, count: int) -> Vectors:

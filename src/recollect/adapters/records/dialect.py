@@ -19,7 +19,7 @@ Bind = Callable[[Any], str]
 """Adds a value to the statement's bound values and gives its place-holder."""
 
 
-class Dialect(Protocol):
+class Encoding(Protocol):
     @property
     def encode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
         """How a value of each type is handed to the driver."""
@@ -28,6 +28,8 @@ class Dialect(Protocol):
     def decode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
         """How what the driver gives back is made a value again; `same` where nothing is to be done."""
 
+
+class Dialect(Encoding, Protocol):
     @property
     def row(self) -> str:
         """The column by which the steps find a row again: its row number, or its id."""

@@ -7,8 +7,6 @@ durable. A transaction is undone by putting back what each step replaced.
 from __future__ import annotations
 
 import copy
-import math
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,50 +14,39 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recollect.adapters.records.checks import check_filters, check_query, check_text, checked_touch
-from recollect.adapters.records.steps import referrers
-from recollect.domain.memory import Embedding
-from recollect.domain.record import Record, new_id
-from recollect.errors import (
-    Closed,
-    DuplicateKey,
-    InvalidInput,
-    NotFound,
-    ReferenceMissing,
-    RequirementFailed,
-    VersionConflict,
+from recollect.adapters.records.checks import check_filters, check_query, check_text
+from recollect.adapters.records.plain import (
+    LIVING,
+    by_rarity,
+    fits,
+    has_facets,
+    in_order,
+    once,
+    paged,
+    words_asked,
+    words_of,
 )
+from recollect.adapters.records.planner import Planner, dangling, unique_values
+from recollect.domain.memory import Embedding
+from recollect.domain.record import Record, Unique, new_id
+from recollect.errors import Closed, InvalidInput
 from recollect.ports.records import (
-    Absent,
-    AnyOf,
     Capabilities,
     Change,
     Committed,
-    Delete,
-    DeleteWhere,
-    Filter,
-    Insert,
     Linked,
     Page,
     Problem,
-    Put,
     Query,
-    Require,
     Scope,
     Step,
     TextHit,
     TextQuery,
-    Touch,
-    Update,
-    encode_cursor,
-    equal,
-    passes,
 )
 from recollect.ports.vectors import VectorRow
 
 R = TypeVar("R", bound=Record)
 Key = tuple[str, str, str]  # table, organization, id
-WORD = re.compile(r"\w+")
 
 
 class MemoryStore:
@@ -86,10 +73,7 @@ class MemoryStore:
 
     def find(self, scope: Scope, query: Query[R]) -> Page[R]:
         with self._reading():
-            records = [_copied(record) for record in self._matching(scope, query)]
-        if query.limit is None or len(records) < query.limit or not records:
-            return Page(records)
-        return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
+            return paged([_copied(record) for record in self._matching(scope, query)], query)
 
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         check_query(query, fields)
@@ -109,12 +93,12 @@ class MemoryStore:
         shape = query.record.shape.text
         assert shape is not None
         with self._reading():
-            scoped = [r for r in self._living(scope, Query(query.record)) if _has_facets(r, query.facets)]
+            scoped = [r for r in self._living(scope, Query(query.record)) if has_facets(r, query.facets)]
             wanted = {record.id for record in self._living(scope, Query(query.record, query.where))}
-        words = {record.id: _words(record, shape.fields) for record in scoped}
-        hits = _by_rarity(words, [word.casefold() for term in query.terms for word in WORD.findall(term)])
-        best = sorted((hit for hit in hits if hit.id in wanted), key=lambda hit: (-hit.score, hit.id))
-        return best[: query.limit]
+        words = {record.id: words_of(record, shape.fields) for record in scoped}
+        asked = words_asked(query.terms)
+        holders = {word: [id for id, held in words.items() if word in held] for word in asked}
+        return [hit for hit in by_rarity(holders, len(scoped)) if hit.id in wanted][: query.limit]
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         with self._reading():
@@ -137,9 +121,7 @@ class MemoryStore:
             return [
                 Problem(f"its {field} points at nothing", table, id, organization)
                 for (table, organization, id), record in self._records.items()
-                for field, reference in record.shape.references.items()
-                if getattr(record, field) is not None
-                and (reference.to, organization, getattr(record, field)) not in self._records
+                for field in dangling(record, partial(self._is_there, organization))
             ]
 
     def mend(self) -> list[str]:
@@ -172,147 +154,77 @@ class MemoryStore:
 
     def _matching(self, scope: Scope, query: Query[R]) -> list[R]:
         check_query(query)
-        records = list(self._living(scope, query))
-        for order in reversed(query.ordering()):
-            records.sort(key=partial(_sortable_field, order.field), reverse=order.descending)
-        start = query.start()
-        if start is not None:
-            records = [record for record in records if _is_beyond(record, query, start)]
-        return records[: query.limit]
+        return in_order(self._living(scope, query), query)
 
     def _living(self, scope: Scope, query: Query[R]) -> Iterator[R]:
-        wanted = {"no": (False,), "yes": (False, True), "only": (True,)}[query.deleted]
+        wanted = LIVING[query.deleted]
+        linked = once(partial(self._linked, scope))
         for (table, organization, _), record in self._records.items():
             if table != query.record.shape.table or organization != scope.organization_id:
                 continue
-            if record.is_deleted in wanted and all(self._passes(scope, record, one) for one in query.where):
+            if record.is_deleted in wanted and all(fits(record, one, linked) for one in query.where):
                 yield record  # type: ignore[misc]
 
-    def _passes(self, scope: Scope, record: Record, given: Filter) -> bool:
-        if isinstance(given, AnyOf):
-            return any(self._passes(scope, record, one) for one in given.filters)
-        if isinstance(given, Linked):
-            links = self._living(scope, Query(given.record, given.where))
-            return any(getattr(link, given.field) == record.id for link in links) == given.wanted
-        return passes(record, given) is True
+    def _linked(self, scope: Scope, given: Linked) -> set[str]:
+        return {getattr(link, given.field) for link in self._living(scope, Query(given.record, given.where))}
+
+    def _is_there(self, organization_id: str, table: str, id: str) -> bool:
+        return (table, organization_id, id) in self._records
 
 
 class _Transaction:
+    """The ground of one transaction: the store itself, with what each change replaced."""
+
     def __init__(self, store: MemoryStore, scope: Scope) -> None:
         self._store = store
         self._scope = scope
         self._undo: list[Callable[[], None]] = []
-        self._deleted = 0
 
     def apply(self, steps: Sequence[Step]) -> Committed:
         seq = self._store._seq
+        planner = Planner(self, self._scope)
         try:
-            for step in steps:
-                _VERBS[type(step)](self, step)
+            planner.apply(steps)
         except BaseException:
             for undo in reversed(self._undo):
                 undo()
             self._store._seq = seq
             raise
-        return Committed(self._store._seq if self._store._seq > seq else 0, self._deleted)
+        return Committed(self._store._seq if self._store._seq > seq else 0, planner.deleted)
 
-    def _insert(self, step: Insert) -> None:
-        key = self._key(step.record)
-        self._check_references(step.record, step.record.shape.references, living=not step.restoring)
-        if key in self._store._records:
-            raise DuplicateKey(f"there is such a {key[0]} already", fields=["id"])
-        self._write(key, step.record)
+    def read(self, table: str, id: str) -> Record | None:
+        return self._store._records.get((table, self._scope.organization_id, id))
 
-    def _update(self, step: Update) -> None:
-        key = self._key(step.record)
-        stored = self._store._records.get(key)
-        if stored is None:
-            raise NotFound(f"there is no {key[0]} '{key[2]}'", id=key[2])
-        if stored.version != step.record.version:
-            raise VersionConflict(f"{key[0]} '{key[2]}' was changed by someone else", id=key[2])
-        self._replace(key, stored, step.record, stored.version + 1)
+    def matching(self, query: Query[R]) -> list[R]:
+        return self._store._matching(self._scope, query)
 
-    def _put(self, step: Put) -> None:
-        key = self._key(step.record)
-        stored = self._store._records.get(key)
-        if stored is None:
-            self._insert(Insert(step.record, step.restoring))
-        else:
-            version = step.record.version if step.restoring else stored.version + 1
-            self._replace(key, stored, step.record, version, living=not step.restoring)
+    def foresee(self, table: str, ids: Sequence[str]) -> None:
+        """Everything is at hand."""
 
-    def _delete(self, step: Delete) -> None:
-        self._remove((step.record.shape.table, self._scope.organization_id, step.id))
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
+        wanted = set(ids)
+        everything = self._store._living(self._scope, Query(record, deleted="yes"))
+        return [one for one in everything if getattr(one, field) in wanted]
 
-    def _delete_where(self, step: DeleteWhere) -> None:
-        if not step.where:
-            raise InvalidInput("refusing to delete every record of a kind", remedy="give at least one filter")
-        for record in self._store._matching(self._scope, Query(step.record, step.where, deleted="yes")):
-            self._remove(self._key(record))
+    def is_taken(self, record: Record, key: Unique, values: tuple[Any, ...]) -> bool:
+        everything = self._store._living(self._scope, Query(type(record), deleted="yes"))
+        return any(one.id != record.id and unique_values(one, key) == values for one in everything)
 
-    def _touch(self, step: Touch) -> None:
-        key = (step.record.shape.table, self._scope.organization_id, step.id)
-        stored = self._store._records.get(key)
-        put = checked_touch(step)
-        if stored is not None:
-            added = {name: (getattr(stored, name) or 0) + amount for name, amount in step.add.items()}
-            self._set(self._store._records, key, _copied(stored.model_copy(update={**added, **put})))
-
-    def _require(self, step: Require) -> None:
-        where = (equal("id", step.id), *(equal(name, value) for name, value in step.match.items()))
-        if not self._store._matching(self._scope, Query(step.record, where)):
-            raise RequirementFailed(f"{step.record.shape.table} '{step.id}' is not as required", id=step.id)
-
-    def _absent(self, step: Absent) -> None:
-        for found in self._store._matching(self._scope, Query(step.record, step.where, limit=1)):
-            raise RequirementFailed(f"there is such a {step.record.shape.table} already", id=found.id)
-
-    def _key(self, record: Record) -> Key:
-        if record.organization_id != self._scope.organization_id:
-            raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
-        return (record.shape.table, record.organization_id, record.id)
-
-    def _replace(self, key: Key, stored: Record, record: Record, version: int, living: bool = True) -> None:
-        moved = [name for name in record.shape.references if getattr(record, name) != getattr(stored, name)]
-        self._check_references(record, moved, living)
-        self._write(key, record.changed(version=version))
-
-    def _write(self, key: Key, record: Record) -> None:
-        for unique in record.shape.unique:
-            taken = _unique_value(record, unique.fields, unique.nulls_equal)
-            for other_key, other in self._store._records.items():
-                same_table = other_key[:2] == key[:2] and other_key != key and taken is not None
-                if same_table and _unique_value(other, unique.fields, unique.nulls_equal) == taken:
-                    raise DuplicateKey(f"there is such a {key[0]} already", fields=list(unique.fields))
+    def write(self, record: Record) -> None:
+        key = _key(record)
         self._set(self._store._records, key, _copied(record))
         self._set(self._store._seqs, key, self._next_seq())
         self._set(self._store._gone, key, None)
 
-    def _check_references(self, record: Record, fields: Any, living: bool = True) -> None:
-        for field in fields:
-            target, id = record.shape.references[field].to, getattr(record, field)
-            found = self._store._records.get((target, record.organization_id, id))
-            if id is not None and (found is None or (living and found.is_deleted)):
-                raise ReferenceMissing(f"there is no {target} '{id[:80]}' to refer to", field=field, id=id)
+    def touch(self, record: Record) -> None:
+        self._set(self._store._records, _key(record), _copied(record))
 
-    def _remove(self, key: Key) -> None:
-        if key not in self._store._records:
-            return
-        for referrer, field, on_delete in referrers(key[0]):
-            hanging = [
-                (other, record)
-                for other, record in self._store._records.items()
-                if isinstance(record, referrer) and other[1] == key[1] and getattr(record, field) == key[2]
-            ]
-            for other, record in hanging:
-                if on_delete == "cascade":
-                    self._remove(other)
-                else:
-                    self._write(other, record.changed(**{field: None, "version": record.version + 1}))
+    def remove(self, record: Record) -> None:
+        key = _key(record)
         self._set(self._store._records, key, None)
         self._set(self._store._seqs, key, None)
-        self._set(self._store._gone, key, self._next_seq())
-        self._deleted += 1
+        if record.shape.leaves_trace:
+            self._set(self._store._gone, key, self._next_seq())
 
     def _set(self, mapping: dict[Key, Any], key: Key, value: Any) -> None:
         before = mapping.get(key)
@@ -322,18 +234,6 @@ class _Transaction:
     def _next_seq(self) -> int:
         self._store._seq += 1
         return self._store._seq
-
-
-_VERBS: dict[type, Callable[[_Transaction, Any], None]] = {
-    Insert: _Transaction._insert,
-    Update: _Transaction._update,
-    Put: _Transaction._put,
-    Delete: _Transaction._delete,
-    DeleteWhere: _Transaction._delete_where,
-    Touch: _Transaction._touch,
-    Require: _Transaction._require,
-    Absent: _Transaction._absent,
-}
 
 
 class MemoryVectors:
@@ -378,44 +278,5 @@ def _copied(record: R) -> R:
     return copy.deepcopy(record)
 
 
-def _sortable(value: Any) -> tuple[bool, Any]:
-    return (value is not None, value if value is not None else 0)
-
-
-def _sortable_field(name: str, record: Record) -> tuple[bool, Any]:
-    return _sortable(getattr(record, name))
-
-
-def _is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
-    for order, mark in zip(query.ordering(), start, strict=True):
-        here, there = _sortable(getattr(record, order.field)), _sortable(mark)
-        if here != there:
-            return here < there if order.descending else here > there
-    return False
-
-
-def _unique_value(record: Record, fields: Sequence[str], nulls_equal: bool) -> tuple[Any, ...] | None:
-    values = tuple(getattr(record, name) for name in fields)
-    return None if None in values and not nulls_equal else values
-
-
-def _has_facets(record: Record, facets: Any) -> bool:
-    for name, wanted in facets.items():
-        value = getattr(record, name)
-        if not any(one in wanted for one in (value if isinstance(value, list) else [value])):
-            return False
-    return True
-
-
-def _words(record: Record, fields: Sequence[str]) -> set[str]:
-    return {word for name in fields for word in WORD.findall((getattr(record, name) or "").casefold())}
-
-
-def _by_rarity(words: dict[str, set[str]], terms: Sequence[str]) -> list[TextHit]:
-    scores: dict[str, float] = {}
-    for term in set(terms):
-        holders = [id for id, held in words.items() if term in held]
-        rarity = math.log(1 + (len(words) - len(holders) + 0.5) / (len(holders) + 0.5))
-        for id in holders:
-            scores[id] = scores.get(id, 0.0) + rarity
-    return [TextHit(id, score) for id, score in scores.items()]
+def _key(record: Record) -> Key:
+    return (record.shape.table, record.organization_id, record.id)

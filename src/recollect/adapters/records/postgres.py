@@ -14,23 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
+from recollect.adapters.records import postgres_layout, postgres_text, postgres_tools
 from recollect.adapters.records import postgres_schema as tables_of
-from recollect.adapters.records import postgres_text
+from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
-from recollect.adapters.records.postgres_link import Connection, Link
-from recollect.adapters.records.postgres_upkeep import check_records, dump
+from recollect.adapters.records.postgres_link import APP, Connection, Link
+from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.adapters.records.steps import Steps
+from recollect.adapters.records.steps import Steps, insert_statement, taken
+from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, DuplicateKey
-from recollect.ports.records import Capabilities, Committed, Problem, Scope, Step, TextHit, TextQuery
+from recollect.ports.layout import Partition
+from recollect.ports.records import Capabilities, Committed, Insert, Problem, Query, Scope, Step, TextHit, TextQuery
 
 SEQS_AT_ONCE = 16
 
@@ -41,7 +42,9 @@ class PostgresStore(SqlReads):
     def __init__(self, address: str, *, cipher: Cipher | None = None) -> None:
         super().__init__(cipher)
         self.link = Link(address)
-        self._month = 0
+        self._ahead = (0, 0)
+        self.months_ahead = tables_of.MONTHS_AHEAD
+        self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
         self.migrate()
         self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
@@ -55,7 +58,15 @@ class PostgresStore(SqlReads):
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self._look_ahead()
-        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps))
+        steps = list(steps)
+        try:
+            return self._write(scope, steps, BulkSteps)
+        except (Unclear, DuplicateKey):
+            # Together, the steps cannot say which of them failed first: one by one they do.
+            return self._write(scope, steps, Steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step], how: type[Steps]) -> Committed:
+        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps, how))
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
@@ -69,13 +80,14 @@ class PostgresStore(SqlReads):
             with self.link.our_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.link.label)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
+                self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
         finally:
             connection.close()
-        self._month = _this_month()
+        self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
 
     def backup(self, target: Path) -> None:
-        dump(self.link.conninfo, self.link.label, target)
+        postgres_tools.dump(self.link, target, self.tools)
 
     def verify(self) -> list[Problem]:
         with self.link.our_errors(), self.link.snapshot() as connection:
@@ -105,11 +117,12 @@ class PostgresStore(SqlReads):
             yield PostgresVectors(connection)
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        text = placeholders(statement)
-        return self.link.read(scope.organization_id, lambda connection: connection.execute(text, values).fetchall())
+        return self.link.ask(scope.organization_id, placeholders(statement), values)
 
-    def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step]) -> Committed:
-        return Steps(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+    def _apply(
+        self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
+    ) -> Committed:
+        return how(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
 
     def _derived(self, record: type[Record]) -> Derived:
         if record is Embedding and self.has_vectors:
@@ -130,10 +143,42 @@ class PostgresStore(SqlReads):
 
     def _look_ahead(self) -> None:
         """A program that runs for months makes the partitions of the next ones itself."""
-        if self._month != _this_month():
-            self._month = _this_month()
-            with self.as_owner() as connection:
-                tables_of.make_partitions(connection)
+        wanted = _this_month(), self.months_ahead
+        if self._ahead != wanted:
+            self._ahead = wanted
+            self.make_ahead(self.months_ahead)
+
+    def partitions(self) -> list[Partition]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.listed(connection)
+
+    def make_ahead(self, months: int) -> list[str]:
+        with self.as_owner() as connection:
+            return tables_of.make_partitions(connection, months_ahead=months)
+
+    def rows_by_tenant(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.rows_by_tenant(connection, partition)
+
+    def hanging(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.hanging(connection, partition)
+
+    def drop(self, partition: Partition, notes: Sequence[AccessLog]) -> bool:
+        def write(connection: Connection) -> None:
+            connection.execute(f"SET LOCAL ROLE {APP}")
+            for note in notes:
+                connection.execute(self.link.bound(note.organization_id))
+                self._apply(connection, Scope(note.organization_id), [Insert(note)])
+
+        with self.as_owner() as connection:
+            return postgres_layout.drop(connection, partition, write)
+
+    def distribute(self) -> list[str]:
+        with self.as_owner() as connection, tables_of.alone(connection):
+            spread = postgres_layout.distribute(connection, self.link.label)
+            self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
+        return spread
 
 
 class _Tables:
@@ -152,15 +197,22 @@ class _Tables:
         self.compiler = compiler
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            done = self._connection.execute(placeholders(statement), values)
-        except psycopg.errors.UniqueViolation as error:
-            raise _duplicate(error) from None
-        return done.fetchall() if done.description else []
+        """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
+        done = self._connection.execute(placeholders(statement), values)
+        return done.fetchall() if statement.startswith("SELECT") else []
 
-    def insert(self, statement: str, values: Sequence[Any]) -> int:
-        self.run(statement, values)
+    def ask(self, statement: str, values: Sequence[Any]) -> Answer:
+        return self._connection.execute(placeholders(statement), values).fetchall
+
+    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._connection.cursor().executemany(placeholders(statement), rows)
+
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """Safe without an index that refuses: the tenant has no other writer now."""
@@ -173,7 +225,10 @@ class _Tables:
                 f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
             )
             if self.run(statement, [record.organization_id, record.id, *values]):
-                raise _taken(record.shape.table, key.fields)
+                raise taken(record.shape.table, key.fields)
+
+    def reserve(self, count: int) -> Answer:
+        return self.ask("SELECT nextval('recollect_seq') FROM generate_series(1, ?)", (count,))
 
     def next_seq(self) -> int:
         """A few at a time: asking for each would be a third of all the talk with the server."""
@@ -194,20 +249,3 @@ class _Tables:
 def _this_month() -> int:
     today = now()
     return today.year * 12 + today.month
-
-
-def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
-    """The server names the index; its words about the values are withheld where row-level security is on."""
-    table = (error.diag.table_name or "").rstrip("0123456789_")
-    index = error.diag.constraint_name or ""
-    keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
-    named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
-    return _taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
-
-
-def _taken(table: str, fields: Sequence[str]) -> DuplicateKey:
-    return DuplicateKey(
-        f"there is such a {table} already",
-        remedy="change the existing one, or choose another key",
-        fields=list(fields),
-    )

@@ -2,18 +2,22 @@
 
 Every transaction switches to a role without BYPASSRLS and binds its tenant with SET LOCAL and a quoted literal:
 `set_config` does not reach the workers of a Citus cluster. A failure that is known to have left nothing (a
-serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again; a line lost during COMMIT
-never is, since nobody can tell whether the server heard it.
+serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again. When the line is lost during
+COMMIT, the server is asked what became of the transaction, by its number: done, or undone and tried again.
+
+Statements go out in one flight where nothing between them depends on an answer (pipeline mode): a single add is two
+round trips, a read is one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,9 +26,12 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from recollect.adapters.records.steps import taken
+from recollect.domain.record import RECORDS
 from recollect.errors import (
     Closed,
     DamagedData,
+    DuplicateKey,
     InvalidInput,
     InvalidSettings,
     RecollectError,
@@ -41,6 +48,8 @@ APP, UPKEEP = "recollect_app", "recollect_upkeep"
 BUSY_SECONDS = 30
 TRIES = 6
 MOST_CONNECTIONS = 10
+_ROLLBACKS = itertools.count()
+_NUMBER = "SELECT pg_current_xact_id()::text"
 _TRANSIENT = {"40001", "40P01"}
 _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
@@ -48,12 +57,17 @@ _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 class Link:
     """Connections to one database. `label` names it in messages; the password is nowhere in it."""
 
-    def __init__(self, address: str) -> None:
+    cursor_factory: type[psycopg.Cursor[Any]] = psycopg.Cursor
+
+    def __init__(self, address: str, *, patience_seconds: float = BUSY_SECONDS, tries: int = TRIES) -> None:
         self.conninfo, self.label = _read_address(address)
+        self._patience_seconds = patience_seconds
+        self._tries = tries
         self._process = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self.knows_outcomes = True
 
     def __repr__(self) -> str:
         return f"Link({self.label})"
@@ -61,14 +75,14 @@ class Link:
     def connect(self) -> Connection:
         """A connection of its own, as the user of the address: for making tables and for upkeep."""
         with self.our_errors():
-            connection = psycopg.connect(self.conninfo, autocommit=True)
+            connection = psycopg.connect(self.conninfo, autocommit=True, cursor_factory=self.cursor_factory)
             _configure(connection)
             return connection
 
     @contextmanager
     def reading(self, tenant: str) -> Iterator[Connection]:
         """A transaction that reads on behalf of a tenant, at one moment per statement."""
-        with self._transaction(f"BEGIN READ ONLY; {_as_role(APP)}; {_bound(tenant)}") as connection:
+        with self._transaction("; ".join(_begin_reading(tenant))) as connection:
             yield connection
 
     @contextmanager
@@ -84,18 +98,40 @@ class Link:
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
+        begin = _begin_reading(tenant)
 
         def once() -> T:
-            with self.reading(tenant) as connection:
-                return work(connection)
+            with self._flight(begin) as (connection, _):
+                found = work(connection)
+                connection.execute("COMMIT")
+                return found
 
         return self._persistently(once)
 
+    def ask(self, tenant: str, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """The answer to one question, in one round trip."""
+        begin = _begin_reading(tenant)
+
+        def once() -> list[tuple[Any, ...]]:
+            with self._flight(begin) as (connection, flight):
+                asked = connection.execute(statement, values)
+                connection.execute("COMMIT")
+                flight.sync()
+                return asked.fetchall()
+
+        return self._persistently(once)
+
+    def own(self, work: Callable[[Connection], T]) -> T:
+        """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
+        return self._persistently(lambda: self._write_once("BEGIN", work))
+
     def _persistently(self, attempt: Callable[[], T]) -> T:
         with self.our_errors():
-            for number in range(TRIES - 1):
+            for number in range(self._tries - 1):
                 try:
                     return attempt()
+                except _Undone:
+                    self._open_pool().check()
                 except psycopg.Error as error:
                     if not _may_pass(error):
                         raise
@@ -126,6 +162,8 @@ class Link:
             raise
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"a value does not fit into {self.label}") from error
+        except _Undone as undone:
+            raise meaning(psycopg.OperationalError("lost"), self.label) from undone
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise meaning(error, self.label) from error
 
@@ -136,23 +174,63 @@ class Link:
         try:
             connection.execute(begin)
             yield connection
+            connection.execute("COMMIT")
         finally:
             _leave(connection)
             pool.putconn(connection)
 
-    def _write_once(self, begin: str, work: Callable[[Connection], T]) -> T:
-        with self._transaction(begin) as connection:
-            result = work(connection)
-            try:
-                connection.execute("COMMIT")
-            except psycopg.OperationalError as error:
-                if error.sqlstate in _TRANSIENT:
+    @contextmanager
+    def _flight(self, begin: Sequence[str]) -> Iterator[tuple[Connection, psycopg.Pipeline]]:
+        """A transaction whose statements are sent without waiting for the answers of those before."""
+        pool = self._open_pool()
+        connection = pool.getconn()
+        try:
+            with connection.pipeline() as flight:
+                try:
+                    for statement in begin:
+                        connection.execute(statement, prepare=False)
+                    yield connection, flight
+                except BaseException:
+                    _drain(flight)
                     raise
-                raise Unavailable(
-                    f"the line to {self.label} was lost while it was asked to commit",
-                    remedy="read whether the change is there before you repeat it",
-                ) from error
+        finally:
+            _leave(connection)
+            pool.putconn(connection)
+
+    def _write_once(self, begin: Sequence[str], work: Callable[[Connection], T]) -> T:
+        number = ""
+        try:
+            with self._flight(begin) as (connection, flight):
+                asked = connection.execute(_NUMBER)
+                result = work(connection)
+                number = str(asked.fetchall()[0][0])
+                connection.execute("COMMIT")
+                flight.sync()
             return result
+        except psycopg.OperationalError as error:
+            if not number or not _is_lost(error):
+                raise
+            lost = error
+        if self._is_committed(number, lost):
+            return result
+        raise _Undone from lost
+
+    def _is_committed(self, number: str, lost: psycopg.Error) -> bool:
+        """What became of a transaction whose answer never came; raises when nobody can tell."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while self.knows_outcomes and time.monotonic() < deadline:
+            try:
+                with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
+                    outcome = connection.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchall()[0][0]
+            except psycopg.OperationalError:
+                outcome = "in progress"  # the server is away; it will know when it is back
+            if outcome != "in progress":
+                return bool(outcome == "committed")
+            time.sleep(0.05)
+        raise Unavailable(
+            f"the line to {self.label} was lost while it was asked to commit",
+            remedy="read whether the change is there before you repeat it",
+        ) from lost
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         if self._process != os.getpid():
@@ -163,10 +241,11 @@ class Link:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.conninfo,
-                    kwargs={"autocommit": True},
+                    # All but a few statements come again, so they are prepared when they first do.
+                    kwargs={"autocommit": True, "prepare_threshold": 1, "cursor_factory": self.cursor_factory},
                     min_size=1,
                     max_size=MOST_CONNECTIONS,
-                    timeout=BUSY_SECONDS,
+                    timeout=self._patience_seconds,
                     configure=_configure,
                     open=True,
                     name=f"recollect {self.label}",
@@ -189,15 +268,31 @@ def _read_address(address: str) -> tuple[str, str]:
 
 def _configure(connection: Connection) -> None:
     # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
-    connection.execute("SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1")
+    # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
+    connection.execute(
+        "SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1; "
+        "SET citus.propagate_set_commands = 'local'"
+    )
+
+
+def _drain(flight: psycopg.Pipeline) -> None:
+    """Take in what was still under way when something failed; the driver would write each of it to the log."""
+    try:
+        flight.sync()
+    except psycopg.Error:
+        return  # a consequence of the failure that is being told
 
 
 def _leave(connection: Connection) -> None:
-    """Undo what was not committed; a connection that cannot is thrown away by the pool."""
+    """Undo what was not committed; a connection that cannot is thrown away by the pool.
+
+    What follows a failed statement in a flight is skipped by the server, also its preparation, which the driver goes on
+    counting on. It forgets what it prepared when it sees a ROLLBACK that it never saw before: so each has a number.
+    """
     if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
         return
     try:
-        connection.execute("ROLLBACK")
+        connection.execute(f"ROLLBACK /* {next(_ROLLBACKS)} */")
     except psycopg.Error:
         connection.close()
 
@@ -214,7 +309,11 @@ def _bound(tenant: str) -> str:
     return f"SET LOCAL recollect.organization = {literal}"
 
 
-def _begin_writing(tenant: str) -> str:
+def _begin_reading(tenant: str) -> list[str]:
+    return ["BEGIN READ ONLY", _as_role(APP), _bound(tenant)]
+
+
+def _begin_writing(tenant: str) -> list[str]:
     """Begin, bound to a tenant, when no other writer of the tenant is under way.
 
     So the steps may check first and write then, and `seq` grows in order of commit within a tenant. Writers of
@@ -222,16 +321,28 @@ def _begin_writing(tenant: str) -> str:
     vectors waits for (see `vector_snapshot`). It comes second: who has it waits for nobody, so there is no deadlock.
     """
     key = int.from_bytes(hashlib.blake2b(tenant.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
-    return (
-        f"BEGIN; SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; {_as_role(APP)}; {_bound(tenant)}; "
-        f"SELECT pg_advisory_xact_lock({key}); LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
-    )
+    return [
+        "BEGIN",
+        f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'",
+        _as_role(APP),
+        _bound(tenant),
+        f"SELECT pg_advisory_xact_lock({key})",
+        "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE",
+    ]
+
+
+class _Undone(Exception):
+    """The line was lost during COMMIT, and the server says that the transaction did not happen."""
 
 
 def _may_pass(error: psycopg.Error) -> bool:
+    return error.sqlstate in _TRANSIENT or _is_lost(error)
+
+
+def _is_lost(error: psycopg.Error) -> bool:
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError)
-    return error.sqlstate in _TRANSIENT or error.sqlstate in _LOST
+    return error.sqlstate in _LOST
 
 
 def meaning(error: Exception, label: str) -> RecollectError:
@@ -240,6 +351,8 @@ def meaning(error: Exception, label: str) -> RecollectError:
         return Closed("this store is closed", remedy="open it again")
     if isinstance(error, PoolTimeout):
         return Unavailable(f"no connection to {label} came free", remedy="check the server, or try again in a moment")
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return _duplicate(error)
     state = getattr(error, "sqlstate", None)
     if state is None:
         if isinstance(error, psycopg.DataError):
@@ -268,3 +381,12 @@ _MEANINGS: tuple[tuple[str, type[RecollectError], str, str], ...] = (
     ("57P", Unavailable, "is shutting down or starting", "try again in a moment"),
     ("08", Unavailable, "cannot be reached", "check the address, and that the server is running"),
 )
+
+
+def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
+    """The server names the index; its words about the values are withheld where row-level security is on."""
+    table = (error.diag.table_name or "").rstrip("0123456789_")
+    index = error.diag.constraint_name or ""
+    keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
+    named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
+    return taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))

@@ -80,7 +80,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
     """Bring the store up to date: each migration whole and recorded, or not at all."""
     if connection.info.server_version < OLDEST:
         raise StoreError(f"{label} is too old", remedy=f"use PostgreSQL {OLDEST // 10_000} or newer")
-    _make_roles(connection)
+    make_roles(connection)
     _foundation(connection)
     applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
     make_partitions(connection)
@@ -103,7 +103,7 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
         return True
 
 
-def _make_roles(connection: Connection) -> None:
+def make_roles(connection: Connection) -> None:
     missing = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"
     for (role,) in connection.execute(missing, ([APP, UPKEEP],)).fetchall():
         try:
@@ -238,7 +238,9 @@ def first_id(year: int, month: int) -> str:
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
 
 
-def make_partitions(connection: Connection, today: datetime | None = None) -> list[str]:
+def make_partitions(
+    connection: Connection, today: datetime | None = None, months_ahead: int = MONTHS_AHEAD
+) -> list[str]:
     """The partitions of this month and the next ones, where they are missing; gives their names.
 
     A month whose records already lie in the default partition (an import, an id of one's own) stays there.
@@ -246,7 +248,7 @@ def make_partitions(connection: Connection, today: datetime | None = None) -> li
     today = today or now()
     made = []
     for table in BY_MONTH:
-        for ahead in range(MONTHS_AHEAD + 1):
+        for ahead in range(months_ahead + 1):
             month = today.month + ahead
             name = f"{table}_{today.year + (month - 1) // 12}_{(month - 1) % 12 + 1:02d}"
             if connection.execute("SELECT to_regclass(%s) IS NULL", (quoted(name),)).fetchall()[0][0]:
@@ -255,5 +257,7 @@ def make_partitions(connection: Connection, today: datetime | None = None) -> li
                     connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
                 except psycopg.errors.CheckViolation:
                     continue  # rows of that month lie in the default partition already, and stay there
+                except psycopg.errors.DuplicateTable:
+                    continue  # another process was quicker
                 made.append(name)
     return made

@@ -56,17 +56,25 @@ def half(vector: bytes) -> Half | None:
     return Half(vector)
 
 
+def offered(connection: Connection) -> bool:
+    """Whether the database has a pgvector that is new enough; installs it where that is all it takes."""
+    if not connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchall():
+        return False
+    version = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    found = connection.execute(version).fetchall()
+    if not found:
+        try:
+            with connection.transaction():
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        found = connection.execute(version).fetchall()
+    return tuple(int(part) for part in str(found[0][0]).split(".")[:2]) >= OLDEST
+
+
 def prepare(connection: Connection) -> tuple[bool, bool]:
     """Give the embeddings a column for pgvector where the server has it: whether it is there, and whether it is new."""
-    offered = connection.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'").fetchall()
-    if not offered:
-        return False, False
-    try:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    except psycopg.errors.InsufficientPrivilege:
-        return False, False
-    version = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchall()[0][0]
-    if tuple(int(part) for part in str(version).split(".")[:2]) < OLDEST:
+    if not offered(connection):
         return False, False
     known = "SELECT 1 FROM pg_attribute WHERE attrelid = 'embedding'::regclass AND attname = '_halfvec'"
     if connection.execute(known).fetchall():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from recollect.adapters.records.dialect import Dialect, same
+from recollect.adapters.records.dialect import Encoding, same
 from recollect.domain.record import Column, ColumnType, Record
 
 R = TypeVar("R", bound=Record)
@@ -39,7 +39,7 @@ class Codec:
         self,
         record: type[Record],
         cipher: Cipher,
-        dialect: Dialect,
+        dialect: Encoding,
         derived: Sequence[tuple[str, Callable[[Any], Any]]] = (),
     ) -> None:
         self._record = record

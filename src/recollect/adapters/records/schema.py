@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -88,7 +89,8 @@ def built(history: Iterable[Migration]) -> Tables:
 def _apply(tables: Tables, step: Step) -> None:
     kind = step["do"]
     if kind == "create_table":
-        tables[step["table"]] = {key: value for key, value in step.items() if key != "do"}
+        # A copy: later steps add to its lists, and the migrations are read once for all.
+        tables[step["table"]] = deepcopy({key: value for key, value in step.items() if key != "do"})
         return
     table = tables[step["table"]]
     if kind == "add_column":

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import apsw
 
 from recollect.adapters.records import sqlite_text
+from recollect.adapters.records.asides import publish
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
 from recollect.adapters.records.reads import SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
+from recollect.adapters.records.soundness import check_count
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import (
@@ -32,17 +33,17 @@ from recollect.adapters.records.sqlite_file import (
     discard,
     our_errors,
     prepare,
-    publish,
 )
-from recollect.adapters.records.sqlite_upkeep import check_count, check_records, check_text, migrate, rebuild_text
-from recollect.adapters.records.steps import Steps
-from recollect.domain.memory import space_name
+from recollect.adapters.records.sqlite_upkeep import check_records, check_text, migrate, rebuild_text
+from recollect.adapters.records.steps import Steps, insert_statement
+from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DuplicateKey, InvalidInput, StoreError
 from recollect.ports.records import (
     Capabilities,
     Committed,
     Problem,
+    Query,
     Scope,
     Step,
     TextHit,
@@ -51,7 +52,6 @@ from recollect.ports.records import (
 from recollect.ports.vectors import VectorRow
 
 R = TypeVar("R", bound=Record)
-_VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
 
 
 class SqliteStore(SqlReads):
@@ -120,7 +120,9 @@ class SqliteStore(SqlReads):
 
     def verify(self) -> list[Problem]:
         with self._readers.snapshot(fresh=True) as connection:
-            problems = list(check_records(connection, self.codec)) or list(check_count(connection))
+            problems = list(check_records(connection, self.codec)) or list(
+                check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
+            )
             return [*problems, *check_text(connection)]
 
     def mend(self) -> list[str]:
@@ -232,12 +234,15 @@ class _Tables:
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
 
-    def insert(self, statement: str, values: Sequence[Any]) -> int:
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         try:
-            self._cursor.execute(statement, values)
+            self._cursor.execute(insert_statement(table, names), values)
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """SQLite's own indexes do."""
@@ -277,8 +282,8 @@ class SqliteVectors:
         return int(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get)
 
     def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
-        text = f"SELECT {_VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
-        return [_vector_row(row) for row in self._connection.execute(text, (seq, limit))]
+        text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
+        return [vector_row(row) for row in self._connection.execute(text, (seq, limit))]
 
     def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
         import numpy as np
@@ -286,8 +291,8 @@ class SqliteVectors:
         if not len(seqs):
             return []
         wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
-        text = f"SELECT {_VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
-        return [_vector_row(row) for row in self._connection.execute(text, (wanted,))]
+        text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
+        return [vector_row(row) for row in self._connection.execute(text, (wanted,))]
 
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
@@ -303,18 +308,6 @@ class SqliteVectors:
         )
         values = (apsw.carray(tuple(ids)), organization_id, namespace, model)
         return cast(list[tuple[str, bytes, bytes | None]], self._connection.execute(text, values).fetchall())
-
-
-@lru_cache(maxsize=100_000)
-def _facets_of(raw: str) -> tuple[str | None, ...]:
-    import json
-
-    return tuple(json.loads(raw))
-
-
-def _vector_row(row: tuple[Any, ...]) -> VectorRow:
-    seq, organization_id, memory_id, namespace, model, facets, vector = row
-    return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)
 
 
 def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:

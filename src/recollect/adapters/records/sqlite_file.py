@@ -123,17 +123,6 @@ def discard(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def publish(aside: Path, target: Path) -> None:
-    """Give a finished file its name, for good: the folder is synced too."""
-    aside.replace(target)
-    if os.name != "nt":
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def checksummed(connection: apsw.Connection, path: Path) -> None:
     """A header that claims to have no room for checksums switches them off: it was damaged, or is not ours."""
     connection.execute("PRAGMA schema_version").get  # noqa: B018 - reads the header

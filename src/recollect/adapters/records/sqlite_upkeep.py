@@ -11,8 +11,8 @@ import apsw
 from recollect.adapters.records import schema
 from recollect.adapters.records.dialect import moment_text
 from recollect.adapters.records.rows import Codec
-from recollect.adapters.records.sql import column_clause, dangling_statement, index_name, index_statement, quoted
-from recollect.adapters.records.steps import DERIVED
+from recollect.adapters.records.soundness import check_references
+from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import StoreError
 from recollect.ports.records import Problem
@@ -170,7 +170,7 @@ def check_records(connection: apsw.Connection, codec_of: Callable[[type[Record]]
         yield Problem(what=f"the file is damaged: {error}")
     for record in RECORDS.values():
         yield from _check_table(connection, record, codec_of(record))
-        yield from _check_references(connection, record)
+        yield from check_references(lambda text: connection.execute(text).fetchall(), record, apsw.Error)
 
 
 def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[Problem]:
@@ -193,29 +193,6 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
             record.model_validate(codec.record(found).__dict__)
         except (apsw.Error, ValueError) as error:
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, organization_id)
-
-
-def _check_references(connection: apsw.Connection, record: type[Record]) -> Iterator[Problem]:
-    table = record.shape.table
-    for field in record.shape.references:
-        try:
-            for organization_id, id in connection.execute(dangling_statement(record, field)):
-                yield Problem(f"its {field} points at nothing", table, id, organization_id)
-        except apsw.Error as error:
-            yield Problem(what=f"its references cannot be followed: {error}", table=table)
-
-
-def check_count(connection: apsw.Connection) -> Iterator[Problem]:
-    """Rows that vanished without a trace: what is left may read perfectly well, so only a count tells."""
-    tables = " + ".join(f"(SELECT count(*) FROM {quoted(table)})" for table in sorted(RECORDS.keys() - DERIVED))
-    counted = "SELECT value FROM recollect_store WHERE key = 'records'"
-    try:
-        there, expected = connection.execute(f"SELECT {tables}, ({counted})").get
-    except apsw.Error as error:
-        yield Problem(what=f"the records cannot be counted: {error}")
-        return
-    if there != expected:
-        yield Problem(what=f"there are {there} records, and there should be {expected}")
 
 
 def check_text(connection: apsw.Connection) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import (
+    DuplicateKey,
     InvalidInput,
     NotFound,
     ReferenceMissing,
@@ -40,9 +41,11 @@ from recollect.ports.records import (
 )
 
 CHUNK = 500
+KEY = 2  # organization_id and id are the first columns of every record
 # Made from the other records and made again when they vanish, so nobody counts them.
 DERIVED = frozenset({"embedding", "index_task"})
-_RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
+GONE = ("seq", "organization_id", "table_name", "id")
+RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
 
 
 class Tables(Protocol):
@@ -50,8 +53,11 @@ class Tables(Protocol):
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
-    def insert(self, statement: str, values: Sequence[Any]) -> int:
-        """Runs an INSERT and gives the row number of the new row, for the text index."""
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        """Adds a row and gives its row number, for the text index; may wait with it until the next `run`."""
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs the statement of a query; where rows wait, those that cannot pass it may go on waiting."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -85,6 +91,14 @@ def referrers(table: str) -> tuple[tuple[type[Record], str, str], ...]:
     )
 
 
+def taken(table: str, fields: Sequence[str]) -> DuplicateKey:
+    return DuplicateKey(
+        f"there is such a {table} already",
+        remedy="change the existing one, or choose another key",
+        fields=list(fields),
+    )
+
+
 class Steps:
     """Applies the steps of one transaction; `growth` says how many records more there are than before."""
 
@@ -108,11 +122,12 @@ class Steps:
         if record.shape.table in self._tables.unguarded:
             self._tables.check_unique(record)
         codec = self._tables.codec(type(record))
-        row = self._tables.insert(
-            _insert_statement(record.shape.table, codec.written), [self._next_seq(), *codec.row(record)]
-        )
+        row = self._tables.insert(record.shape.table, ("_seq", *codec.written), [self._next_seq(), *codec.row(record)])
         self._grow(type(record), 1)
-        self._tables.run(_RETURNED, (record.organization_id, record.shape.table, record.id))
+        if record.shape.leaves_trace:
+            self._tables.run(RETURNED, (record.organization_id, record.shape.table, record.id))
+        if not record.is_deleted:
+            self._known.add((record.shape.table, record.id))
         if record.shape.text and not record.is_deleted:
             self._tables.index_text(row, record, fresh=True)
 
@@ -184,7 +199,8 @@ class Steps:
 
     def _first(self, record: type[Record], where: tuple[Any, ...]) -> str | None:
         compiler = self._tables.compiler()
-        rows = self._tables.run(compiler.select(self._scope, Query(record, where, limit=1), ("id",)), compiler.values)
+        query = Query(record, where, limit=1)
+        rows = self._tables.look(query, compiler.select(self._scope, query, ("id",)), compiler.values)
         return rows[0][0] if rows else None
 
     def _stored(self, record: Record) -> tuple[Any, ...] | None:
@@ -207,8 +223,9 @@ class Steps:
             self._tables.check_unique(record)
         at_row = self._tables.dialect.at_row
         where = (row,) if at_row.count("?") == 1 else (record.organization_id, row)
-        statement = _update_statement(record.shape.table, codec.written, at_row)
-        self._tables.run(statement, [self._next_seq(), *values, *where])
+        # A record keeps its key: a cluster refuses to write the organization anew, even the same one.
+        statement = _update_statement(record.shape.table, codec.written[KEY:], at_row)
+        self._tables.run(statement, [self._next_seq(), *values[KEY:], *where])
         if record.shape.text:
             if record.is_deleted:
                 self._tables.unindex_text(type(record), [row])
@@ -256,10 +273,9 @@ class Steps:
         if record.shape.text:
             self._tables.unindex_text(record, [row for row, _ in rows])
         self._tables.run(f"DELETE FROM {table} WHERE {key}", values)
-        for id in present:
-            self._tables.run(
-                "INSERT INTO recollect_gone(seq, organization_id, table_name, id) VALUES (?, ?, ?, ?)",
-                (self._next_seq(), self._scope.organization_id, record.shape.table, id),
+        for id in present if record.shape.leaves_trace else ():
+            self._tables.insert(
+                "recollect_gone", GONE, (self._next_seq(), self._scope.organization_id, record.shape.table, id)
             )
         self._deleted += len(present)
         self._grow(record, -len(present))
@@ -307,9 +323,9 @@ def _position(record: type[Record], name: str) -> int:
 
 
 @cache
-def _insert_statement(table: str, names: tuple[str, ...]) -> str:
+def insert_statement(table: str, names: tuple[str, ...]) -> str:
     columns = ", ".join(quoted(name) for name in names)
-    return f"INSERT INTO {quoted(table)}(_seq, {columns}) VALUES (?, {', '.join('?' * len(names))})"
+    return f"INSERT INTO {quoted(table)}({columns}) VALUES ({', '.join('?' * len(names))})"
 
 
 @cache

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors import scan
+from recollect.errors import InvalidInput
 from recollect.ports.vectors import VectorRow
 
 Hashes = NDArray[np.uint64]
@@ -88,6 +89,13 @@ class Query:
         length = float(np.linalg.norm(exact))
         exact = exact / length if length > 0 else exact
         return Query(exact, np.rint(exact * _QUERY_STEP).astype(np.int16))
+
+    @staticmethod
+    def checked(vector: NDArray[np.float32]) -> Query:
+        given = np.asarray(vector, np.float32)
+        if given.ndim != 1 or not len(given) or not np.isfinite(given).all():
+            raise InvalidInput("the query must be one vector of finite numbers", shape=str(given.shape))
+        return Query.of(given)
 
     def code(self, centre: NDArray[np.float32]) -> NDArray[np.uint8]:
         code: NDArray[np.uint8] = sign_codes(self.exact.astype(np.float32)[None, :], centre)[0]

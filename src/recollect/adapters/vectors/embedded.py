@@ -36,7 +36,7 @@ from recollect.adapters.vectors.probe import CANDIDATES, EXACT_VALUES, Disagreem
 from recollect.adapters.vectors.segments import DamagedSegment, SealedSection, Segment, Writable, write_segment
 from recollect.adapters.vectors.shelf import Shelf
 from recollect.adapters.vectors.tail import Tail, TailSection
-from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 SEAL_ROWS = 20_000
@@ -51,6 +51,8 @@ class _Stopped(Exception):
 
 class EmbeddedIndex:
     """Nearest vectors of one tenant in one space; `folder=None` keeps everything in memory."""
+
+    label = "the embedded index"
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class EmbeddedIndex:
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
         scope = Scope.of(organization_id, space, where)
-        asked = _checked(query)
+        asked = Query.checked(query)
         doubts = 0
         for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
             with ExitStack() as stack:
@@ -281,6 +283,10 @@ class EmbeddedIndex:
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
+    def behind(self) -> int:
+        """Every search begins with what no segment covers yet: it is never behind."""
+        return 0
+
     def verify(self) -> list[str]:
         opened, unreadable = self._shelf.open_all([])
         found = [f"index segment {name}: {reason}" for name, reason in unreadable.items()]
@@ -334,13 +340,6 @@ def _typed_errors() -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise StoreReadOnly("the folder of the vector index cannot be written") from error
         raise StoreError(f"the vector index cannot be written: {error.strerror}") from error
-
-
-def _checked(query: NDArray[np.float32]) -> Query:
-    vector = np.asarray(query, np.float32)
-    if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
-        raise InvalidInput("the query must be one vector of finite numbers", shape=str(vector.shape))
-    return Query.of(vector)
 
 
 def _compaction(segments: Sequence[Segment], snapshot: VectorSnapshot, dead_share: float) -> Job | None:

@@ -4,37 +4,62 @@ Each embedding carries its vector a second time as a `halfvec`. A scope of up to
 and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks the HNSW
 index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan, in
 strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
-writers.
+writers; a store that grows does it by itself, in one background thread of one process at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
 
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import Connection
 from recollect.adapters.records.postgres_schema import BY_TENANT
-from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, Half, half
-from recollect.errors import InvalidInput
-from recollect.ports.vectors import FACETS, VectorHit
+from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, half
+from recollect.adapters.vectors.codes import Query
+from recollect.adapters.vectors.halfvecs import (
+    EXACT_ROWS,
+    INDEX_ROWS,
+    INDEXABLE_DIMENSIONS,
+    Halfvecs,
+    facet_tests,
+    literal,
+    make_index,
+)
+from recollect.adapters.vectors.probe import Scope
+from recollect.errors import RecollectError
+from recollect.ports.vectors import VectorHit
 
-EXACT_ROWS = 10_000
-INDEX_ROWS = 50_000
 FILL_AT_ONCE = 500
-_INDEXABLE_DIMENSIONS = 4000
+EMBEDDINGS = Halfvecs("embedding", "memory_id")
 
 
 class PgVectorStore:
-    def __init__(self, store: PostgresStore, *, exact_rows: int = EXACT_ROWS, index_rows: int = INDEX_ROWS) -> None:
+    label = "pgvector in the record store"
+
+    def __init__(
+        self,
+        store: PostgresStore,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        index_rows: int = INDEX_ROWS,
+        background: bool = False,
+    ) -> None:
         self._store = store
         self._exact_rows = exact_rows
         self._index_rows = index_rows
+        self._background = background
+        self._looked_at = 0
+        self._builder: threading.Thread | None = None
+        self._building: Connection | None = None
+        self._lock = threading.Lock()
         if store.vectors_are_new:
             self._fill()
 
@@ -46,25 +71,33 @@ class PgVectorStore:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        asked = np.asarray(query, dtype=np.float32).reshape(-1)
-        if not np.isfinite(asked).all() or not 0 < len(asked) <= MOST_DIMENSIONS:
-            raise InvalidInput("a vector to search by is a list of numbers")
+        asked = Query.checked(query).exact
+        Scope.of(organization_id, space, where)
+        if limit <= 0 or len(asked) > MOST_DIMENSIONS:
+            return []
         condition, values = _condition(organization_id, space, len(asked), where or {})
-        vector = half(asked.astype("<f2").tobytes())
-
-        def work(connection: Connection) -> list[tuple[Any, ...]]:
-            few = f"SELECT count(*) FROM (SELECT 1 FROM embedding WHERE {condition} LIMIT {self._exact_rows + 1}) c"
-            if connection.execute(few, values).fetchall()[0][0] <= self._exact_rows:
-                return _exact(connection, condition, values, vector, limit)
-            return _walk(connection, condition, values, vector, len(asked), limit)
-
-        rows = self._store.link.read(organization_id, work)
-        return sorted(
-            (VectorHit(id, -float(distance)) for id, distance in rows), key=lambda h: (-h.similarity, h.memory_id)
+        rows = self._store.link.read(
+            organization_id,
+            lambda connection: EMBEDDINGS.nearest(connection, condition, values, asked, limit, self._exact_rows),
         )
+        hits = (VectorHit(id, max(-1.0, min(1.0, -float(distance)))) for id, distance in rows)
+        return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 
     def hint(self, seq: int) -> None:
-        """What is committed is searched: there is nothing to catch up with."""
+        """What is committed is searched at once; when much was written, an index may be due."""
+        if not self._background or seq - self._looked_at < self._index_rows:
+            return
+        with self._lock:
+            if self._builder is None or not self._builder.is_alive():
+                self._looked_at = seq
+                self._builder = threading.Thread(target=self._build, name="recollect-hnsw", daemon=True)
+                self._builder.start()
+
+    def _build(self) -> None:
+        try:
+            self.refresh()
+        except RecollectError as error:
+            _log.warning("no index was made for now: %s", error.message)  # search goes on without; tried again later
 
     def purge(self) -> None:
         """Deleted vectors leave the index when the store vacuums its tables."""
@@ -75,7 +108,7 @@ class PgVectorStore:
             many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
             spaces = connection.execute(many, (self._index_rows,)).fetchall()
         for namespace, model, dimensions in spaces:
-            if dimensions <= _INDEXABLE_DIMENSIONS:
+            if dimensions <= INDEXABLE_DIMENSIONS:
                 self._make_index(namespace, model, dimensions)
 
     def rebuild(self) -> int:
@@ -86,6 +119,10 @@ class PgVectorStore:
         self.refresh()
         with self._store.link.our_errors(), self._store.link.snapshot() as connection:
             return int(connection.execute("SELECT count(_halfvec) FROM embedding").fetchall()[0][0])
+
+    def behind(self) -> int:
+        """The vectors are a column of the rows themselves."""
+        return 0
 
     def verify(self) -> list[str]:
         wrong = []
@@ -99,7 +136,13 @@ class PgVectorStore:
         return wrong[:100]
 
     def close(self) -> None:
-        """The connections are the store's."""
+        """Stops an index that is being made; what is left of it is cleared away when it is next tried."""
+        self._background = False
+        builder, building = self._builder, self._building
+        if building is not None and not building.closed:
+            building.cancel_safe(timeout=5)
+        if builder is not None:
+            builder.join(10)
 
     def _fill(self) -> None:
         """Write what the index keeps beside each vector anew, where it is missing."""
@@ -107,25 +150,27 @@ class PgVectorStore:
             while self._store.link.write(tenant, lambda connection, t=tenant: _fill_some(connection, t)):  # type: ignore[misc]
                 pass
 
+    @contextmanager
+    def _watched(self, connection: Connection) -> Iterator[None]:
+        self._building = connection
+        try:
+            yield
+        finally:
+            self._building = None
+
     def _make_index(self, namespace: str, model: str, dimensions: int) -> None:
         digest = hashlib.blake2b(f"{namespace}/{model}/{dimensions}".encode(), digest_size=6).hexdigest()
-        space = sql.SQL("namespace = {} AND model = {}").format(sql.Literal(namespace), sql.Literal(model)).as_string()
-        with self._store.as_owner() as connection:
-            connection.execute("SET maintenance_work_mem = '256MB'")
+        space = literal("namespace = {} AND model = {} AND dimensions = {}", namespace, model, dimensions)
+        with self._store.as_owner() as connection, self._watched(connection):
+            if not connection.execute(f"SELECT pg_try_advisory_lock({_BUILDING})").fetchall()[0][0]:
+                return  # another process is at it
             for number in range(BY_TENANT["embedding"]):
                 name = f"embedding_{number}_hnsw_{digest}"
-                found = connection.execute(
-                    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
-                ).fetchall()
-                if found and not found[0][0]:  # what an interrupted build leaves behind
-                    connection.execute(f"DROP INDEX {name}")
-                connection.execute(
-                    f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON embedding_{number} "
-                    f"USING hnsw ((_halfvec::halfvec({dimensions})) halfvec_ip_ops) "
-                    f"WHERE {space} AND dimensions = {dimensions}"
-                )
+                make_index(connection, name, f"embedding_{number}", dimensions, space)
 
 
+_log = logging.getLogger("recollect")
+_BUILDING = 0x686E7377  # "hnsw": one process at a time makes indexes
 _OUR_INDEXES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding\\_%\\_hnsw\\_%' "
     "AND pg_table_is_visible(c.oid)"
@@ -136,43 +181,12 @@ def _condition(
     organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
 ) -> tuple[str, list[Any]]:
     namespace, _, model = space.partition("/")
-    # The space as literals: only then may the planner use the index that covers just this space.
-    parts = [
-        sql.SQL("organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL")
-        .format(sql.Literal(organization_id), sql.Literal(namespace), sql.Literal(model), sql.Literal(dimensions))
-        .as_string()
-        .replace("%", "%%")
-    ]
-    values: list[Any] = []
-    for name, allowed in where.items():
-        facet = f"facets ->> {FACETS.index(name)}"
-        values.append([value for value in allowed if value is not None])
-        test = f"{facet} = ANY(%s::text[])"
-        parts.append(f"({test} OR {facet} IS NULL)" if None in allowed else test)
-    return " AND ".join(parts), values
-
-
-def _exact(
-    connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, limit: int
-) -> list[tuple[Any, ...]]:
-    text = (
-        f"WITH scope AS MATERIALIZED (SELECT memory_id, _halfvec FROM embedding WHERE {condition}) "
-        "SELECT memory_id, _halfvec <#> %s::halfvec AS distance FROM scope ORDER BY distance, memory_id LIMIT %s"
-    )
-    return connection.execute(text, [*values, vector, limit]).fetchall()
-
-
-def _walk(
-    connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, dimensions: int, limit: int
-) -> list[tuple[Any, ...]]:
-    effort = min(max(2 * limit, 100), 1000)
-    connection.execute(f"SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {effort}")
-    return connection.execute(walk_statement(condition, dimensions), [vector, *values, vector, limit]).fetchall()
-
-
-def walk_statement(condition: str, dimensions: int) -> str:
-    distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
-    return f"SELECT memory_id, {distance} FROM embedding WHERE {condition} ORDER BY {distance} LIMIT %s"
+    scope = literal(
+        "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
+        organization_id, namespace, model, dimensions,
+    )  # fmt: skip
+    tests, values = facet_tests(where)
+    return " AND ".join([scope, *tests]), values
 
 
 def _fill_some(connection: Connection, tenant: str) -> int:

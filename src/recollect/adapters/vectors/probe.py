@@ -82,6 +82,19 @@ class Scope:
         )
 
 
+def products(rows: Sequence[VectorRow], query: Query) -> NDArray[np.float64]:
+    """The exact similarity of rows that the scope admits."""
+    similarity: NDArray[np.float64] = codes.decode(rows, len(query.exact)).astype(np.float64) @ query.exact
+    return similarity
+
+
+def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[tuple[float, str]]:
+    """(-similarity, memory_id), which sorts best first; what is no number is no hit."""
+    # A stored vector is of unit length to float16 only, so a product may be 1.0001.
+    found = zip(np.round(similarity, _DIGITS).tolist(), rows, strict=True)
+    return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
+
+
 class Candidates(NamedTuple):
     seq: NDArray[np.int64]
     similarity: NDArray[np.float64]
@@ -202,13 +215,10 @@ class Probe:
         kept = [row for row in rows if self.scope.admits(row, dimensions)]
         if not kept:
             return
-        similarity = codes.decode(kept, dimensions).astype(np.float64) @ self.query.exact
+        similarity = products(kept, self.query)
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
-        # A stored vector is of unit length to float16 only, so a product may be 1.0001.
-        found = zip(np.round(similarity, _DIGITS).tolist(), kept, strict=True)
-        self._best += [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
-        self._best = sorted(self._best)[: self.limit]
+        self._best = sorted([*self._best, *scored(kept, similarity)])[: self.limit]
 
     def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:
         order = np.argsort(part.seq)

@@ -1,4 +1,4 @@
-"""The conformance kit: every rule of the record store socket, as tests that any store can be put to.
+"""The conformance kit: every rule of the sockets for records and vectors, as tests that any store can be put to.
 
     class TestMyStore(RecordStoreContract):
         @pytest.fixture
@@ -7,20 +7,18 @@
             yield store
             store.close()
 
-A durable store also overrides the `reopen` fixture. Needs pytest; nothing else of Recollect imports this package.
+A durable store also overrides the `reopen` fixture; for vector stores see
+VectorStoreContract. Needs pytest; nothing else of Recollect imports this package.
 """
 
 from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{part}"
-        for part in ("contract", "transactions", "references", "queries", "paging", "text", "values", "sharing")
-    )
-)
+_PARTS = "contract transactions references queries paging text values sharing vectors"
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from recollect.testing.conformance.contract import RecordStoreContract  # noqa: E402
+from recollect.testing.conformance.vectors import VectorStoreContract  # noqa: E402
 
-__all__ = ["RecordStoreContract"]
+__all__ = ["RecordStoreContract", "VectorStoreContract"]

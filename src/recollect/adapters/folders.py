@@ -1,0 +1,142 @@
+"""Folders of this machine, read and written without ever leaving them.
+
+Every part of a path is opened from the handle of the folder above it, without following links, so a folder that is
+swapped for a link in the middle of it leads to an error and not outside. A file is written aside and renamed, so it is
+whole or not there; a link in its place is replaced, never followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from recollect.adapters.beneath import FOLDER, READING, read_regular
+from recollect.errors import InvalidInput, StoreFull, Unavailable
+from recollect.ports.outside import Found
+
+DEEPEST = 100
+_WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class LocalFolders:
+    """Implements `recollect.ports.outside.Folders`."""
+
+    def read(self, root: Path, limit: int) -> Iterator[Found]:
+        handle = _open_root(root)
+        try:
+            yield from _walk(handle, "", limit, 0)
+        finally:
+            os.close(handle)
+
+    def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"cannot make '{root}': {error.strerror}", remedy="give a folder to write to") from None
+        handle, count = _open_root(root), 0
+        try:
+            for path, data in files:
+                _write(handle, path, data)
+                count += 1
+        finally:
+            os.close(handle)
+        return count
+
+
+def _open_root(root: Path) -> int:
+    """The folder itself may be reached through links: whoever names it means where they lead."""
+    if os.open not in os.supports_dir_fd:
+        raise Unavailable("this system cannot open files beneath a folder safely", remedy="use write and read instead")
+    try:
+        return os.open(root, FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no path"
+        raise InvalidInput(f"cannot open the folder '{root}': {why}", remedy="give an existing folder") from None
+
+
+def _walk(folder: int, prefix: str, limit: int, depth: int) -> Iterator[Found]:
+    for name in sorted(os.listdir(folder)):
+        path = f"{prefix}{name}"
+        try:
+            name.encode()
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                yield from _descend(folder, name, path, limit, depth)
+            elif stat.S_ISREG(mode):
+                data = read_regular(os.open(name, READING, dir_fd=folder), limit)
+                yield Found(path, data, "" if data is not None else f"it is larger than {limit} bytes")
+            else:
+                yield Found(path, None, "it is a link" if stat.S_ISLNK(mode) else "it is no regular file")
+        except UnicodeEncodeError:
+            yield Found(os.fsencode(path).decode("utf-8", "replace"), None, "its name is no Unicode")
+        except OSError as error:
+            yield Found(path, None, f"it cannot be read: {error.strerror}")
+
+
+def _descend(folder: int, name: str, path: str, limit: int, depth: int) -> Iterator[Found]:
+    if depth >= DEEPEST:
+        yield Found(path, None, f"it lies more than {DEEPEST} folders deep")
+        return
+    inner = os.open(name, FOLDER, dir_fd=folder)
+    try:
+        yield from _walk(inner, f"{path}/", limit, depth + 1)
+    finally:
+        os.close(inner)
+
+
+def _write(root: int, path: str, data: bytes) -> None:
+    *folders, name = path.split("/")
+    if not all(part not in ("", ".", "..") and "\x00" not in part for part in (*folders, name)):
+        raise InvalidInput(f"'{path[:200]}' does not stay inside the folder", remedy="give paths without '..'")
+    handle = os.dup(root)
+    try:
+        for part in folders:
+            handle = _entered(handle, part)
+        _place(handle, name, data)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull("the disk is full", remedy="make room and push again") from None
+        raise InvalidInput(
+            f"cannot write '{path[:200]}': {error.strerror}",
+            remedy="a part of it may be a link or no folder: remove that, or push into an empty folder",
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def _entered(folder: int, name: str) -> int:
+    """The folder inside, made if need be; gives the outer one up."""
+    with suppress(FileExistsError):  # opening it says whether it is a folder
+        os.mkdir(name, dir_fd=folder)
+    inner = os.open(name, FOLDER, dir_fd=folder)
+    os.close(folder)
+    return inner
+
+
+def _place(folder: int, name: str, data: bytes) -> None:
+    """Written aside, synced, renamed."""
+    if _is_folder(folder, name):
+        raise IsADirectoryError(errno.EISDIR, "there is a folder of that name")
+    aside = f".recollect-{secrets.token_hex(8)}"
+    handle = os.open(aside, _WRITING, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(aside, dir_fd=folder)
+        raise
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False

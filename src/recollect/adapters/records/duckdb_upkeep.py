@@ -1,0 +1,237 @@
+"""Making, migrating, checking and mending the tables of a DuckDB store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+
+from recollect.adapters.records import schema
+from recollect.adapters.records.duckdb_dialect import TYPES
+from recollect.adapters.records.duckdb_file import end
+from recollect.adapters.records.duckdb_text import terms_of, text_table
+from recollect.adapters.records.rows import Codec
+from recollect.adapters.records.soundness import check_count, check_references
+from recollect.adapters.records.sql import index_name, quoted
+from recollect.domain.record import RECORDS, Record, new_id, now
+from recollect.errors import NotARecollectStore, StoreError
+from recollect.ports.records import Problem
+
+BATCH = 2000
+# Fields that many records share: a scan finds those sooner than an index, and DuckDB would not use one.
+OWNERS = frozenset({"user_id", "agent_id", "session_id", "project_id", "owner_id"})
+_EMPTY = {"text": "''", "integer": "0", "real": "0.0", "boolean": "false", "json": "'null'", "bytes": "''::BLOB"}
+
+
+class TextTables(Protocol):
+    def run(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None: ...
+
+
+def migrate(cursor: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
+    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
+    _refuse_foreign(cursor, path)
+    if _is_current(cursor):
+        return []
+    applied = []
+    for migration in schema.migrations():
+        cursor.execute("BEGIN TRANSACTION")
+        try:
+            _create(cursor)
+            done = dict(cursor.execute("SELECT number, checksum FROM recollect_migrations").fetchall())
+            if schema.pending(migration, done, f"'{path.name}'"):
+                _apply(cursor, migration)
+                applied.append(migration.name)
+            cursor.execute("COMMIT")
+        except BaseException:
+            end(cursor)
+            raise
+    return applied
+
+
+def _is_current(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Asked first, so that opening a store again writes nothing."""
+    try:
+        done = cursor.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
+    except duckdb.CatalogException:
+        return False
+    return done == [(migration.number, migration.checksum) for migration in schema.migrations()]
+
+
+def _refuse_foreign(cursor: duckdb.DuckDBPyConnection, path: Path) -> None:
+    tables = {name for (name,) in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if tables and "recollect_store" not in tables:
+        raise NotARecollectStore(
+            f"'{path}' is a DuckDB file of another program", remedy="give another path; this file was not changed"
+        )
+
+
+def _create(cursor: duckdb.DuckDBPyConnection) -> None:
+    cursor.execute(
+        "CREATE TABLE IF NOT EXISTS recollect_migrations"
+        "(number INTEGER, name VARCHAR, checksum VARCHAR, applied_at TIMESTAMP);"
+        "CREATE TABLE IF NOT EXISTS recollect_store(key VARCHAR, value VARCHAR);"
+        "CREATE TABLE IF NOT EXISTS recollect_gone"
+        "(seq BIGINT, organization_id VARCHAR, table_name VARCHAR, id VARCHAR)"
+    )
+    if not cursor.execute("SELECT 1 FROM recollect_store").fetchall():
+        cursor.execute(
+            "INSERT INTO recollect_store VALUES ('seq', '0'), ('records', '0'), ('incarnation', ?)", [new_id()]
+        )
+
+
+def _apply(cursor: duckdb.DuckDBPyConnection, migration: schema.Migration) -> None:
+    for step in migration.steps:
+        if step["do"] == "index_text":
+            raise StoreError("text indexes of existing tables are rebuilt with `recollect doctor --fix`")
+        for statement in _statements(step):
+            cursor.execute(statement)
+    cursor.execute(
+        "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
+        [migration.number, migration.name, migration.checksum, now().replace(tzinfo=None)],
+    )
+
+
+def _statements(step: schema.Step) -> Iterator[str]:
+    table, kind = step["table"], step["do"]
+    if kind == "create_table":
+        columns = ", ".join(f"{quoted(name)} {TYPES[type]}" for name, type, _ in step["columns"])
+        yield f"CREATE TABLE {quoted(table)}(_row BIGINT, _seq BIGINT, {columns})"
+        yield f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)}(organization_id, id)"
+        # DuckDB reads only indexes of one column; this one is for reading, the one above for refusing.
+        yield f"CREATE INDEX {quoted(index_name(table, ['id']))} ON {quoted(table)}(id)"
+        for key in step["unique"]:
+            yield _unique(table, key, {name for name, _, may_be_null in step["columns"] if may_be_null})
+        looked_up = dict.fromkeys([key["fields"][0] for key in step["unique"]] + [one[0] for one in step["indexes"]])
+        for field in looked_up:
+            yield from _index(table, field)
+        if step["text"]:
+            yield f"CREATE TABLE {quoted(table + '_text')}(term BIGINT, row BIGINT)"
+    elif kind == "add_column":
+        name, type, nullable = step["column"]
+        default = "" if nullable or type not in _EMPTY else f" DEFAULT {_EMPTY[type]}"
+        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {TYPES[type]}{default}"
+    elif kind == "add_unique":
+        yield _unique(table, step["unique"], set())
+    elif kind == "add_index":
+        yield from _index(table, step["fields"][0])
+    # An index is dropped by leaving it: another declaration may lead with the same field.
+
+
+def _index(table: str, field: str) -> Iterator[str]:
+    if field not in OWNERS and field.endswith(("_id", "identity", "_key")):
+        yield f"CREATE INDEX IF NOT EXISTS {quoted(index_name(table, [field]))} ON {quoted(table)}({quoted(field)})"
+
+
+def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
+    fields = [
+        f"coalesce({quoted(n)}, '')" if key["nulls_equal"] and n in nullable else quoted(n) for n in key["fields"]
+    ]
+    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
+    return f"CREATE UNIQUE INDEX {name} ON {quoted(table)}(organization_id, {', '.join(fields)})"
+
+
+def check(cursor: duckdb.DuckDBPyConnection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
+    """Re-read every row, validate it again, follow every reference, and compare the words with the texts."""
+    checks = _Checks(cursor)
+    for record in list(RECORDS.values()):
+        yield from checks.table(record, codec_of(record))
+        yield from check_references(checks.ask, record, duckdb.Error)
+    if not checks.found:
+        yield from check_count(checks.ask, duckdb.Error)
+
+
+class _Checks:
+    """Reads in pieces; a piece that cannot be read is read again row by row, so that the damaged ones have a name."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self.found = 0
+
+    def ask(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._cursor.execute(statement, values).fetchall()
+        except duckdb.Error:
+            end(self._cursor)  # a failed statement ends the transaction; what follows sees another moment
+            self._cursor.execute("BEGIN TRANSACTION READ ONLY")
+            raise
+
+    def table(self, record: type[Record], codec: Codec) -> Iterator[Problem]:
+        table = record.shape.table
+        try:
+            keys = self.ask(f"SELECT _row, organization_id, id FROM {quoted(table)} ORDER BY _row")
+        except duckdb.Error as error:
+            self.found += 1
+            yield Problem(what=f"the keys cannot be read: {_said(error)}", table=table)
+            return
+        for start in range(0, len(keys), BATCH):
+            for problem in self._piece(record, codec, keys[start : start + BATCH]):
+                self.found += 1
+                yield problem
+        if record.shape.text:
+            yield from self._strays(record)
+
+    def _piece(self, record: type[Record], codec: Codec, keys: list[tuple[Any, ...]]) -> Iterator[Problem]:
+        columns = ", ".join(quoted(name) for name in codec.names)
+        statement = f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE _row BETWEEN ? AND ? ORDER BY _row"
+        try:
+            rows = self.ask(statement, (keys[0][0], keys[-1][0]))
+            words = self._words(record, keys) if record.shape.text else {}
+        except duckdb.Error as error:
+            if len(keys) > 1:
+                for key in keys:
+                    yield from self._piece(record, codec, [key])
+            else:
+                yield Problem(f"cannot be read: {type(error).__name__}", record.shape.table, keys[0][2], keys[0][1])
+            return
+        for (row, organization_id, id), stored in zip(keys, rows, strict=True):
+            what = _wrong(record, codec, stored, words.get(row, set()))
+            if what:
+                yield Problem(what, record.shape.table, id, organization_id)
+
+    def _words(self, record: type[Record], keys: list[tuple[Any, ...]]) -> dict[int, set[int]]:
+        text = f"SELECT row, list(term) FROM {quoted(text_table(record))} WHERE row BETWEEN ? AND ? GROUP BY row"
+        return {row: set(terms) for row, terms in self.ask(text, (keys[0][0], keys[-1][0]))}
+
+    def _strays(self, record: type[Record]) -> Iterator[Problem]:
+        table, index = quoted(record.shape.table), quoted(text_table(record))
+        known = f"SELECT 1 FROM {table} t WHERE t._row = x.row"
+        try:
+            strays = self.ask(f"SELECT DISTINCT row FROM {index} x WHERE NOT EXISTS ({known}) LIMIT 100")
+        except duckdb.Error as error:
+            yield Problem(what=f"the text index cannot be read: {_said(error)}", table=record.shape.table)
+            return
+        for (row,) in strays:
+            yield Problem(f"the text index holds row {row}, which is no record", record.shape.table)
+
+
+def _wrong(record: type[Record], codec: Codec, stored: tuple[Any, ...], words: set[int]) -> str | None:
+    try:
+        found = codec.record(stored)
+        record.model_validate(found.__dict__)
+    except (ValueError, TypeError) as error:
+        return f"cannot be read: {type(error).__name__}"
+    if record.shape.text and words != (set() if found.is_deleted else terms_of(found)):
+        return "is not in the text index as it reads"
+    return None
+
+
+def _said(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0][:200]
+
+
+def rebuild_text(tables: TextTables, codec_of: Callable[[type[Record]], Codec]) -> list[str]:
+    """Throw the text indexes away and make them again from the records."""
+    done = []
+    for record in [one for one in RECORDS.values() if one.shape.text]:
+        table, codec = record.shape.table, codec_of(record)
+        tables.run(f"DELETE FROM {quoted(text_table(record))}")
+        columns = ", ".join(quoted(column) for column in codec.names)
+        living = tables.run(f"SELECT _row, {columns} FROM {quoted(table)} WHERE is_deleted = FALSE")
+        for row, *stored in living:
+            tables.index_text(row, codec.record(stored), fresh=True)
+        done.append(f"{table}: {len(living)} in the text index")
+    return done

@@ -1,0 +1,101 @@
+"""Queries answered over records at hand: order, pages, facets and words, in the most obvious way.
+
+For the stores that have no query language of their own; those with one are compared with this.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from recollect.domain.record import Record
+from recollect.ports.records import AnyOf, Filter, Linked, Page, Query, TextHit, encode_cursor, passes
+
+R = TypeVar("R", bound=Record)
+WORD = re.compile(r"\w+")
+LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}
+
+
+def fits(record: Record, given: Filter, linked: Callable[[Linked], Collection[str]]) -> bool:
+    """Whether a record passes a filter; `linked` gives the ids that a Linked filter finds something for."""
+    if isinstance(given, AnyOf):
+        return any(fits(record, one, linked) for one in given.filters)
+    if isinstance(given, Linked):
+        return (record.id in linked(given)) == given.wanted
+    return passes(record, given) is True
+
+
+def once(find: Callable[[Linked], Collection[str]]) -> Callable[[Linked], Collection[str]]:
+    """Asks once for each filter of a query; by identity, because 1 and true are equal and do not match alike."""
+    known: dict[int, Collection[str]] = {}
+
+    def linked(given: Linked) -> Collection[str]:
+        if id(given) not in known:
+            known[id(given)] = find(given)
+        return known[id(given)]
+
+    return linked
+
+
+def in_order(records: Iterable[R], query: Query[R]) -> list[R]:
+    """The page of these records that a query asks for."""
+    found = list(records)
+    for order in reversed(query.ordering()):
+        found.sort(key=partial(_sortable_field, order.field), reverse=order.descending)
+    start = query.start()
+    if start is not None:
+        found = [record for record in found if is_beyond(record, query, start)]
+    return found[: query.limit]
+
+
+def paged(records: list[R], query: Query[R]) -> Page[R]:
+    """These records, with the cursor of the next page if there may be one."""
+    if query.limit is None or len(records) < query.limit or not records:
+        return Page(records)
+    return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
+
+
+def is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
+    for order, mark in zip(query.ordering(), start, strict=True):
+        here, there = _sortable(getattr(record, order.field)), _sortable(mark)
+        if here != there:
+            return here < there if order.descending else here > there
+    return False
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return (value is not None, value if value is not None else 0)
+
+
+def _sortable_field(name: str, record: Record) -> tuple[bool, Any]:
+    return _sortable(getattr(record, name))
+
+
+def facet_values(record: Record, name: str) -> list[Any]:
+    value = getattr(record, name)
+    return value if isinstance(value, list) else [value]
+
+
+def has_facets(record: Record, facets: Mapping[str, Sequence[str]]) -> bool:
+    return all(any(one in wanted for one in facet_values(record, name)) for name, wanted in facets.items())
+
+
+def words_of(record: Record, fields: Sequence[str]) -> set[str]:
+    return {word for name in fields for word in WORD.findall((getattr(record, name) or "").casefold())}
+
+
+def words_asked(terms: Iterable[str]) -> set[str]:
+    return {word.casefold() for term in terms for word in WORD.findall(term)}
+
+
+def by_rarity(holders: Mapping[str, Collection[str]], size: int) -> list[TextHit]:
+    """Scores from who holds each word, within a scope of some size: the rarer a word, the more it counts."""
+    scores: dict[str, float] = {}
+    for held_by in holders.values():
+        rarity = math.log(1 + (size - len(held_by) + 0.5) / (len(held_by) + 0.5))
+        for id in held_by:
+            scores[id] = scores.get(id, 0.0) + rarity
+    return sorted((TextHit(id, score) for id, score in scores.items()), key=lambda hit: (-hit.score, hit.id))

@@ -1,0 +1,22 @@
+"""Rows of stored vectors, as the stores that keep lists as JSON text read them."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from recollect.domain.memory import space_name
+from recollect.ports.vectors import VectorRow
+
+VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
+
+
+@lru_cache(maxsize=100_000)
+def _facets_of(raw: str) -> tuple[str | None, ...]:
+    return tuple(json.loads(raw))
+
+
+def vector_row(row: tuple[Any, ...]) -> VectorRow:
+    seq, organization_id, memory_id, namespace, model, facets, vector = row
+    return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)

@@ -1,0 +1,106 @@
+"""What agents keep under names: a JSON value under a key in a namespace, with a vector for each text in it.
+
+An item is not a memory: putting it again replaces it, and it claims nothing that could be cited or verified. A
+namespace is a path of labels, kept as one text that sorts by label, so that a prefix is a range of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from recollect.domain.record import Id, Json, JsonList, Moment, Record, Reference, Shape, Text, derived_id
+from recollect.errors import InvalidInput
+
+_END, _AFTER_END, _ESCAPE = "\x1f", "\x20", "\x1e"
+_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
+OPERATORS = {"$eq", "$ne"} | _ORDERS
+
+
+def path_of(labels: Sequence[str]) -> str:
+    """Each label with a mark after it; marks inside a label are written otherwise."""
+    return "".join(one.replace(_ESCAPE, _ESCAPE + "0").replace(_END, _ESCAPE + "1") + _END for one in labels)
+
+
+def after_all_below(path: str) -> str:
+    """The first text that sorts after every path that begins with this one."""
+    return path[:-1] + _AFTER_END
+
+
+def item_id(path: str, key: str) -> str:
+    return derived_id("item", path, key)
+
+
+class Item(Record):
+    shape: ClassVar[Shape] = Shape(
+        "item",
+        references={"organization_id": Reference("organization")},
+        indexes=(("path", "key"), ("expires_at",)),
+    )
+
+    path: Text
+    namespace: JsonList
+    key: Text
+    value: Json
+    expires_at: Moment | None = None
+    ttl_minutes: float | None = None
+
+
+class ItemVector(Record):
+    """The vector of one text of an item; `place` says which."""
+
+    shape: ClassVar[Shape] = Shape(
+        "item_vector",
+        references={"organization_id": Reference("organization"), "item_id": Reference("item")},
+        indexes=(("item_id",), ("path",)),
+        leaves_trace=False,
+    )
+
+    item_id: Id
+    path: Text
+    place: Text
+    model: Text
+    vector: bytes
+
+
+def matches(value: Any, wanted: Any) -> bool:
+    """Whether a value is as wanted: equal, or member by member, or by operators such as {"$gt": 3}."""
+    if isinstance(wanted, dict):
+        if any(name.startswith("$") for name in wanted):
+            return all(_compares(value, name, than) for name, than in wanted.items())
+        return isinstance(value, dict) and all(matches(value.get(name), inner) for name, inner in wanted.items())
+    if isinstance(wanted, list | tuple):
+        fits = isinstance(value, list | tuple) and len(value) == len(wanted)
+        return fits and all(map(matches, value, wanted))
+    return _equals(value, wanted)
+
+
+def _equals(value: Any, wanted: Any) -> bool:
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _compares(value: Any, operator: str, than: Any) -> bool:
+    if operator not in OPERATORS:
+        raise InvalidInput(f"there is no operator '{operator[:20]}'", remedy=f"use {', '.join(sorted(OPERATORS))}")
+    if operator not in _ORDERS:
+        return _equals(value, than) == (operator == "$eq")
+    one, other = _number(value), _number(than)
+    if one is None or other is None:
+        return False
+    return {"$gt": one > other, "$gte": one >= other, "$lt": one < other, "$lte": one <= other}[operator]
+
+
+def _number(value: Any) -> float | None:
+    """As LangGraph's stores compare: numbers, and texts that are numbers."""
+    try:
+        return float(value) if isinstance(value, int | float | str) else None
+    except ValueError:
+        return None
+
+
+def names_match(labels: Sequence[str], pattern: Sequence[str], *, at_end: bool) -> bool:
+    """Whether a namespace begins (or ends) with a pattern, in which * stands for any label."""
+    if len(labels) < len(pattern):
+        return False
+    part = labels[len(labels) - len(pattern) :] if at_end else labels[: len(pattern)]
+    return all(wanted in ("*", label) for label, wanted in zip(part, pattern, strict=True))

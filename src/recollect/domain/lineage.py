@@ -1,0 +1,62 @@
+"""Which steps make up the history of a run: its own, those it shares with the run it was forked from, and none of
+those it gave up.
+
+Every cycle lies on a branch of a run and has a number there. A rewind to step k begins the next branch after k; a fork
+begins a new run after step k of any branch. So a history is a short list of stretches, nothing is copied, and what was
+given up stays where it is. Numbers run from 1 without a gap through the stretches of a history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from recollect.domain.agents import Execution
+from recollect.domain.record import JsonList
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The steps of one branch of a run with `after < number <= upto`; without an end, all that follow."""
+
+    run: str
+    branch: int
+    after: int
+    upto: int | None = None
+
+    def cut(self, first: int, last: int) -> Stretch | None:
+        """The part between two numbers, both included."""
+        upto = last if self.upto is None else min(self.upto, last)
+        after = max(self.after, first - 1)
+        return Stretch(self.run, self.branch, after, upto) if after < upto else None
+
+
+def branch_of(run: Execution) -> int:
+    """The branch that a run goes on."""
+    return len(run.rewinds or ())
+
+
+def history_of(run: Execution, branch: int | None = None) -> list[Stretch]:
+    """The stretches of a run's history as seen from one of its branches, oldest first; the last has no end."""
+    cuts = list(run.rewinds or ())
+    stretches = [Stretch(*one) for one in run.past or ()]
+    stretches.append(Stretch(run.id, 0, stretches[-1].upto or 0 if stretches else 0))
+    for number, kept in enumerate(cuts[: branch_of(run) if branch is None else branch], 1):
+        stretches = [*_upto(stretches, kept), Stretch(run.id, number, kept)]
+    return stretches
+
+
+def past_for_fork(run: Execution, kept: int, branch: int | None = None) -> JsonList:
+    """What a fork after step `kept` shares, as it is stored with the fork."""
+    return [[one.run, one.branch, one.after, one.upto] for one in _upto(history_of(run, branch), kept)]
+
+
+def between(stretches: Sequence[Stretch], first: int, last: int) -> Iterator[Stretch]:
+    for stretch in stretches:
+        part = stretch.cut(first, last)
+        if part is not None:
+            yield part
+
+
+def _upto(stretches: Sequence[Stretch], kept: int) -> list[Stretch]:
+    return list(between(stretches, 1, kept))

@@ -1,0 +1,128 @@
+"""LangGraph's store on Recollect: items under namespaces, filters, time to live, search by meaning.
+
+Reads of a batch see what was there before it; its puts are one transaction, the last of a key counting. Texts are
+embedded by the memory's own embedder: `fields` are the paths of a value to find it by, `"$"` being all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+)
+
+from recollect.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from recollect.interfaces.client import Recollect
+    from recollect.services.items import ItemView
+
+
+class RecollectStore(BaseStore):
+    """Keeps the items of graphs in an open memory. Without `fields`, nothing is found by meaning."""
+
+    supports_ttl = True
+
+    def __init__(self, mem: Recollect, *, fields: Sequence[str] = ("$",), ttl: TTLConfig | None = None) -> None:
+        self._room = mem.item
+        self._fields = tuple(fields)
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        puts: list[Any] = []
+        results: list[Result] = []
+        for op in ops:
+            if isinstance(op, PutOp):
+                puts.append(self._put(op))
+                results.append(None)
+            else:
+                results.append(self._read(op))
+        if puts:
+            self._room.put_many(puts)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def sweep_ttl(self) -> int:
+        """Delete the items whose time is up; they are not shown even before."""
+        return self._room.sweep().expired
+
+    def _put(self, op: PutOp) -> dict[str, Any]:
+        return {
+            "namespace": list(op.namespace),
+            "key": str(op.key),
+            "value": op.value,
+            "texts": self._texts(op) if op.value is not None else {},
+            "ttl_minutes": op.ttl,
+        }
+
+    def _texts(self, op: PutOp) -> dict[str, str]:
+        if op.index is False:
+            return {}
+        found = {path: get_text_at_path(op.value, path) for path in (self._fields if op.index is None else op.index)}
+        return {
+            path if len(texts) == 1 else f"{path}.{place}": text
+            for path, texts in found.items()
+            for place, text in enumerate(texts)
+        }
+
+    def _read(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            found = self._room.get(list(op.namespace), str(op.key), refresh=op.refresh_ttl).item
+            return _item(found) if found else None
+        if isinstance(op, SearchOp):
+            hits = self._room.search(
+                list(op.namespace_prefix),
+                filter=op.filter or {},
+                query=op.query if self._fields else None,
+                limit=op.limit,
+                offset=op.offset,
+                refresh=op.refresh_ttl,
+            )
+            return [_search_item(one) for one in hits.items]
+        if isinstance(op, ListNamespacesOp):
+            given = op.match_conditions or ()
+            page = self._room.namespaces(
+                begins=[list(one.path) for one in given if one.match_type == "prefix"],
+                ends=[list(one.path) for one in given if one.match_type == "suffix"],
+                max_depth=op.max_depth,
+                limit=op.limit,
+                offset=op.offset,
+            )
+            return [tuple(labels) for labels in page.namespaces]
+        raise InvalidInput(f"a store cannot do {type(op).__name__}", remedy="use get, put, search, list_namespaces")
+
+
+def _item(found: ItemView) -> Item:
+    return Item(
+        value=found.value,
+        key=found.key,
+        namespace=tuple(found.namespace),
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )
+
+
+def _search_item(found: ItemView) -> SearchItem:
+    return SearchItem(
+        namespace=tuple(found.namespace),
+        key=found.key,
+        value=found.value,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        score=found.score,
+    )

@@ -1,0 +1,347 @@
+"""A small runner for those who give a `think` function and tools: it drives runs, and dies without losing a step.
+
+It uses nothing but the operations of the client, so it drives a run from wherever a client can. For each step it stores
+what `think` proposes, carries it out, stores what came of it; a step that has a result is never carried out again, one
+that has none is, if its tool allows. While it works, a thread renews the lease; when the lease is lost all the same,
+every call is refused and the run is left to whoever has it now.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, overload
+
+from recollect.domain.record import new_id
+from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, RecollectError, Unavailable
+from recollect.interfaces.tools import Outcome, Toolbox, error_fields
+from recollect.services.queueing import AgentBrief, Claimed
+from recollect.services.recall import Recalled
+from recollect.services.timeline import RunView, StepView, Timeline
+
+PAGE = 200
+WAITS_SECONDS = (0.1, 0.5, 2.0, 5.0)
+log = logging.getLogger("recollect.runner")
+
+
+class Client(Protocol):
+    """What the runner needs of a client, here or far away."""
+
+    def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Act:
+    """What to do next: a tool to call; without one, a step that is thought only."""
+
+    tool: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    reasoning: str = ""
+    thoughts: Mapping[str, Any] = field(default_factory=dict)
+    plan: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """The goal is reached."""
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The goal cannot be reached."""
+
+    why: str
+    error: Mapping[str, Any] = field(default_factory=dict)
+
+
+class History(Sequence[StepView]):
+    """The steps that have a result, read when they are looked at: `history[-1]` costs the same after 10,000 steps."""
+
+    def __init__(self, client: Client, run: str, length: int, last: StepView | None) -> None:
+        self._client = client
+        self._run = run
+        self._length = length
+        self._known: dict[int, StepView] = {last.number: last} if last is not None else {}
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> StepView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StepView]: ...
+
+    def __getitem__(self, index: int | slice) -> StepView | list[StepView]:
+        numbers = range(1, self._length + 1)[index]
+        if isinstance(numbers, int):
+            return self._read(numbers, 1)
+        if numbers:
+            self._read(max(numbers), max(numbers) - min(numbers) + 1)
+        return [self._known[number] for number in numbers]
+
+    def __iter__(self) -> Iterator[StepView]:
+        for number in range(1, self._length + 1):
+            if number not in self._known:
+                self._read(min(number + PAGE - 1, self._length), PAGE)
+            yield self._known[number]
+
+    def grow(self) -> None:
+        self._length += 1
+
+    def _read(self, last: int, count: int) -> StepView:
+        """Makes sure that so many steps up to one are known, and gives that one."""
+        wanted = [number for number in range(last - count + 1, last + 1) if number > 0 and number not in self._known]
+        while wanted:
+            count = min(wanted[-1] - wanted[0] + 1, 1000)
+            page = self._client.call("run.show", id=self._run, before=wanted[-1] + 1, limit=count)
+            self._known.update({step.number: step for step in page.timeline})
+            wanted = [number for number in wanted if number < wanted[-1] - count + 1]
+        return self._known[last]
+
+
+@dataclass
+class Task:
+    """What `think` sees. `state` is kept with every step, and found again on resuming."""
+
+    run: RunView
+    agent: AgentBrief
+    history: History
+    state: dict[str, Any]
+    client: Client
+
+    @property
+    def goal(self) -> str:
+        return self.run.goal
+
+    def recall(self, query: str, **filters: Any) -> Recalled:
+        """Memories of the agent, its earlier results among them; any filter of `recall` may be given."""
+        found: Recalled = self.client.call("recall", query=query, **{"agent": self.agent.id, **filters})
+        return found
+
+
+Think = Callable[[Task], Act | Done | GiveUp]
+
+
+class Runner:
+    """Drives runs with a `think` function and tools.
+
+    `lease_seconds` is how long a run waits after its worker died; `tool_timeout_seconds` is for tools without one of
+    their own. The agent's `config_overrides` may say `tool_timeout_seconds` too.
+    """
+
+    def __init__(
+        self, client: Client, think: Think, tools: Mapping[str, Callable[..., Any]] | None = None, *,
+        worker: str | None = None, lease_seconds: float = 60, tool_timeout_seconds: float = 600,
+    ) -> None:  # fmt: skip
+        self._client = _Patient(client)
+        self._think = think
+        self._tools = dict(tools or {})
+        self._lease_seconds = lease_seconds
+        self._tool_timeout_seconds = tool_timeout_seconds
+        self._stopping = threading.Event()
+        self.worker = worker or f"worker-{os.getpid()}-{new_id()[-8:]}"
+
+    def run(self, goal: str, agent: str, **fields: Any) -> Timeline:
+        """Start a run and drive it; every field of `run.start` may be given."""
+        started = self._client.call("run.start", goal=goal, agent=agent, **fields)
+        return self.drive(started.id) if started.ended_at is None else self._shown(started.id)
+
+    def drive(self, id: str) -> Timeline:
+        """Drive one run until it ends, is stopped, or asks."""
+        claimed = self._client.call("run.claim", worker=self.worker, id=id, seconds=self._lease_seconds)
+        self._work_on(claimed)
+        return self._shown(id)
+
+    def work(
+        self, queue: str = "default", *, agent: str | None = None, forever: bool = False, poll_seconds: float = 1.0
+    ) -> int:
+        """Drive the runs of a queue until it is empty, or forever; says how many. SIGTERM ends it after a step."""
+        driven = 0
+        with _stopped_by_sigterm(self):
+            while not self._stopping.is_set():
+                claimed = self._client.call(
+                    "run.claim", worker=self.worker, queue=queue, agent=agent, seconds=self._lease_seconds
+                )
+                if claimed.run is not None:
+                    self._work_on(claimed)
+                    driven += 1
+                elif forever:
+                    self._stopping.wait(poll_seconds)
+                else:
+                    break
+        return driven
+
+    def stop(self) -> None:
+        """Finish the step at hand, let go of the run, claim no other."""
+        self._stopping.set()
+
+    def _work_on(self, claimed: Claimed) -> None:
+        assert claimed.run is not None
+        assert claimed.agent is not None
+        hold = _Hold(self._client, claimed.run.id, claimed.fence, self._lease_seconds)
+        timeout = claimed.agent.config_overrides.get("tool_timeout_seconds", self._tool_timeout_seconds)
+        toolbox = Toolbox(self._tools, float(timeout))
+        try:
+            with hold:
+                self._drive(claimed, hold, toolbox)
+        except LeaseLost:
+            log.warning("run %s was taken over by another worker", claimed.run.id)
+
+    def _drive(self, claimed: Claimed, hold: _Hold, toolbox: Toolbox) -> None:
+        task, step = self._task(claimed), claimed.step
+        if step is not None:
+            self._carry_out(task, hold, toolbox, step.tool, step.arguments, step.idempotency_key or step.cycle)
+        while True:
+            if self._stopping.is_set() or hold.is_stopped:
+                self._let_go(hold)
+                return
+            decision = self._decision(task)
+            if isinstance(decision, Done):
+                self._end(hold, "run.finish", result=dict(decision.result), summary=decision.summary)
+                return
+            if isinstance(decision, GiveUp):
+                error = {"code": "gave_up", "message": decision.why, **decision.error}
+                self._end(hold, "run.fail", error=error, note=decision.why)
+                return
+            key = self._propose(task, hold, toolbox, decision)
+            if key is None:
+                return
+            self._carry_out(task, hold, toolbox, decision.tool, decision.arguments, key)
+
+    def _task(self, claimed: Claimed) -> Task:
+        assert claimed.run is not None
+        assert claimed.agent is not None
+        done = claimed.run.length - (claimed.step is not None)
+        latest = claimed.step or claimed.last
+        history = History(self._client, claimed.run.id, done, claimed.last)
+        state = dict(latest.snapshot) if latest is not None else {}
+        return Task(claimed.run, claimed.agent, history, state, self._client)
+
+    def _decision(self, task: Task) -> Act | Done | GiveUp:
+        try:
+            decided = self._think(task)
+        except Exception as error:  # noqa: BLE001 - a program of the user's: its failure is the run's, and is recorded
+            fields = error_fields("think_failed", error)
+            return GiveUp(f"thinking failed: {fields['type']}: {fields['message']}", fields)
+        if isinstance(decided, Act | Done | GiveUp):
+            return decided
+        why = f"think returned {type(decided).__name__}, not recollect.Act, Done or GiveUp"
+        return GiveUp(why, {"code": "think_failed"})
+
+    def _propose(self, task: Task, hold: _Hold, toolbox: Toolbox, act: Act) -> str | None:
+        """The key of the step that is stored now; None when the run may not take another."""
+        try:
+            proposed = self._client.call(
+                "run.propose", id=hold.run, fence=hold.fence, number=len(task.history) + 1, tool=act.tool,
+                arguments=dict(act.arguments), reasoning=act.reasoning, thoughts=dict(act.thoughts),
+                plan=list(act.plan), snapshot=task.state, repeatable=toolbox.is_repeatable(act.tool),
+            )  # fmt: skip
+        except (IllegalTransition, InvalidInput) as refused:
+            reason = refused.details.get("reason", "think_failed" if isinstance(refused, InvalidInput) else None)
+            if reason is None:  # paused or cancelled
+                self._let_go(hold)
+            else:  # too late, too many steps, or nothing that can be stored
+                self._end(hold, "run.fail", error={"code": reason, "message": refused.message}, note=refused.message)
+            return None
+        return str(proposed.idempotency_key)
+
+    def _carry_out(
+        self, task: Task, hold: _Hold, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, Any], key: str
+    ) -> None:
+        outcome = toolbox.carry_out(tool, arguments, key, self._stopping)
+        step = {"id": hold.run, "fence": hold.fence, "number": len(task.history) + 1}
+        try:
+            self._client.call("run.record", **step, **outcome.fields())
+        except InvalidInput as refused:
+            # It happened, but what it gave cannot be kept: that much is recorded.
+            said = {"code": "output_not_recorded", "message": refused.message}
+            kept = Outcome(outcome.outcome, error={**(outcome.error or {}), **said}, seconds=outcome.seconds)
+            self._client.call("run.record", **step, **kept.fields())
+        task.history.grow()
+
+    def _end(self, hold: _Hold, operation: str, **fields: Any) -> None:
+        try:
+            self._client.call(operation, id=hold.run, fence=hold.fence, **fields)
+        except IllegalTransition:  # paused or cancelled this moment
+            self._let_go(hold)
+
+    def _let_go(self, hold: _Hold) -> None:
+        self._client.call("run.release", id=hold.run, fence=hold.fence)
+
+    def _shown(self, id: str) -> Timeline:
+        shown: Timeline = self._client.call("run.show", id=id)
+        return shown
+
+
+class _Patient:
+    """A client that tries again: a store that is busy for a moment costs no result.
+
+    Every call of a runner may be repeated, since steps are recognised by their numbers. Only a claim whose answer was
+    lost costs something: the run waits until that lease is over.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def call(self, operation: str, /, **fields: Any) -> Any:
+        for seconds in WAITS_SECONDS:
+            try:
+                return self._client.call(operation, **fields)
+            except Unavailable as away:
+                log.warning("%s: %s; trying again", operation, away)
+                threading.Event().wait(seconds)
+        return self._client.call(operation, **fields)
+
+
+class _Hold:
+    """Renews the lease of a run while it is worked on; knows when somebody stopped the run or took it."""
+
+    def __init__(self, client: Client, run: str, fence: int, seconds: float) -> None:
+        self.run = run
+        self.fence = fence
+        self.is_stopped = False
+        self._client = client
+        self._seconds = seconds
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"recollect-hold-{run[:8]}", daemon=True)
+
+    def __enter__(self) -> _Hold:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._seconds / 3):
+            try:
+                renewed = self._client.call("run.renew", id=self.run, fence=self.fence, seconds=self._seconds)
+            except LeaseLost:
+                return  # the next call of the worker is refused, and says so
+            except RecollectError as problem:
+                log.warning("the lease on run %s could not be renewed: %s", self.run, problem)
+            else:
+                self.is_stopped = renewed.status != "running"
+
+
+@contextmanager
+def _stopped_by_sigterm(runner: Runner) -> Iterator[None]:
+    """In the main thread only: elsewhere Python knows no signals, and `stop` does the same."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: runner.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,35 @@
+"""The socket for folders of this machine: what workspaces are filled from and written out to.
+
+Neither verb ever leaves the folder it is given: links are not followed, not even when somebody swaps a folder for one
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a folder; without data when it was left out, and why."""
+
+    path: str
+    data: bytes | None = None
+    left_out: str = ""
+
+
+class Folders(Protocol):
+    def read(self, root: Path, limit: int) -> Iterator[Found]:
+        """Every file below a folder, in order of path. What is no regular file, or over `limit` bytes, is left out.
+
+        Raises InvalidInput if there is no such folder.
+        """
+
+    def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
+        """Write files below a folder, each whole or not at all; how many. Makes the folder if need be.
+
+        Raises InvalidInput, naming the file, where a part of its path is a link or no folder.
+        """

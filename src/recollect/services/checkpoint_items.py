@@ -1,0 +1,169 @@
+"""The items that checkpoints share: streams that only grow, kept in packed runs.
+
+A run is written once and never changed; when many small ones have gathered at the end of a stream they are folded
+into one. Items keep their numbers for good, so folding is invisible to the checkpoints that use them. What no
+checkpoint uses any more is let go of a run at a time.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from recollect.domain.checkpoints import Checkpoint, CheckpointItems
+from recollect.domain.record import derived_id
+from recollect.errors import DamagedData, InvalidInput
+from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Require, Scope, Step, equal
+from recollect.services.core import Core, made
+
+Span = tuple[int, int]
+Spans = dict[str, list[Span]]
+
+MOST_SMALL_RUNS = 32
+SMALL_RUN = 64  # items; a folded run is seldom smaller, so an item is rewritten about once
+_LENGTH = struct.Struct(">I")
+_PLAIN, _DEFLATED = b"\0", b"\1"
+
+
+def squeezed(raw: bytes) -> bytes:
+    """Compressed where that helps; the first byte says which."""
+    packed = zlib.compress(raw, 6 if len(raw) < 1 << 16 else 1)
+    return _DEFLATED + packed if len(packed) < len(raw) else _PLAIN + raw
+
+
+def unsqueezed(kept: bytes) -> bytes:
+    if kept[:1] == _PLAIN:
+        return kept[1:]
+    try:
+        return zlib.decompress(kept[1:])
+    except zlib.error:
+        raise DamagedData("a checkpoint cannot be unpacked", remedy="run `recollect verify`") from None
+
+
+def pack(items: Iterable[bytes]) -> bytes:
+    return squeezed(b"".join(part for item in items for part in (_LENGTH.pack(len(item)), item)))
+
+
+def unpack(kept: bytes) -> list[bytes]:
+    raw, place, items = unsqueezed(kept), 0, []
+    while place < len(raw):
+        (length,) = _LENGTH.unpack_from(raw, place)
+        place += _LENGTH.size
+        items.append(raw[place : place + length])
+        place += length
+    return items
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """The same items as stretches in order, none touching the next."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def covers(have: Sequence[Span], wanted: Iterable[Span]) -> bool:
+    return all(any(start >= a and end <= b for a, b in have) for start, end in wanted)
+
+
+def spans_of(checkpoint: Checkpoint) -> Spans:
+    return {stream: [(start, end) for start, end in spans] for stream, spans in checkpoint.spans.items()}
+
+
+def read_spans(core: Core, scope: Scope, line: str, wanted: Mapping[str, Sequence[Span]]) -> dict[str, list[bytes]]:
+    """The items of these stretches, one after the other."""
+    return {stream: _read_stream(core, scope, line, stream, spans) for stream, spans in wanted.items()}
+
+
+def _read_stream(core: Core, scope: Scope, line: str, stream: str, spans: Sequence[Span]) -> list[bytes]:
+    if not spans:
+        return []
+    where = (
+        *_in_stream(line, stream),
+        Compare("start", "<", max(end for _, end in spans)),
+        Compare("end", ">", min(start for start, _ in spans)),
+    )
+    runs = core.store.select(scope, Query(CheckpointItems, where, (Order("start"),)), ("start", "end", "data"))
+    needed = [run for run in runs if any(run[0] < end and run[1] > start for start, end in spans)]
+    items = {run[0] + place: item for run in needed for place, item in enumerate(unpack(run[2]))}
+    try:
+        return [items[number] for start, end in spans for number in range(start, end)]
+    except KeyError:
+        raise DamagedData(
+            f"items of the stream '{stream[:80]}' are missing", remedy="run `recollect verify`, restore a backup"
+        ) from None
+
+
+def append_steps(
+    core: Core, scope: Scope, line: str, items: Mapping[str, Sequence[bytes]]
+) -> tuple[dict[str, int], list[Step]]:
+    """Where the new items of each stream begin, and the steps that write them.
+
+    Another writer may be appending, too: then one of the two finds its id taken, or a run it folds gone.
+    """
+    starts: dict[str, int] = {}
+    steps: list[Step] = []
+    for stream, fresh in items.items():
+        if not fresh:
+            continue
+        newest = Query(CheckpointItems, _in_stream(line, stream), (Order("start", True),), MOST_SMALL_RUNS)
+        runs = core.store.select(scope, newest, ("id", "start", "end"))
+        starts[stream] = runs[0][2] if runs else 0
+        is_full = len(runs) == MOST_SMALL_RUNS and all(end - start < SMALL_RUN for _, start, end in runs)
+        steps += _folded(core, scope, line, stream, runs, fresh) if is_full else [
+            Insert(_run(scope, line, stream, starts[stream], fresh))
+        ]  # fmt: skip
+    return starts, steps
+
+
+def _folded(
+    core: Core, scope: Scope, line: str, stream: str, runs: Sequence[tuple[Any, ...]], fresh: Sequence[bytes]
+) -> list[Step]:
+    ids = tuple(id for id, _, _ in runs)
+    guards: list[Step] = [Require(CheckpointItems, id, {"end": end}) for id, _, end in runs]
+    where = (*_in_stream(line, stream), OneOf("id", ids))
+    kept = core.store.select(scope, Query(CheckpointItems, where, (Order("start"),)), ("start", "data"))
+    items = [item for _, data in kept for item in unpack(data)]
+    whole = _run(scope, line, stream, runs[-1][1], [*items, *fresh])
+    return [*guards, DeleteWhere(CheckpointItems, (OneOf("id", ids),)), Insert(whole)]
+
+
+def _run(scope: Scope, line: str, stream: str, start: int, items: Sequence[bytes]) -> CheckpointItems:
+    run: CheckpointItems = made(
+        CheckpointItems, scope, id=derived_id("items", line, stream, str(start)), line_id=line, stream=stream,
+        start=start, end=start + len(items), data=pack(items),
+    )  # fmt: skip
+    return run
+
+
+def unused_steps(core: Core, scope: Scope, line: str, used: Iterable[Spans]) -> list[Step]:
+    """Deletes the runs of which no checkpoint that stays uses an item."""
+    needed: Spans = {}
+    for spans in used:
+        for stream, some in spans.items():
+            needed.setdefault(stream, []).extend(some)
+    needed = {stream: union(some) for stream, some in needed.items()}
+    runs = core.store.select(scope, Query(CheckpointItems, (equal("line_id", line),)), ("id", "stream", "start", "end"))
+    unused = tuple(
+        id for id, stream, first, last in runs
+        if not any(first < end and last > start for start, end in needed.get(stream, ()))
+    )  # fmt: skip
+    return [DeleteWhere(CheckpointItems, (OneOf("id", unused),))] if unused else []
+
+
+def checked_spans(spans: Mapping[str, Sequence[Span]], base: Checkpoint | None) -> None:
+    """Only what the base holds can be shared with it."""
+    held = {stream: union(some) for stream, some in spans_of(base).items()} if base else {}
+    if not all(covers(held.get(stream, []), some) for stream, some in spans.items()):
+        raise InvalidInput(
+            "the checkpoint shares items that its base does not hold", remedy="give the base they come from"
+        )
+
+
+def _in_stream(line: str, stream: str) -> tuple[Any, ...]:
+    return (equal("line_id", line), equal("stream", stream))

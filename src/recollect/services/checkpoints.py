@@ -1,0 +1,593 @@
+"""Checkpoints of programs that run in steps: put, read, listed, copied, let go of.
+
+A put is one transaction: the checkpoint, the items that are new, and what retention lets go of. Each line always
+keeps its newest checkpoint, and whatever a kept one `lacks` and needs its ancestors for. Two writers on one line
+both succeed: items get their numbers from the store, and who was second looks again.
+
+Puts and writes make no entry in the access log: a checkpoint is its own record of who and when, several come with
+every step, and a log that grows for ever would undo retention. Deleting, copying and pruning are logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from recollect.domain.checkpoints import (
+    Checkpoint,
+    CheckpointItems,
+    CheckpointLine,
+    CheckpointWrites,
+    NamespaceName,
+    ThreadName,
+    line_id,
+)
+from recollect.domain.record import Id, Json, Text, derived_id, now
+from recollect.errors import (
+    Conflict,
+    DuplicateKey,
+    InvalidInput,
+    NotFound,
+    ReferenceMissing,
+    RequirementFailed,
+    VersionConflict,
+)
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Delete,
+    DeleteWhere,
+    Filter,
+    Insert,
+    OneOf,
+    Order,
+    Put,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Touch,
+    Update,
+    equal,
+    revised,
+)
+from recollect.services.checkpoint_items import (
+    Span,
+    append_steps,
+    checked_spans,
+    pack,
+    read_spans,
+    spans_of,
+    squeezed,
+    union,
+    unpack,
+    unsqueezed,
+    unused_steps,
+)
+from recollect.services.core import Bytes, Core, Reply, Request, commit, logged, made
+
+LOOKS = 20
+PAGE = 100
+T = TypeVar("T")
+
+
+class PutCheckpointRequest(Request):
+    """A state to save, with the items that are new and those it shares with an earlier checkpoint of its line."""
+
+    thread: ThreadName = Field(description="The thread it belongs to")
+    namespace: NamespaceName = Field("", description="The part of the program it belongs to; empty for the whole")
+    id: Id = Field(description="Its id; later checkpoints have greater ones")
+    parent: Id | None = Field(None, description="The checkpoint it follows")
+    run: Text | None = Field(None, description="The run that made it")
+    metadata: Json = Field(default_factory=dict, description="What it can be found by, as JSON")
+    body: Bytes = Field(b"", description="The state itself, in the maker's own form (base64 in JSON)")
+    items: dict[NamespaceName, list[Bytes]] = Field(default_factory=dict, description="New items, by stream")
+    base: Id | None = Field(None, description="The checkpoint whose items it shares")
+    spans: dict[NamespaceName, list[Span]] = Field(
+        default_factory=dict, description="The items it shares, by stream: numbers from, up to but not including"
+    )
+    lacks: list[Text] = Field(default_factory=list, description="Values that only its ancestors hold")
+    keep: int | None = Field(None, ge=1, description="Keep so many checkpoints of this line, let go of older ones")
+    keep_seconds: float | None = Field(None, gt=0, description="Let go of checkpoints older than this")
+
+
+class PutCheckpointReply(Reply):
+    id: str
+    starts: dict[str, int] = Field(description="The number of the first new item of each stream")
+    pruned: int = 0
+
+
+def put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
+    """Save a checkpoint, the new items with it, and let go of what retention does not keep."""
+    return _looking_again(lambda: _put(core, scope, request))
+
+
+def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
+    id = line_id(request.thread, request.namespace)
+    line = core.store.get(scope, CheckpointLine, id)
+    steps: list[Step] = [_entered(scope, request.thread, request.namespace) if line is None else _counted(line)]
+    if any(request.spans.values()):
+        steps.append(_shared_base(core, scope, id, request))
+    starts, added = append_steps(core, scope, id, request.items)
+    checkpoint = _record(scope, id, request, starts)
+    steps += [*added, Put(checkpoint)]
+    gone: list[str] = []
+    if line is not None:
+        gone = _outlived(core, scope, id, checkpoint, request.keep, request.keep_seconds)
+        steps += _gone_steps(core, scope, line, gone, checkpoint)
+    commit(core, scope, steps)
+    return PutCheckpointReply(id=request.id, starts=starts, pruned=len(gone))
+
+
+def _entered(scope: Scope, thread: str, namespace: str) -> Step:
+    id = line_id(thread, namespace)
+    return Insert(made(CheckpointLine, scope, id=id, thread=thread, namespace=namespace))
+
+
+def _counted(line: CheckpointLine) -> Step:
+    """The first step of whoever writes to a line. It also makes writers on one line wait for each other."""
+    return Touch(CheckpointLine, line.id, add={"puts": 1})
+
+
+def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
+    """While the base is there, so are its items: it must still be there when this commits."""
+    id = _checkpoint_key(line, request.base or "")
+    base = core.store.get(scope, Checkpoint, id)
+    if base is None:
+        raise NotFound(
+            "the checkpoint whose items are shared is gone", remedy="send all items again", base=request.base
+        )
+    checked_spans(request.spans, base)
+    return Require(Checkpoint, id)
+
+
+def _record(scope: Scope, line: str, request: PutCheckpointRequest, starts: dict[str, int]) -> Checkpoint:
+    spans = {stream: list(some) for stream, some in request.spans.items()}
+    for stream, start in starts.items():
+        spans.setdefault(stream, []).append((start, start + len(request.items[stream])))
+    checkpoint: Checkpoint = made(
+        Checkpoint,
+        scope,
+        id=_checkpoint_key(line, request.id),
+        line_id=line,
+        checkpoint_id=request.id,
+        parent_id=request.parent,
+        run_id=request.run,
+        metadata=request.metadata,
+        spans={stream: union(some) for stream, some in spans.items() if some},
+        starts=starts,
+        lacks=request.lacks,
+        body=squeezed(request.body),
+    )
+    return checkpoint
+
+
+def _checkpoint_key(line: str, id: str) -> str:
+    return derived_id("checkpoint", line, id)
+
+
+def _looking_again(work: Callable[[], T]) -> T:
+    """Runs the work again when another writer on the same line was quicker."""
+    for _ in range(LOOKS):
+        try:
+            return work()
+        except (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing):
+            continue
+    return work()
+
+
+# -- retention -------------------------------------------------------------------------------------------------------
+
+_Known = tuple[str, str | None, list[str], datetime]  # checkpoint id, parent, what it lacks, when it was made
+
+
+def _outlived(
+    core: Core, scope: Scope, line: str, newest: Checkpoint | None, keep: int | None, keep_seconds: float | None
+) -> list[str]:
+    """The checkpoints of a line that retention lets go of, `newest` being about to be written."""
+    if keep is None and keep_seconds is None:
+        return []
+    query = Query(Checkpoint, (equal("line_id", line),))
+    known = core.store.select(scope, query, ("checkpoint_id", "parent_id", "lacks", "created_at"))
+    if newest is not None:
+        known = [one for one in known if one[0] != newest.checkpoint_id]
+        known.append((newest.checkpoint_id, newest.parent_id, newest.lacks, newest.created_at))
+    known.sort(key=lambda one: one[0], reverse=True)
+    cutoff = now() - timedelta(seconds=keep_seconds) if keep_seconds is not None else None
+    kept = [one for one in known[:keep] if cutoff is None or one[3] >= cutoff] or known[:1]
+    needed = _with_ancestors(kept, {one[0]: one for one in known})
+    return [one[0] for one in known if one[0] not in needed]
+
+
+def _with_ancestors(kept: Sequence[Any], known: dict[str, Any]) -> set[str]:
+    """Those that stay, and every ancestor up to the one that holds all that a kept one lacks."""
+    needed = {one[0] for one in kept}
+    for _, parent, lacks, _ in kept:
+        missing = set(lacks)
+        while missing and parent in known:
+            needed.add(parent)
+            _, parent, also_lacks, _ = known[parent]
+            missing &= set(also_lacks)
+    return needed
+
+
+def _gone_steps(
+    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], newest: Checkpoint | None = None
+) -> list[Step]:
+    """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
+
+    Stands after `_counted(line)`: what others wrote since the line was read may use what is deleted here.
+    """
+    if not gone:
+        return []
+    mine, leaving = equal("line_id", line.id), OneOf("checkpoint_id", tuple(gone))
+    left = core.store.select(scope, Query(Checkpoint, (mine,)), ("checkpoint_id", "spans"))
+    used = {id: spans for id, spans in left if id not in set(gone)}
+    if newest is not None:
+        used[newest.checkpoint_id] = newest.spans
+    steps: list[Step] = [Require(CheckpointLine, line.id, {"puts": line.puts + 1})]
+    if not used:
+        return [*steps, Delete(CheckpointLine, line.id)]
+    late = Compare("checkpoint_id", "<", min(used))  # written by a task that outlived its checkpoint
+    return [
+        *steps,
+        DeleteWhere(CheckpointWrites, (mine, AnyOf((leaving, late)))),
+        DeleteWhere(Checkpoint, (mine, leaving)),
+        *unused_steps(core, scope, line.id, used.values()),
+    ]
+
+
+# -- writes ----------------------------------------------------------------------------------------------------------
+
+
+class WriteCheckpointRequest(Request):
+    """What one task wrote towards the next checkpoint."""
+
+    thread: ThreadName = Field(description="The thread it belongs to")
+    namespace: NamespaceName = Field("", description="The part of the program it belongs to")
+    id: Id = Field(description="The checkpoint the task began from")
+    task: Text = Field(description="The task")
+    path: Text = Field("", description="Where the task stands among its fellows; writes are read in this order")
+    slots: list[tuple[int, Text]] = Field(
+        description="For each value its place among the writes of the task, its channel"
+    )
+    values: list[Bytes] = Field(description="The values, in the maker's own form (base64 in JSON)")
+    replace: bool = Field(False, description="Overwrite what the task wrote to the same places before")
+
+
+class WriteCheckpointReply(Reply):
+    written: int
+
+
+def write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCheckpointReply:
+    """Save what a task wrote; a place that was written before keeps its value unless told to replace it."""
+    if len(request.slots) != len(request.values):
+        raise InvalidInput("there are not as many values as slots", remedy="give one value for each slot")
+    return _looking_again(lambda: _write(core, scope, request))
+
+
+def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCheckpointReply:
+    line = line_id(request.thread, request.namespace)
+    id = derived_id("writes", line, request.id, request.task)
+    given = {place: (channel, value) for (place, channel), value in zip(request.slots, request.values, strict=True)}
+    before = core.store.get(scope, CheckpointWrites, id)
+    if before is None:
+        is_new = core.store.get(scope, CheckpointLine, line) is None
+        steps = [_entered(scope, request.thread, request.namespace)] if is_new else []
+        fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
+        steps.append(Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given))))
+        commit(core, scope, steps)
+        return WriteCheckpointReply(written=len(given))
+    kept = {place: (channel, value) for (place, channel), value in zip(before.slots, unpack(before.data), strict=True)}
+    merged = {**kept, **given} if request.replace else {**given, **kept}
+    if merged != kept:
+        commit(core, scope, [Update(revised(before, scope, **_slots(merged)))])
+    return WriteCheckpointReply(written=len(given) if request.replace else len(merged) - len(kept))
+
+
+def _slots(written: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
+    ordered = sorted(written.items())
+    return {
+        "slots": [[place, channel] for place, (channel, _) in ordered],
+        "data": pack(value for _, (_, value) in ordered),
+    }
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+class TaskWrites(BaseModel):
+    """What one task wrote."""
+
+    task: str
+    path: str
+    slots: list[tuple[int, str]]
+    values: list[Bytes]
+
+
+class KeptCheckpoint(BaseModel):
+    """A checkpoint as it is kept; `starts` are the numbers of the items that came with it."""
+
+    thread: str
+    namespace: str
+    id: str
+    parent: str | None
+    created_at: datetime
+    metadata: dict[str, Any]
+    body: Bytes
+    starts: dict[str, int]
+    spans: dict[str, list[Span]]
+    writes: list[TaskWrites]
+
+
+class LineItems(BaseModel):
+    """Items of one line, by stream: those of `spans`, one after the other."""
+
+    thread: str
+    namespace: str
+    spans: dict[str, list[Span]]
+    items: dict[str, list[Bytes]]
+
+
+class GetCheckpointRequest(Request):
+    """One checkpoint, whole."""
+
+    thread: ThreadName = Field(description="The thread it belongs to")
+    namespace: NamespaceName = Field("", description="The part of the program it belongs to")
+    id: Id | None = Field(None, description="The checkpoint; the newest, if left out")
+
+
+class CheckpointPage(Reply):
+    """Checkpoints, the newest first, and the items they use."""
+
+    checkpoints: list[KeptCheckpoint]
+    lines: list[LineItems]
+    next: str | None = None
+
+
+def get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
+    """The checkpoint with its items and pending writes; an empty page if there is none."""
+    line = line_id(request.thread, request.namespace)
+    if request.id is not None:
+        found = core.store.get(scope, Checkpoint, _checkpoint_key(line, request.id))
+        records = [found] if found else []
+    else:
+        newest = Query(Checkpoint, (equal("line_id", line),), (Order("checkpoint_id", True),), 1)
+        records = core.store.find(scope, newest).records
+    return _page(core, scope, records, {line: (request.thread, request.namespace)})
+
+
+class ListCheckpointsRequest(Request):
+    """Which checkpoints, the newest first."""
+
+    thread: ThreadName | None = Field(None, description="Only of this thread")
+    namespace: NamespaceName | None = Field(None, description="Only of this part of the program")
+    id: Id | None = Field(None, description="Only this checkpoint")
+    before: Id | None = Field(None, description="Only those with a smaller id")
+    metadata: Json = Field(default_factory=dict, description="Only those whose metadata has all of these")
+    limit: int = Field(PAGE, ge=1, le=1000, description="So many at most")
+    after: str | None = Field(None, description="`next` of the page before")
+
+
+def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
+    """Checkpoints with their items and pending writes, page by page."""
+    lines = _lines(core, scope, request.thread, request.namespace)
+    where: list[Filter] = [OneOf("line_id", tuple(lines))]
+    where += [equal("checkpoint_id", request.id)] if request.id else []
+    where += [Compare("checkpoint_id", "<", request.before)] if request.before else []
+    nested = {key: value for key, value in request.metadata.items() if isinstance(value, dict | list)}
+    where += [
+        Compare("metadata", "=", value, key) for key, value in request.metadata.items() if key not in nested
+    ]  # fmt: skip
+    order = (Order("checkpoint_id", True),)
+    found: list[Checkpoint] = []
+    after = request.after
+    while len(found) < request.limit:
+        page = core.store.find(scope, Query(Checkpoint, tuple(where), order, request.limit - len(found), after))
+        found += [one for one in page.records if all(one.metadata.get(key) == nested[key] for key in nested)]
+        after = page.next
+        if after is None:
+            break
+    reply = _page(core, scope, found, lines)
+    reply.next = after
+    return reply
+
+
+def _lines(core: Core, scope: Scope, thread: str | None, namespace: str | None) -> dict[str, tuple[str, str]]:
+    where = [equal("thread", thread)] if thread is not None else []
+    where += [equal("namespace", namespace)] if namespace is not None else []
+    rows = core.store.select(scope, Query(CheckpointLine, tuple(where)), ("id", "thread", "namespace"))
+    return {id: (of, within) for id, of, within in rows}
+
+
+def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, tuple[str, str]]) -> CheckpointPage:
+    kept: list[KeptCheckpoint] = []
+    writes = _writes(core, scope, records)
+    used: dict[str, dict[str, list[Span]]] = {}
+    for record in records:
+        thread, namespace = lines[record.line_id]
+        spans = spans_of(record)
+        for stream, some in spans.items():
+            used.setdefault(record.line_id, {}).setdefault(stream, []).extend(some)
+        kept.append(
+            KeptCheckpoint(
+                thread=thread,
+                namespace=namespace,
+                id=record.checkpoint_id,
+                parent=record.parent_id,
+                created_at=record.created_at,
+                metadata=record.metadata,
+                body=unsqueezed(record.body),
+                starts=record.starts,
+                spans=spans,
+                writes=writes.get((record.line_id, record.checkpoint_id), []),
+            )
+        )
+    return CheckpointPage(checkpoints=kept, lines=[_line_items(core, scope, id, lines[id], used[id]) for id in used])
+
+
+def _line_items(core: Core, scope: Scope, line: str, named: tuple[str, str], used: dict[str, list[Span]]) -> LineItems:
+    spans = {stream: union(some) for stream, some in used.items()}
+    items = read_spans(core, scope, line, spans)
+    return LineItems(thread=named[0], namespace=named[1], spans=spans, items=items)
+
+
+def _writes(core: Core, scope: Scope, records: Sequence[Checkpoint]) -> dict[tuple[str, str], list[TaskWrites]]:
+    """What tasks wrote, in the order in which a run applies it."""
+    if not records:
+        return {}
+    where = (
+        OneOf("line_id", tuple({one.line_id for one in records})),
+        OneOf("checkpoint_id", tuple({one.checkpoint_id for one in records})),
+    )
+    found: dict[tuple[str, str], list[TaskWrites]] = {}
+    order = (Order("task_path"), Order("task_id"))
+    for one in core.store.find(scope, Query(CheckpointWrites, where, order)).records:
+        written = TaskWrites(task=one.task_id, path=one.task_path, slots=one.slots, values=unpack(one.data))
+        found.setdefault((one.line_id, one.checkpoint_id), []).append(written)
+    return found
+
+
+class ThreadsRequest(Request):
+    """Which threads."""
+
+    thread: ThreadName | None = Field(None, description="Only this one")
+
+
+class ThreadLine(BaseModel):
+    thread: str
+    namespace: str
+    checkpoints: int
+    newest: str | None
+    newest_at: datetime | None
+
+
+class ThreadPage(Reply):
+    threads: list[ThreadLine]
+
+
+def threads(core: Core, scope: Scope, request: ThreadsRequest) -> ThreadPage:
+    """The threads that have checkpoints, with how many and the newest of each namespace."""
+    lines = []
+    for id, (thread, namespace) in _lines(core, scope, request.thread, None).items():
+        mine = Query(Checkpoint, (equal("line_id", id),), (Order("checkpoint_id", True),), 1)
+        newest = core.store.select(scope, mine, ("checkpoint_id", "created_at"))
+        name, at = newest[0] if newest else (None, None)
+        count = core.store.count(scope, Query(Checkpoint, mine.where))
+        lines.append(ThreadLine(thread=thread, namespace=namespace, checkpoints=count, newest=name, newest_at=at))
+    return ThreadPage(threads=sorted(lines, key=lambda line: (line.thread, line.namespace)))
+
+
+# -- letting go ------------------------------------------------------------------------------------------------------
+
+
+class DeleteCheckpointsRequest(Request):
+    """What to delete: a thread, or what some runs made."""
+
+    thread: ThreadName | None = Field(None, description="The thread to delete, with all its namespaces")
+    runs: list[Text] = Field(default_factory=list, description="Delete the checkpoints that these runs made")
+
+
+class CheckpointsDeleted(Reply):
+    checkpoints: int
+
+
+def delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+    """Delete checkpoints for good, with what was written towards their successors."""
+    if (request.thread is None) == (not request.runs):
+        raise InvalidInput("it is not clear what to delete", remedy="give a thread, or runs")
+    return _looking_again(lambda: _delete(core, scope, request))
+
+
+def _delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+    if request.thread is not None:
+        whole = dict.fromkeys(_lines(core, scope, request.thread, None))
+        return _let_go(core, scope, whole, "checkpoint.delete")
+    lines = _lines(core, scope, None, None)
+    gone: dict[str, list[str] | None] = {}
+    of_runs = Query(Checkpoint, (OneOf("run_id", tuple(request.runs)),))
+    for line, id in core.store.select(scope, of_runs, ("line_id", "checkpoint_id")):
+        gone[line] = [*(gone.get(line) or []), id]
+    return _let_go(core, scope, {line: ids for line, ids in gone.items() if line in lines}, "checkpoint.delete")
+
+
+def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], action: str) -> CheckpointsDeleted:
+    """Deletes these checkpoints of each line, or the whole line for None, in one transaction."""
+    steps: list[Step] = []
+    count = 0
+    for id, leaving in gone.items():
+        line = core.store.get(scope, CheckpointLine, id)
+        if line is None:
+            continue
+        known = core.store.select(scope, Query(Checkpoint, (equal("line_id", id),)), ("checkpoint_id",))
+        count += len(known) if leaving is None else len(leaving)
+        if leaving is None:
+            steps.append(Delete(CheckpointLine, id))
+        else:
+            steps += [_counted(line), *_gone_steps(core, scope, line, leaving)]
+    if steps:
+        commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
+    return CheckpointsDeleted(checkpoints=count)
+
+
+class PruneCheckpointsRequest(Request):
+    """How much to keep. Each line keeps its newest checkpoint, and ancestors that a kept one needs."""
+
+    threads: list[ThreadName] | None = Field(None, description="Only of these threads; of all, if left out")
+    keep: int | None = Field(None, ge=1, description="Keep so many of each line")
+    keep_seconds: float | None = Field(None, gt=0, description="Let go of those older than this")
+
+
+def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+    """Let go of old checkpoints."""
+    if request.keep is None and request.keep_seconds is None:
+        raise InvalidInput("nothing says what to keep", remedy="give keep or keep_seconds")
+    return _looking_again(lambda: _prune(core, scope, request))
+
+
+def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+    names = [None] if request.threads is None else request.threads
+    ids = [id for name in names for id in _lines(core, scope, name, None)]
+    gone = {id: _outlived(core, scope, id, None, request.keep, request.keep_seconds) for id in ids}
+    return _let_go(core, scope, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
+
+
+class CopyCheckpointsRequest(Request):
+    """From which thread to which."""
+
+    source: ThreadName = Field(description="The thread to copy")
+    target: ThreadName = Field(description="The thread to make; must have no checkpoints yet")
+
+
+class CheckpointsCopied(Reply):
+    checkpoints: int
+
+
+def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+    """Copy a thread with all its namespaces, checkpoints, items and writes."""
+    if _lines(core, scope, request.target, None):
+        raise Conflict(
+            f"the thread '{request.target[:80]}' has checkpoints already", remedy="delete it first, or choose another"
+        )
+    steps: list[Step] = []
+    count = 0
+    for line, (_, namespace) in _lines(core, scope, request.source, None).items():
+        mine, target = (equal("line_id", line),), line_id(request.target, namespace)
+        steps.append(_entered(scope, request.target, namespace))
+        for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
+            steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
+            count += 1
+        for run in core.store.find(scope, Query(CheckpointItems, mine)).records:
+            steps.append(_copied(run, target, "items", run.stream, str(run.start)))
+        for writes in core.store.find(scope, Query(CheckpointWrites, mine)).records:
+            steps.append(_copied(writes, target, "writes", writes.checkpoint_id, writes.task_id))
+    if steps:
+        commit(core, scope, [*steps, logged(scope, "create", "checkpoint.copy", None, checkpoints=count)])
+    return CheckpointsCopied(checkpoints=count)
+
+
+def _copied(record: Checkpoint | CheckpointItems | CheckpointWrites, line: str, kind: str, *key: str) -> Step:
+    return Insert(record.changed(id=derived_id(kind, line, *key), line_id=line, version=1))

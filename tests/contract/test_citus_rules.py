@@ -1,0 +1,131 @@
+"""The schema and the statements keep the rules of a Citus cluster; on a real one they run where one is given.
+
+Every statement that the contract suite makes the PostgreSQL store run is held against the rules, too: see
+test_record_stores.py. `RECOLLECT_CITUS_URL` names a database on the coordinator of a cluster, where the tests may drop
+and make the schema `recollect_test`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from citus_rules import broken
+
+import recollect
+from postgres_server import server
+from recollect.adapters.records import postgres_layout, schema
+from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres_schema import statements
+from recollect.domain.record import RECORDS
+from recollect.errors import Unavailable
+from recollect.ports.records import Insert, Query, Scope
+from recollect.testing.conformance.makers import found, memory, one_of_each, search
+
+CITUS = os.environ.get("RECOLLECT_CITUS_URL")
+ABSENT = "NOT RUN ON A REAL CITUS CLUSTER: set RECOLLECT_CITUS_URL to the address of a coordinator"
+
+
+@pytest.mark.parametrize("migration", schema.migrations(), ids=lambda one: one.name)
+def test_every_migration_keeps_the_rules(migration: schema.Migration) -> None:
+    assert {text: wrong for step in migration.steps for text in statements(step) if (wrong := broken(text))} == {}
+
+
+@pytest.mark.parametrize("table", sorted(RECORDS))
+def test_every_declared_record_keeps_the_rules(table: str) -> None:
+    made = list(statements({"do": "create_table", **schema.declared_table(RECORDS[table])}))
+    assert any(text.startswith("CREATE TABLE") for text in made)
+    assert {text: wrong for text in made if (wrong := broken(text))} == {}
+    assert "organization_id" in [column.name for column in RECORDS[table].columns()]
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_broken"),
+    [
+        ("SELECT 1 FROM memory WHERE id = ?", True),
+        ('SELECT 1 FROM "memory" WHERE "organization_id" = ? AND id = ?', False),
+        ('SELECT 1 FROM "memory" m WHERE organization_id = ? AND EXISTS (SELECT 1 FROM "tag" WHERE id = m.id)', True),
+        ("UPDATE memory SET organization_id = 'b' WHERE organization_id = 'a'", True),
+        ("UPDATE memory SET text = ? WHERE id = ?", True),
+        ("UPDATE memory SET text = ? WHERE organization_id = ? AND id = ?", False),
+        ("DELETE FROM tag WHERE id = ?", True),
+        ("INSERT INTO tag(id, tag) VALUES (?, ?)", True),
+        ("INSERT INTO tag(organization_id, id) SELECT ?, id FROM tag WHERE organization_id = ?", True),
+        ("MERGE INTO tag USING x ON true WHEN MATCHED THEN DELETE", True),
+        ("SELECT set_config('recollect.organization', 'a', true)", True),
+        ("SET LOCAL recollect.organization = 'acme'", False),
+        ("SET LOCAL recollect.organization = $1", True),
+        ("LOCK TABLE memory IN SHARE MODE", True),
+        ("LOCK TABLE recollect_order IN SHARE MODE", False),
+        ("CREATE TABLE memory(id text, PRIMARY KEY (id))", True),
+        ("CREATE TABLE tag(id text, PRIMARY KEY (organization_id, id), FOREIGN KEY (m) REFERENCES memory (id))", True),
+        ("CREATE UNIQUE INDEX x ON tag(tag)", True),
+        ("CREATE UNIQUE INDEX x ON memory(organization_id, idempotency_key)", True),
+        ("CREATE UNIQUE INDEX x ON tag(organization_id, tag)", False),
+        ("CREATE TRIGGER t BEFORE INSERT ON tag EXECUTE FUNCTION f()", True),
+        ("ALTER TABLE tag ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (c)", True),
+        ("CREATE TABLE tag(organization_id text, n bigserial, PRIMARY KEY (organization_id, n))", True),
+    ],
+)
+def test_a_broken_rule_is_noticed(statement: str, is_broken: bool) -> None:
+    assert bool(broken(statement)) is is_broken
+
+
+def test_all_tables_are_spread_beside_the_organizations() -> None:
+    tables = [*postgres_layout.BOOKKEEPING, *sorted(RECORDS), "recollect_gone"]
+    made = list(postgres_layout.distribution(tables))
+    spread = [text for text in made if "create_distributed_table" in text]
+    assert len(spread) == len(RECORDS) + 1
+    assert "\"organization\"', 'organization_id', colocate_with => 'none'" in spread[0]
+    assert all("colocate_with => '\"organization\"'" in text for text in spread[1:])
+    assert sum("create_reference_table" in text for text in made) == 2
+
+
+def test_a_server_without_citus_says_what_to_do() -> None:
+    with recollect.open(server().emptied_store(), embedder="hash") as mem:
+        with pytest.raises(Unavailable, match="has no Citus") as caught:
+            mem.migrate(distribute=True)
+        assert "CREATE EXTENSION citus" in caught.value.remedy
+        assert mem.migrate().applied == []
+
+
+def test_a_store_that_is_no_database_server_cannot_be_distributed(mem: recollect.Recollect) -> None:
+    with pytest.raises(Unavailable, match="cannot be distributed"):
+        mem.migrate(distribute=True)
+
+
+@pytest.mark.skipif(not CITUS, reason=ABSENT)
+class TestOnARealCluster:
+    @pytest.fixture(scope="class")
+    def cluster(self) -> Iterator[PostgresStore]:
+        assert CITUS is not None
+        with psycopg.connect(CITUS, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS recollect_test CASCADE; CREATE SCHEMA recollect_test")
+        joint = "&" if "?" in CITUS else "?"
+        store = PostgresStore(f"{CITUS}{joint}options=-csearch_path%3Drecollect_test,public")
+        assert set(store.distribute()) >= set(RECORDS)
+        assert store.distribute() == []
+        yield store
+        store.close()
+
+    def test_records_of_every_type_come_back(self, cluster: PostgresStore) -> None:
+        for name in ("acme", "globex"):
+            scope = found(cluster, name)
+            cluster.transact(scope, [Insert(one) for one in one_of_each(scope)[1:]])
+            for record in RECORDS.values():
+                assert cluster.count(scope, Query(record)) >= 1
+        assert cluster.verify() == []
+
+    def test_the_wall_stands_on_the_workers(self, cluster: PostgresStore) -> None:
+        scope = found(cluster, "walled")
+        cluster.transact(scope, [Insert(memory(scope, "mine", text="an anchor"))])
+        assert search(cluster, scope, "anchor") == ["mine"]
+        for table in RECORDS:
+            with cluster.link.reading("nobody") as connection:
+                assert connection.execute(f'SELECT count(*) FROM "{table}"').fetchall() == [(0,)], table
+
+    def test_months_are_made_and_listed(self, cluster: PostgresStore) -> None:
+        assert cluster.make_ahead(5) != []
+        assert cluster.count(Scope("walled"), Query(RECORDS["memory"])) == 1

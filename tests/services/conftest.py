@@ -1,0 +1,31 @@
+"""An open memory on the stores whose rules the services lean on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from postgres_server import server
+
+
+def _open(kind: str, folder: Path) -> Any:
+    address = {"sqlite": str(folder / "each.db"), "memory": "memory://"}.get(kind)
+    return recollect.open(address or server().emptied_store(), embedder="hash", citation_root=folder)
+
+
+@pytest.fixture(params=("sqlite", "memory"))
+def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Every test runs on a file and in memory."""
+    with _open(request.param, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=("sqlite", "memory", "postgres"))
+def every(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """The few that also run on a database server."""
+    with _open(request.param, tmp_path) as opened:
+        yield opened

@@ -1,0 +1,241 @@
+"""Conversations roll up into summaries that stay true to what they cover."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.domain.conversations import Message
+from recollect.errors import InvalidInput, ModelFailed
+from recollect.ports.records import Insert
+from recollect.testing.fakes import ScriptedModel
+
+TURNS = [
+    ("Ann", "Hello Bob!"),
+    ("Ann", "We decided to fly to Lisbon on 3 May."),
+    ("Bob", "How is the weather?"),
+    ("Bob", "The hotel costs 420 euros and I will book it."),
+    ("Ann", "I am allergic to peanuts."),
+]
+
+
+def talk(mem: Any, session: str = "s", day: str = "2024-05-08", turns: Any = TURNS, **fields: Any) -> list[str]:
+    """A session that is over, with these turns."""
+    mem.add_session(session, id=session, **fields)
+    owners = {name: fields[name] for name in fields if name in ("user", "project")}
+    ids = [
+        mem.remember(text, kind="conversation", author=by, session=session, at=f"{day}T10:{minute:02}:00Z", **owners).id
+        for minute, (by, text) in enumerate(turns)
+    ]
+    mem.end_session(session)
+    return ids
+
+
+def levels(mem: Any, **fields: Any) -> list[str]:
+    return [line.level for line in mem.summary.tree(depth=9, **fields).lines if line.kind == "summary"]
+
+
+def test_a_session_rolls_up_through_every_level(mem: Any) -> None:
+    mem.add_project("Trip", id="trip")
+    ids = talk(mem, project="trip")
+    talk(mem, "later", "2024-05-09", project="trip")
+    report = mem.summary.roll_up()
+    assert report.written == {"stretch": 2, "session": 2, "day": 2, "project": 1}
+    assert levels(mem) == ["project", "day", "session", "stretch", "day", "session", "stretch"]
+    stretch = next(line for line in mem.summary.tree(session="s", depth=9).lines if line.level == "stretch")
+    view = mem.summary.show(stretch.id)
+    assert [part.id for part in view.parts] == ids
+    assert (view.stale, view.made_by, len(view.above)) == (False, "extract", 1)
+    assert "Ann: We decided to fly to Lisbon on 3 May." in view.text
+    assert {
+        link.id for link in mem.show(stretch.id).links if link.type == "summarizes" and link.direction == "to"
+    } == set(ids)
+
+
+def test_rolling_up_twice_changes_nothing(mem: Any) -> None:
+    talk(mem)
+    mem.summary.roll_up()
+    first = mem.list(kinds=["summary"]).memories
+    again = mem.summary.roll_up()
+    assert (again.written, again.dropped) == ({}, 0)
+    assert mem.list(kinds=["summary"]).memories == first
+
+
+def test_a_long_session_is_cut_into_stretches_and_an_open_one_waits(mem: Any) -> None:
+    mem.add_session("long", id="long")
+    said = [{"content": f"Point {n} costs {n} euros.", "kind": "conversation", "session": "long"} for n in range(45)]
+    ids = [receipt.id for receipt in mem.remember_many(said).receipts]
+    assert mem.summary.roll_up().written == {"stretch": 2}
+    assert mem.summary.roll_up().written == {}
+    mem.end_session("long")
+    assert mem.summary.roll_up().written == {"stretch": 1, "session": 1}
+    tops = [line.id for line in mem.summary.tree(session="long", depth=9).lines if line.level == "stretch"]
+    covered = [part.id for id in tops for part in mem.summary.show(id).parts]
+    assert covered == ids
+
+
+def test_more_on_the_same_day_writes_the_day_again(mem: Any) -> None:
+    talk(mem)
+    mem.summary.roll_up()
+    talk(mem, "again", turns=[("Bob", "The flight is at 7 in the morning.")])
+    report = mem.summary.roll_up()
+    assert (report.written, report.dropped) == ({"stretch": 1, "session": 1, "day": 1}, 1)
+
+
+def test_what_changes_makes_its_summaries_stale_and_they_are_written_again(mem: Any) -> None:
+    ids = talk(mem)
+    mem.summary.roll_up()
+    mem.revise(ids[1], {"text": "We decided to fly to Porto on 9 June."})
+    (stretch,) = [line for line in mem.summary.tree(session="s", depth=9).lines if line.level == "stretch"]
+    assert stretch.stale
+    assert "Lisbon" in mem.summary.show(stretch.id).text
+    report = mem.summary.roll_up()
+    assert (report.written, report.dropped) == ({"stretch": 1, "session": 1, "day": 1}, 3)
+    texts = [line.text for line in mem.summary.tree(depth=9).lines if line.kind == "summary"]
+    assert all("Porto" in text and "Lisbon" not in text for text in texts)
+
+
+@pytest.mark.parametrize("letting_go", ["forget", "erase"])
+def test_what_is_let_go_of_stays_in_no_summary(mem: Any, letting_go: str) -> None:
+    ids = talk(mem)
+    mem.summary.roll_up()
+    assert mem.recall("peanuts", kinds=["summary"]).hits
+    mem.call(letting_go, id=ids[4])
+    assert mem.list(kinds=["summary"]).total == 0
+    assert mem.summary.roll_up().written == {"stretch": 1, "session": 1, "day": 1}
+    assert not any("peanuts" in hit.text for hit in mem.recall("peanuts", kinds=["summary"]))
+    assert mem.verify().sound
+
+
+def test_erased_words_are_in_no_byte_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with recollect.open(path, embedder="hash") as mem:
+        ids = talk(mem, turns=[*TURNS, ("Ann", "The password is xyzzyplugh9000.")])
+        mem.summary.roll_up()
+        assert any("xyzzyplugh9000" in hit.text for hit in mem.recall("password", kinds=["summary"]))
+        mem.erase(ids[-1])
+        mem.summary.roll_up()
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"xyzzyplugh9000" not in file.read_bytes(), file.name
+
+
+def test_expiry_and_removal_take_the_copies_along(mem: Any) -> None:
+    mem.add_user("Ann", id="ann")
+    talk(mem, user="ann")
+    mem.summary.roll_up()
+    mine = {"organization_id": mem.organization}
+    mem.add_session("m", id="m")
+    message = Message(session_id="m", user_id="ann", role="user", text="My number is 5550100.", **mine)
+    mem._core.store.transact(mem._scope, [Insert(message)])
+    made = mem.summary.make("m")
+    assert (made.covers, "5550100" in made.text) == ([message.id], True)
+    assert mem.show(made.id).citations[0].source == f"log:{message.id}"
+    mem.remove("user", "ann")
+    assert mem.list(kinds=["summary"]).total == 0
+
+
+def test_undoing_takes_the_summary_and_those_above_and_nothing_else(mem: Any) -> None:
+    ids = talk(mem)
+    mem.summary.roll_up()
+    before = {id: mem.show(id).version for id in ids}
+    stretch = next(line.id for line in mem.summary.tree(depth=9).lines if line.level == "stretch")
+    undone = mem.summary.undo(stretch)
+    assert (undone.covers, len(undone.also)) == (ids, 2)
+    assert mem.list(kinds=["summary"]).total == 0
+    assert {id: mem.show(id).version for id in ids} == before
+    with pytest.raises(InvalidInput, match="not a summary"):
+        mem.summary.undo(ids[0])
+
+
+def test_a_stretch_by_hand_is_made_once(mem: Any) -> None:
+    ids = talk(mem)
+    one = mem.summary.make(session="s", since="2024-05-08T10:01:00Z", until="2024-05-08T10:04:00Z")
+    assert (one.covers, one.existing) == (ids[1:4], False)
+    assert mem.summary.make(session="s", since="2024-05-08T10:01:00Z", until="2024-05-08T10:04:00Z").id == one.id
+    assert mem.summary.make(ids=[ids[0], ids[4]]).covers == [ids[0], ids[4]]
+    for wrong in ({}, {"session": "s", "ids": ids}, {"session": "s", "until": "2020-01-01"}):
+        with pytest.raises(InvalidInput):
+            mem.summary.make(**wrong)
+
+
+def test_two_users_words_belong_to_neither(mem: Any) -> None:
+    for name in ("ann", "bob"):
+        mem.add_user(name, id=name)
+    mem.add_session("both", id="both", user="ann")
+    for user in ("ann", "bob"):
+        mem.remember(f"{user} has 3 cats", kind="conversation", session="both", user=user)
+    mem.end_session("both")
+    mem.summary.roll_up()
+    assert mem.recall("cats", user="ann", kinds=["summary"]).hits == []
+    assert mem.recall("cats", kinds=["summary"]).hits
+
+
+def test_recall_is_the_same_with_and_without_summaries(mem: Any) -> None:
+    talk(mem)
+    before = mem.recall("what does the hotel cost?")
+    mem.summary.roll_up()
+    assert mem.recall("what does the hotel cost?").hits == before.hits
+    summary = mem.recall("what does the hotel cost?", kinds=["summary"])[0]
+    reasons = mem.why_not("what does the hotel cost?", summary.id).reasons
+    assert reasons == ["it is a summary of others: ask for kinds=['summary']"]
+    packed = mem.context("what does the hotel cost?", summaries=True, tokens=2000)
+    assert packed.used[0] in {hit.id for hit in mem.recall("what does the hotel cost?", kinds=["summary"])}
+    assert {hit.id for hit in before.hits} <= set(packed.used)
+    assert mem.recall("hotel", levels=["day"]).hits
+
+
+def test_rolling_back_a_source_quarantines_its_summaries(mem: Any) -> None:
+    mem.add_session("s", id="s")
+    bad = mem.remember("Buy shares of X at 9.", session="s", cites=[recollect.cite.user("mallory", "hm")]).id
+    good = mem.remember("It rains in Rome on 5 May.", session="s").id
+    mem.end_session("s")
+    mem.summary.roll_up()
+    assert len(mem.roll_back("user:mallory").derived) == 2
+    assert mem.recall("shares", kinds=["summary"]).hits == []
+    mem.summary.roll_up()
+    (stretch,) = mem.list(kinds=["summary"], levels=["stretch"]).memories
+    assert [part.id for part in mem.summary.show(stretch.id).parts] == [good]
+    assert bad != good
+
+
+def test_a_summary_is_trusted_no_further_than_what_it_covers(mem: Any) -> None:
+    ids = talk(mem)
+    made = mem.summary.make(session="s").id
+    mem.cite(made, [recollect.cite.user("ann", "read it")])
+    with pytest.raises(recollect.errors.IllegalTransition, match="5 of the 5"):
+        mem.promote(made)
+    for id in ids:
+        mem.cite(id, [recollect.cite.user("ann", "said it")])
+        mem.promote(id)
+    assert mem.promote(made).status == "verified"
+    mem.archive(ids[0])
+    assert mem.show(made).status == "hypothesis"
+
+
+def test_a_language_model_writes_and_its_cost_is_recorded(tmp_path: Path) -> None:
+    model = ScriptedModel({"summary": "Ann and Bob fly to Lisbon on 3 May; the hotel costs 420 euros."})
+    with recollect.open(tmp_path / "a.db", embedder="hash", language_model=model) as mem:
+        talk(mem)
+        view = mem.summary.show(mem.summary.make("s").id)
+        assert view.text.startswith("Ann and Bob fly")
+        assert (view.made_by, view.usage["model"], view.usage["milliseconds"]) == ("scripted", "scripted", 1)
+        assert "Bob: The hotel costs 420 euros" in model.asked[0].material
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        (ModelFailed("The model is away."), "without the language model"),
+        ({"summary": "They fly on 4 May."}, "1 numbers that are not in what it read"),
+        ({"summary": "word " * 400}, "400 words instead of at most 80"),
+    ],
+)
+def test_a_model_that_fails_or_makes_things_up_is_not_used(tmp_path: Path, line: Any, note: str) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash", language_model=ScriptedModel(line)) as mem:
+        talk(mem)
+        made = mem.summary.make("s")
+        assert note in made.notes[0]
+        assert "We decided to fly to Lisbon on 3 May." in made.text
