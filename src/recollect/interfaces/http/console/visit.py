@@ -162,5 +162,5 @@ def _where(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def html(template: str, status: int = 200, **facts: Any) -> HTMLResponse:
+def html(template: str, status: int = 200, /, **facts: Any) -> HTMLResponse:
     return HTMLResponse(rendered(template, facts), status, SAFETY)
