@@ -37,7 +37,15 @@ def _environment() -> Environment:
     made = Environment(
         loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"when": when, "ago": ago, "number": number, "pretty": pretty, "size": size, "short": short}
+    made.filters |= {
+        "when": when,
+        "ago": ago,
+        "number": number,
+        "pretty": pretty,
+        "size": size,
+        "short": short,
+        "counted": counted,
+    }
     made.globals |= {"version": VERSION, "fields_of": fields_of}
     return made
 
@@ -76,6 +84,10 @@ def size(value: float) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def counted(amount: int, noun: str) -> str:
+    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
 def short(text: str, most: int = 140) -> str:
@@ -190,23 +202,26 @@ class Node(NamedTuple):
     status: str
     x: float
     y: float
-    anchor: str
+    below: bool
     incoming: bool
 
 
-def radial(links: Iterable[Any], width: int = 640, height: int = 360, most: int = 14) -> list[Node]:
-    """The neighbours of a memory around it, alternating between an inner and an outer ring when there are many."""
-    shown = list(links)[:most]
+GRAPH = (560, 380)
+
+
+def radial(links: Iterable[Any], most: int = 12) -> list[Node]:
+    """The neighbours of a memory around it, alternating between two rings when there are many."""
+    shown, (width, height) = list(links)[:most], GRAPH
     found = []
     for at, link in enumerate(shown):
-        angle = 2 * math.pi * at / len(shown) - math.pi / 2 + (math.pi / 6 if len(shown) < 3 else 0)
-        reach = 0.74 if len(shown) > 7 and at % 2 else 1.0
-        x = width / 2 + math.cos(angle) * reach * (width / 2 - 150)
-        y = height / 2 + math.sin(angle) * reach * (height / 2 - 30)
-        anchor = "start" if math.cos(angle) > 0.2 else "end" if math.cos(angle) < -0.2 else "middle"
-        text = short(link.text, 26) or "forgotten"
+        angle = 2 * math.pi * at / len(shown) - math.pi / 2
+        reach = 0.62 if len(shown) > 6 and at % 2 else 1.0
+        x = width / 2 + math.cos(angle) * reach * (width / 2 - 95)
+        y = height / 2 + math.sin(angle) * reach * (height / 2 - 45)
+        text = short(link.text, 24) or "forgotten"
+        below = math.sin(angle) > -0.1
         found.append(
-            Node(link.id, text, link.type, link.status, round(x, 1), round(y, 1), anchor, link.direction == "from")
+            Node(link.id, text, link.type, link.status, round(x, 1), round(y, 1), below, link.direction == "from")
         )
     return found
 
