@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from pydantic import BaseModel
+
 from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.errors import InvalidInput
 from recollect.interfaces.http.console.visit import Page, Visit
@@ -45,8 +47,16 @@ def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
     """The settings as they are in force, without secrets; only the operator's people see them."""
     is_operator = visit.principal.scope.organization_id == visit.service.operator
     told = _flat(settings.model_dump(mode="json")) if is_operator else []
-    described = {name: field.description or "" for name, field in Settings.model_fields.items()}
-    return {"settings": told, "described": described, "is_operator": is_operator}
+    return {"settings": told, "described": _descriptions(Settings), "is_operator": is_operator}
+
+
+def _descriptions(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        found[prefix + name] = field.description or ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= _descriptions(field.annotation, f"{prefix}{name}.")
+    return found
 
 
 _SECRET = ("key", "password", "secret", "token")

@@ -1,0 +1,398 @@
+"""The console: who comes in and who does not, what a page shows to whom, and that stored text stays text."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import recollect
+from recollect.catalogue import OPERATIONS
+from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.interfaces.http.console.drawing import chart, parts, radial, slices, word_diff
+from recollect.interfaces.http.console.visit import MENU
+from recollect.interfaces.serve import application
+from recollect.ports.records import Scope
+from recollect.services import access
+from recollect.settings import Settings
+
+PASSWORD = "a few long words"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }}{% raw %}",
+    "\u202egnp.exe מימין",
+    "w" * 3000,
+    "👩‍👩‍👧‍👦 & < > \" '",
+)
+
+
+@pytest.fixture
+def console(mem: Any) -> Iterator[Any]:
+    user = mem.add_user("Maya", email="maya@example.com")
+    mem.user.revise(user.id, role="owner", password=PASSWORD)
+    settings = Settings(store="postgresql://me:hidden@host/db", server={"upkeep_seconds": 1e6})
+    app = application(mem._core, settings)
+    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+        yield client
+
+
+def sign_in(client: Any, **fields: str) -> Any:
+    given = fields or {"email": "maya@example.com", "password": PASSWORD}
+    return client.post("/console/sign-in", data=given)
+
+
+def page(client: Any, path: str = "", status: int = 200) -> str:
+    answer = client.get(f"/console{path}")
+    assert answer.status_code == status, answer.text[:2000]
+    return str(answer.text)
+
+
+def proof(client: Any) -> str:
+    found = re.search(r'name="recollect-proof" content="([0-9a-f]+)"', page(client))
+    assert found
+    return found[1]
+
+
+def with_key(client: Any, mem: Any, scopes: frozenset[str] | set[str], **more: Any) -> None:
+    wanted = sorted(scopes, key=PERMISSIONS.index)
+    request = access.AddKeyRequest(name="probe", scopes=wanted, **more)  # type: ignore[arg-type]
+    client.cookies.clear()
+    client.cookies.set("recollect", access.add_key(mem._core, Scope("default"), request).key)
+
+
+def test_who_is_not_signed_in_is_asked_to_and_comes_back_to_the_page(console: Any) -> None:
+    asked = console.get("/console/search?q=x")
+    assert (asked.status_code, asked.headers["location"]) == (303, "/console/sign-in?next=/console/search%3Fq%3Dx")
+    assert console.get("/").headers["location"] == "/console"
+    entered = sign_in(console, email="maya@example.com", password=PASSWORD, next="/console/search?q=x")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/console/search?q=x")
+    assert "Overview" in page(console)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example", "//evil.example", "/consolex", "/console.evil", "\\\\evil"]
+)
+def test_signing_in_leads_nowhere_else(elsewhere: str, console: Any) -> None:
+    answer = sign_in(console, email="maya@example.com", password=PASSWORD, next=elsewhere)
+    assert answer.headers["location"] == "/console"
+
+
+def test_the_cookie_is_for_our_pages_only(console: Any, mem: Any) -> None:
+    kept = sign_in(console).headers["set-cookie"].lower()
+    assert "httponly" in kept
+    assert "samesite=strict" in kept
+    assert "secure" not in kept
+    secure = Settings(server={"upkeep_seconds": 1e6, "secure_cookies": True})
+    with TestClient(application(mem._core, secure), follow_redirects=False) as other:
+        assert "secure" in sign_in(other).headers["set-cookie"].lower()
+
+
+def test_unknown_users_and_wrong_passwords_get_the_same_answer(console: Any) -> None:
+    def shown(**fields: str) -> tuple[int, str]:
+        answer = sign_in(console, **fields)
+        assert "set-cookie" not in answer.headers
+        return answer.status_code, answer.text.replace(fields.get("email", ""), "").replace(
+            fields.get("organization", "default"), ""
+        )
+
+    wrong = shown(email="maya@example.com", password="wrong words here")
+    assert wrong[0] == 401
+    assert shown(email="nobody@example.com", password="wrong words here") == wrong
+    assert shown(email="maya@example.com", password="") == wrong
+    assert shown(key="rk.x.y.z")[0] == 401
+    assert shown(email="maya@example.com", password="x" * 20, organization="\x00")[0] == 401
+
+
+def test_guessing_is_limited_by_account_and_by_address(console: Any) -> None:
+    answers = [sign_in(console, email="maya@example.com", password=f"guess {n}").status_code for n in range(7)]
+    assert answers == [401] * 6 + [429]
+    assert sign_in(console).status_code == 429, "the right password is not a way to find out"
+    by_address = [sign_in(console, key=f"rk.a.b.{n}").status_code for n in range(16)]
+    assert by_address[-1] == 429
+
+
+def test_signing_in_from_another_site_is_refused(console: Any) -> None:
+    data = {"email": "maya@example.com", "password": PASSWORD}
+    answer = console.post("/console/sign-in", data=data, headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_signing_out_ends_the_key_at_once(console: Any) -> None:
+    sign_in(console)
+    token = console.cookies["recollect"]
+    assert console.post("/console/sign-out").status_code == 403, "without the proof"
+    assert console.post("/console/sign-out", headers={"x-recollect-csrf": proof(console)}).status_code == 204
+    console.cookies.set("recollect", token)
+    assert console.get("/console").status_code == 303
+
+
+def test_a_pasted_key_still_works_for_programs_after_signing_out(console: Any, mem: Any) -> None:
+    key = access.add_key(mem._core, Scope("default"), access.AddKeyRequest(name="robot")).key
+    assert sign_in(console, key=f"  {key} ").status_code == 303
+    assert console.post("/console/sign-out", headers={"x-recollect-csrf": proof(console)}).status_code == 204
+    assert access.authenticate(mem._core, key).key.name == "robot"
+
+
+def test_changes_need_the_proof_of_our_own_page(console: Any, mem: Any) -> None:
+    sign_in(console)
+    id = mem.remember("kept").id
+    path = f"/v1/memories/{id}/archive"
+    assert console.post(path, json={}).status_code == 403
+    assert console.post(path, json={}, headers={"x-recollect-csrf": "0" * 64}).status_code == 403
+    crossing = {"x-recollect-csrf": proof(console), "sec-fetch-site": "cross-site"}
+    assert console.post(path, json={}, headers=crossing).status_code == 403
+    assert mem.show(id).status == "hypothesis"
+    assert console.post(path, json={"version": 1}, headers={"x-recollect-csrf": proof(console)}).status_code == 200
+
+
+@pytest.mark.parametrize("verdict", ["promote", "demote", "archive", "forget", "erase"])
+def test_a_verdict_on_what_somebody_else_changed_is_refused(verdict: str, mem: Any) -> None:
+    made = mem.remember("as seen", cites=[recollect.cite.user("ann", "said so")])
+    mem.revise(made.id, "as it is now")
+    with pytest.raises(recollect.errors.VersionConflict):
+        getattr(mem, verdict)(made.id, version=1)
+    assert mem.show(made.id).text == "as it is now"
+    getattr(mem, "archive" if verdict == "demote" else verdict)(made.id, version=2)
+
+
+def test_every_page_says_that_nothing_foreign_may_run(console: Any) -> None:
+    sign_in(console)
+    for path in (
+        "/console",
+        "/console/sign-in",
+        "/console/search",
+        "/console/memories/absent",
+        "/console/static/console.js",
+    ):
+        headers = console.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_files_are_kept_by_browsers_until_they_change(console: Any) -> None:
+    script = re.search(
+        r"/console/static/console.js\?v=[0-9a-f]+",
+        console.get("/console/sign-in").text.replace("theme.js", "console.js"),
+    )
+    assert script
+    assert "immutable" in console.get(script[0]).headers["cache-control"]
+    assert console.get("/console/static/console.js").headers["cache-control"] == "no-cache"
+    assert console.get("/console/static/..%2fvisit.py").status_code == 404
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page: its elements, handlers, inline styles and unlabelled fields."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts: list[dict[str, str | None]] = []
+        self.wrong: list[str] = []
+        self.labelled: set[str] = set()
+        self.fields: list[dict[str, str | None]] = []
+        self.ids: list[str] = []
+        self._in_label = False
+        self.feed(text)
+        self.wrong += [f"no label: {one}" for one in self.fields if not self._has_name(one)]
+        self.wrong += [f"twice: {id}" for id in set(self.ids) if self.ids.count(id) > 1]
+
+    def _has_name(self, given: dict[str, str | None]) -> bool:
+        return bool(given.get("aria-label") or given.get("in-label") or (given.get("id") or "") in self.labelled)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.wrong += [f"{tag} {name}" for name in given if name.startswith("on") or name == "style"]
+        self.wrong += [
+            f"{tag} to {value}" for name, value in attrs if name in ("src", "href", "action") and _leaves(value)
+        ]
+        self.wrong += [tag] if tag in ("style", "iframe", "object", "embed", "base") else []
+        self.ids += [given["id"]] if given.get("id") else []
+        if tag == "script":
+            self.scripts.append(given)
+        if tag == "label":
+            self._in_label = True
+            self.labelled.add(given.get("for") or "")
+        if tag == "img" and "alt" not in given:
+            self.wrong.append("img without alt")
+        if tag in ("input", "select", "textarea") and given.get("type") != "hidden":
+            self.fields.append(given | ({"in-label": "yes"} if self._in_label else {}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "label":
+            self._in_label = False
+
+
+def _leaves(value: str | None) -> bool:
+    return not (value or "").startswith(("/console", "#", "?"))
+
+
+def _fill_with(mem: Any, text: str) -> dict[str, str]:
+    user = mem.add_user(text[:200])
+    agent = mem.add_agent(text[:200], description=text, system=text)
+    session = mem.add_session(text, user=user.id, agent=agent.id)
+    cites = [recollect.cite.user(text[:200], text)]
+    one = mem.remember(
+        {"text": text, "more": {text[:50]: [text]}}, author=text[:200], tags=[text[:60].strip()], session=session.id,
+        agent=agent.id, cites=cites, metadata={text[:50]: text},
+    )  # fmt: skip
+    two = mem.remember(f"before {text}", session=session.id)
+    mem.revise(two.id, f"after {text}", why=text)
+    mem.relate(one.id, two.id, text[:200])
+    mem.key.add(text[:200])
+    return {"memory": one.id, "other": two.id, "session": session.id, "agent": agent.id}
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_stored_text_stays_text_on_every_page(text: str, console: Any, mem: Any) -> None:
+    ids = _fill_with(mem, text)
+    sign_in(console)
+    paths = ["", "/search", f"/memories/{ids['memory']}", f"/memories/{ids['other']}", "/review", "/sessions"]
+    paths += [
+        f"/sessions/{ids['session']}",
+        "/agents",
+        f"/agents/{ids['agent']}",
+        "/audit",
+        "/users",
+        "/keys",
+        "/settings",
+    ]
+    shown = [page(console, path) for path in paths]
+    shown.append(console.get("/console/search", params={"q": text, "author": text, "why_not": ids["other"]}).text)
+    shown.append(console.get("/console/audit", params={"action": text, "by": text[:200]}).text)
+    for content in shown:
+        tags = Tags(content)
+        assert tags.wrong == []
+        assert all((script.get("src") or "").startswith("/console/static/") for script in tags.scripts)
+        assert len(tags.scripts) == 2
+    told = [content for content in shown if text[:20] in unescape(content)]
+    assert len(told) >= 8, "it is shown as it was said, not evaluated, stripped or doubly escaped"
+
+
+@pytest.mark.parametrize("role", [*ROLES])
+def test_a_page_shows_only_what_the_role_allows(role: str, console: Any, mem: Any) -> None:
+    cited = mem.remember("something", cites=[recollect.cite.user("ann", "x")])
+    with_key(console, mem, ROLES[role])
+    home = page(console)
+    for link in MENU:
+        allowed = link.needs in OPERATIONS and OPERATIONS[link.needs].permission in ROLES[role]
+        assert (f'href="/console{link.path}" data-letter' in home) is allowed, link.title
+        status = 200 if allowed else 403 if link.needs in OPERATIONS else 404
+        assert console.get(f"/console{link.path}").status_code == status, link.title
+    shown = page(console, f"/memories/{cited.id}")
+    for what, needs in (("promote", "govern"), ("archive", "govern"), ("forget", "delete"), ("erase", "delete")):
+        assert (f'data-act="{what}"' in shown) is (needs in ROLES[role])
+    assert ("data-revise" in shown) is ("write" in ROLES[role])
+
+
+def test_a_refused_page_is_in_the_access_log(console: Any, mem: Any) -> None:
+    with_key(console, mem, {"write"})
+    page(console, "/search", 403)
+    with_key(console, mem, set(PERMISSIONS))
+    assert "key.add" in page(console, "/audit?operation=create")
+
+
+def test_another_tenants_memory_looks_like_none(console: Any, mem: Any) -> None:
+    theirs = mem.within("theirs").remember("their secret plan").id
+    sign_in(console)
+    found = page(console, f"/memories/{theirs}", 404).replace(theirs, "ID")
+    assert found == page(console, "/memories/absent", 404).replace("absent", "ID")
+    assert "their secret" not in page(console, "/search?q=secret+plan")
+    assert "their secret" not in page(console, f"/search?q=secret&why_not={theirs}")
+
+
+def test_settings_show_no_secret_and_only_to_the_operator(console: Any, mem: Any) -> None:
+    sign_in(console)
+    shown = page(console, "/settings")
+    assert "me:***@host" in shown
+    assert "hidden@" not in shown
+    mem.within("theirs").remember("there is such a tenant")
+    other = access.add_key(mem._core, Scope("theirs"), access.AddKeyRequest(name="x", scopes=list(PERMISSIONS))).key  # type: ignore[arg-type]
+    console.cookies.clear()
+    console.cookies.set("recollect", other)
+    assert "me:***@host" not in page(console, "/settings")
+
+
+def test_search_shows_reasons_filters_and_why_not(console: Any, mem: Any) -> None:
+    hit = mem.remember("The billing pool has 20 connections", tags=["db"], cites=[recollect.cite.user("ann", "x")])
+    missed = mem.remember("The billing pool was small", kind="observation")
+    for text in ("The search pool is another matter", "Lunch is at noon"):
+        mem.remember(text)
+    sign_in(console)
+    shown = page(console, f"/search/results?q=billing+pool&kinds=fact&why_not={missed.id}")
+    assert f"/console/memories/{hit.id}" in shown
+    assert "its kind is not fact" in shown
+    assert 'class="for"' in shown
+    assert "<html" not in shown
+    assert "20 connections" not in page(console, "/search/results?q=pool&tags=other")
+    assert 'role="alert"' in page(console, "/search/results?q=pool&since=yesterday")
+
+
+def test_a_forgotten_memory_can_be_looked_at_and_restored(console: Any, mem: Any) -> None:
+    id = mem.remember("gone for now").id
+    mem.forget(id, why="said twice")
+    sign_in(console)
+    assert "gone for now" in page(console, "/search?forgotten=1")
+    shown = page(console, f"/memories/{id}")
+    assert 'data-act="restore"' in shown
+    assert 'data-act="promote"' not in shown
+
+
+def test_the_overview_counts_days(console: Any, mem: Any) -> None:
+    for text in ("one", "two", "three"):
+        mem.remember(text)
+    days = mem.activity(days=7).days
+    assert [day.remembered for day in days] == [0] * 6 + [3]
+    assert [day.total for day in days] == [0] * 6 + [3]
+    assert days[-1].accesses >= 3
+    sign_in(console)
+    assert f"{days[-1].date}: 3" in page(console)
+
+
+def test_pages_take_milliseconds(console: Any, mem: Any) -> None:
+    """Of the best of five, since the machine may be busy: a page that asked once per memory would take far longer."""
+    mem.remember_many([{"content": f"fact number {n} about service {n % 9}"} for n in range(500)])
+    sign_in(console)
+    for path in ("", "/search", "/review", "/audit", "/search?q=service+3"):
+        took = []
+        for _ in range(5):
+            began = time.perf_counter()
+            page(console, path)
+            took.append(time.perf_counter() - began)
+        assert min(took) < 0.25, path
+
+
+def test_numbers_behind_the_drawings() -> None:
+    assert [(one.name, one.amount, one.start) for one in slices({"a": 1, "b": 3, "c": 0})] == [
+        ("b", 3, 0),
+        ("a", 1, 75),
+    ]
+    assert [one.name for one in slices({str(n): 10 - n for n in range(10)}, most=2)] == ["0", "1", "others"]
+    drawn = chart(["2026-01-01", "2026-01-02"], [0, 10])
+    assert [label for _, label in drawn.ticks] == ["0", "5", "10"]
+    assert drawn.bars[1][3] > drawn.bars[0][3] == 0
+    assert chart([], []).line == ""
+    assert [(one.name, one.x) for one in parts({"words": 2.0, "session": -1.0, "none": 0.0})] == [
+        ("words", 50),
+        ("session", 25),
+    ]
+    link = type("Link", (), {"id": "i", "type": "t", "status": "verified", "direction": "to", "text": "x" * 99})
+    assert all(0 <= node.x <= 560 and 0 <= node.y <= 380 for node in radial([link] * 30))
+    assert len(radial([link] * 30)) == 12
+
+
+def test_a_diff_marks_the_words_that_changed() -> None:
+    pieces = word_diff("the pool waits 10 s", "the pool waits 30 s")
+    assert [(piece.kind, piece.text) for piece in pieces] == [
+        ("same", "the pool waits "), ("del", "10"), ("ins", "30"), ("same", " s"),
+    ]  # fmt: skip
+    assert "".join(p.text for p in word_diff("a " * 9000, "b " * 9000) if p.kind == "ins") == "b " * 9000
