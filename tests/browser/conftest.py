@@ -1,0 +1,119 @@
+"""A real service before a filled store, and a real Chromium that visits it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import recollect
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update"
+    " --disable-sync --disable-dev-shm-usage"
+).split()
+CHROMIUM = shutil.which("chromium")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if CHROMIUM is None:
+        pytest.skip(f"NOT RUN, there is no Chromium (Debian: apt-get install chromium): {item.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    from seed_console import PASSWORD, fill
+
+    folder = tmp_path_factory.mktemp("console")
+    with recollect.open(folder / "team.db", embedder="hash", citation_root=folder) as mem:
+        ids = fill(mem, memories=40, notes=folder / "pool.yaml")
+    return SimpleNamespace(folder=folder, ids=ids, email="maya@example.com", password=PASSWORD)
+
+
+@pytest.fixture(scope="session")
+def address(filled: SimpleNamespace) -> Iterator[str]:
+    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
+    command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", str(filled.folder / "team.db"), "--port", "0"]
+    with (filled.folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=filled.folder)
+    try:
+        yield _listening(server, filled.folder / "log")
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _listening(server: subprocess.Popen[bytes], log: Path) -> str:
+    while True:
+        found = re.search(r"listens on (\S+)", log.read_text())
+        if found:
+            return found[1]
+        try:
+            server.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        raise RuntimeError(f"the service ended: {log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def signed_in(browser: Any, address: str, filled: SimpleNamespace) -> Any:
+    """The cookies of somebody who signed in: once, since guessing is limited."""
+    context = browser.new_context(base_url=address)
+    page = context.new_page()
+    page.goto("/console/sign-in")
+    enter(page, filled)
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def visit(browser: Any, address: str, signed_in: Any) -> Iterator[Any]:
+    """Open a signed-in page; whatever the page complains of, or asks of another place, fails the test."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def opened(path: str = "", is_signed_in: bool = True, **options: Any) -> Any:
+        state = signed_in if is_signed_in else None
+        context = browser.new_context(base_url=address, storage_state=state, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda asked: complaints.append(asked.url) if not asked.url.startswith(address) else None)
+        page.goto(f"/console{path}")
+        return page
+
+    opened.expected = ()  # type: ignore[attr-defined]
+    yield opened
+    for context in contexts:
+        context.close()
+    expected = opened.expected  # type: ignore[attr-defined]
+    assert [one for one in complaints if not any(part in one for part in expected)] == []
+
+
+def enter(page: Any, filled: SimpleNamespace) -> None:
+    page.get_by_label("Email").fill(filled.email)
+    page.get_by_label("Password").fill(filled.password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/console*")
