@@ -20,6 +20,7 @@ from rich.text import Text
 from recollect.catalogue import Operation
 from recollect.interfaces import render_agents, render_frameworks, render_run
 from recollect.interfaces.render_learning import LEARNING
+from recollect.services.activity import Activity
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
@@ -160,6 +161,12 @@ class Renderer:
                 bar = "█" * round(30 * count / most)
                 self.console.print(f"  {title:7}{name:16} {count:8} [cyan]{bar}[/]")
 
+    def activity(self, reply: Activity) -> None:
+        most = max((day.accesses for day in reply.days), default=0) or 1
+        for day in reply.days:
+            bar = "█" * round(30 * day.accesses / most)
+            self.console.print(f"{day.date} {day.remembered:8} remembered {day.accesses:8} accesses [cyan]{bar}[/]")
+
     def copied(self, reply: Copied) -> None:
         for one in reply.organizations:
             self.console.print(
@@ -239,6 +246,7 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Verified: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
+    Activity: Renderer.activity,
     Copied: Renderer.copied,
     Restored: Renderer.restored,
     Layout: Renderer.layout,
