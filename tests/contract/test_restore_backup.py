@@ -41,6 +41,19 @@ def test_a_file_is_restored_whole(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*restoring*"))
 
 
+def test_a_duckdb_file_is_restored_whole(tmp_path: Path) -> None:
+    with filled(f"duckdb:///{tmp_path}/a.duckdb") as mem:
+        mem.backup(str(tmp_path / "copy.duckdb"))
+        before = exported(mem, tmp_path / "one.jsonl")
+    assert restore_backup(tmp_path / "copy.duckdb", f"duckdb:///{tmp_path}/b.duckdb").memories == 2
+    with recollect.open(f"duckdb:///{tmp_path}/b.duckdb", embedder="hash") as again:
+        assert exported(again, tmp_path / "two.jsonl").splitlines()[:-2] == before.splitlines()[:-2]
+        assert again.doctor().well
+    assert not list(tmp_path.glob("*restoring*"))
+    with pytest.raises(InvalidInput, match="another kind of store"):
+        restore_backup(tmp_path / "copy.duckdb", tmp_path / "c.db")
+
+
 def test_a_database_is_restored_whole(tmp_path: Path) -> None:
     with filled(server().emptied_store(), postgres_tools=BIN) as mem:
         mem.backup(str(tmp_path / "copy.dump"))
