@@ -72,7 +72,7 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     # Said to be empty is not the same as left out.
     fields |= {name: None for name in _ENDS if name in request.model_fields_set and getattr(request, name) is None}
     if request.content is not None:
-        fields |= _new_content(memory, request.content)
+        fields |= new_content(memory, request.content)
     steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
     if request.tags is not None:
         steps += _retag_steps(core, scope, memory, request.tags)
@@ -111,7 +111,8 @@ def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> l
     return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
 
 
-def _new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+    """The fields that change with what a memory says: a new claim starts as a hypothesis."""
     content, text = read_content(memory.kind, given)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
