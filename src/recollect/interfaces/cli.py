@@ -28,7 +28,7 @@ GROUPS = {
     "Trust": "check promote demote archive roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
-    "The service": "serve user key audit",
+    "The service": "serve mcp user key audit",
     "The store": "stats log verify doctor reindex export import backup copy config",
 }
 HIDDEN = frozenset({"remember_many"})
@@ -43,6 +43,7 @@ class Program(Operation):
 PROGRAMS = (
     Program("copy", "programs:copy", "admin", "", ("source", "target"), "Copy a store into another of any kind.", True),
     Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
+    Program("mcp", "mcp.stdio:serve", "operate", "", (), "Serve MCP over standard input and output, for one host."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
 ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}
@@ -301,6 +302,8 @@ def _start(program: Operation, given: dict[str, Any], as_json: bool) -> int:
     request, renderer = validated(program, _fields(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
         reply = program.function(request, progress)
+    if reply is None:  # it has said all it had to say
+        return 0
     return _answer(renderer, program, reply, as_json)
 
 

@@ -121,15 +121,18 @@ def application(core: Core, settings: Settings) -> Any:
     from recollect.interfaces.http import files
     from recollect.interfaces.http.service import Service, build
     from recollect.interfaces.http.upkeep import Upkeep
+    from recollect.interfaces.mcp.http import McpEndpoint
 
     service = Service(core, settings.server, settings.organization)
+    mcp = McpEndpoint(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> Any:
         upkeep = Upkeep(service)
         upkeep.start()
-        yield
+        async with mcp.running():
+            yield
         upkeep.stop()
         service.close()
 
-    return build(service, files.endpoints(service), lifespan=lifespan)
+    return build(service, files.endpoints(service), [mcp.route], lifespan)

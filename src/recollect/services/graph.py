@@ -280,7 +280,7 @@ def _nodes(core: Core, scope: Scope) -> list[_Node]:
 
 def _links(core: Core, scope: Scope, sources: Iterable[str]) -> list[tuple[str, str, str]]:
     query = Query(Relationship, (OneOf("source_id", tuple(sorted(sources))),), (Order("id"),))
-    return [tuple(row) for row in core.store.select(scope, query, ("source_id", "target_id", "type"))]  # type: ignore[misc]
+    return [tuple(row) for row in core.store.select(scope, query, ("source_id", "target_id", "type"))]
 
 
 def _shown(core: Core, scope: Scope, wanted: Callable[[Entity], bool], *, whole: bool = False) -> Graph:
