@@ -14,6 +14,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 T = TypeVar("T")
+PACKAGES = Path(__file__).parents[1] / ".node" / "mcp" / "node_modules" / "@modelcontextprotocol"
+OFFICIAL = PACKAGES / "server-memory" / "dist" / "index.js"
+CONFORMANCE = PACKAGES / "conformance" / "dist" / "index.js"
 
 
 @asynccontextmanager
@@ -34,9 +37,9 @@ async def over_http(address: str, key: str, query: str = "", mode: str = "auto")
             yield client
 
 
-def run(work: Callable[[], Awaitable[T]]) -> T:
+def run(work: Callable[[], Awaitable[T]], seconds: float = 60) -> T:
     async def within() -> T:
-        return await asyncio.wait_for(work(), 60)
+        return await asyncio.wait_for(work(), seconds)
 
     return asyncio.run(within())
 

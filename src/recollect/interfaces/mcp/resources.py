@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.interfaces.mcp.tools import offered
+from recollect.services import graph
 from recollect.services.packing import Context
 
 if TYPE_CHECKING:
@@ -29,9 +30,16 @@ TITLE_LENGTH = 80
 
 
 def plain(reply: Any, structured: Any) -> str:
-    """A reply as text: what was packed for a prompt as it is, everything else as JSON."""
+    """A reply as text: what was packed for a prompt as it is, everything else as JSON.
+
+    The official memory server says done in words, and gives lists without a name; prompts were written for that.
+    """
     if isinstance(reply, Context):
         return reply.text
+    if isinstance(reply, graph.Done):
+        return reply.message
+    if isinstance(reply, graph.Entities | graph.Relations | graph.Additions):
+        (structured,) = structured.values()
     return json.dumps(structured, ensure_ascii=False, indent=2)
 
 
