@@ -42,11 +42,12 @@ def over_mcp(world: Any, operation: Operation, fields: dict[str, Any]) -> Any:
 def blurred(answer: Any, id: str) -> Any:
     """An answer without what differs from one call to the next: new ids, times and hashes."""
     text = json.dumps(answer, sort_keys=True).replace(id, "THE-ID")
-    text = text.replace('"id": "theirs"', '"id": "NEW-ID"')  # an earlier call was told to use it as an id of its own
+    text = text.replace('"id": "theirs"', f'"id": "{UUID_ZERO}"')  # an earlier call took it as an id of its own
     return LONG_HEX.sub("HASH", UUID.sub("NEW-ID", _without_noise(json.loads(text))))
 
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+UUID_ZERO = "00000000-0000-0000-0000-000000000000"
 LONG_HEX = re.compile(r"[0-9a-f]{16,}")
 NOISE = {"request_id", "timestamp", "seq", "key", "next", "ms", "seconds"}
 
