@@ -52,8 +52,9 @@ LONG_HEX = re.compile(r"[0-9a-f]{16,}")
 NOISE = {"request_id", "timestamp", "seq", "key", "next", "ms", "seconds"}
 
 
-def _unmarked(value: Any) -> str:
-    return UUID.sub("", json.dumps(value, sort_keys=True).replace("THE-ID", ""))
+def _unmarked(value: Any) -> tuple[str, bool]:
+    text = json.dumps(value, sort_keys=True)
+    return UUID.sub("", text.replace("THE-ID", "")), "THE-ID" in text
 
 
 def _without_noise(value: Any) -> str:
