@@ -33,6 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
 EDGES = {
     ("interfaces/cli.py", "_run_command"),
+    ("interfaces/http/service.py", "_answered"),
+    ("interfaces/mcp/server.py", "call_tool"),
     ("adapters/vectors/embedded.py", "_keep_up"),
     ("adapters/records/group_commit.py", "_settle"),
     ("adapters/records/group_commit.py", "_undo"),

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
-from recollect.services.audit import LogPage
+from recollect.services.access import KeyMade, KeyView, Keys, UserView, Users
+from recollect.services.audit import LogPage, LogVerified, Sealed
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
@@ -42,6 +43,12 @@ class Recollect:
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
+    @property
+    def user(self) -> User: ...
+    @property
+    def key(self) -> Key: ...
+    @property
+    def audit(self) -> Audit: ...
     def remember(
         self,
         content: str | dict[str, Any],
@@ -365,7 +372,10 @@ class Recollect:
         *,
         operation: Literal["create", "read", "update", "delete", "search"] | None = None,
         by: str | None = None,
+        action: str | None = None,
+        success: bool | None = None,
         since: datetime | str | None = None,
+        until: datetime | str | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> LogPage:
@@ -394,6 +404,60 @@ class Room:
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
+
+class User(Room):
+    """Those who may come in: their profiles, roles and passwords."""
+
+    def show(self, id: str) -> UserView:
+        """Show a user with role and preferences."""
+
+    def list(self, *, limit: int = 100, after: str | None = None) -> Users:
+        """List users with their roles."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        email: str | None = None,
+        timezone: str | None = None,
+        profile_data: dict[str, Any] | None = None,
+        preferences: dict[str, Any] | None = None,
+        role: Literal["reader", "writer", "curator", "admin", "owner"] | None = None,
+        status: Literal["active", "invited", "suspended"] | None = None,
+        password: str | None = None,
+    ) -> UserView:
+        """Change a user's profile, role, status or password."""
+
+class Key(Room):
+    """Keys for programs: what each grants, and how often it may ask."""
+
+    def add(
+        self,
+        name: str,
+        *,
+        scopes: builtins.list[Literal["read", "write", "govern", "delete", "admin", "operate"]] = ...,
+        user: str | None = None,
+        expires_days: float | None = None,
+        rate_per_minute: int | None = None,
+        requests_per_day: int | None = None,
+    ) -> KeyMade:
+        """Make a key; it is shown this once."""
+
+    def list(self, *, user: str | None = None, revoked: bool = False) -> Keys:
+        """List keys: what they grant, when they were used."""
+
+    def revoke(self, id: str) -> KeyView:
+        """End a key at once."""
+
+class Audit(Room):
+    """The access log as evidence: sealed, and proven whole."""
+
+    def seal(self) -> Sealed:
+        """Seal what is new in the access log."""
+
+    def verify(self, anchor: str | None = None) -> LogVerified:
+        """Prove that the access log was not tampered with."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""
