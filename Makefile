@@ -28,8 +28,9 @@ lint: $(TEST_READY)
 types: $(TEST_READY)
 	@$(BIN)/mypy
 
-bench: $(BENCH_READY)  ## speed beside other stores, in one run
+bench: $(BENCH_READY)  ## speed beside other stores and other services, in one run
 	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/service.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
