@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -75,6 +76,12 @@ def said(answer: Any) -> Any:
     return read, sorted_lists(answer.structured_content)
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with served(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
 def test_it_answers_as_the_official_server_does(tmp_path: Path) -> None:
     calls = made_up(random.Random(SEED))
 
@@ -138,11 +145,9 @@ def test_what_it_keeps_are_memories_like_all_others(tmp_path: Path) -> None:
         assert mem.verify().sound
 
 
-def test_two_hosts_at_once_lose_no_observation(tmp_path: Path) -> None:
-    async def talk(address: str, key: str) -> None:
-        import asyncio
-
-        async with over_http(address, key, "?profile=memory-server") as client:
+def test_two_hosts_at_once_lose_no_observation(running: tuple[str, str]) -> None:
+    async def talk() -> None:
+        async with over_http(*running, "?profile=memory-server") as client:
             ada = {"name": "Ada", "entityType": "person", "observations": []}
             await client.call_tool("create_entities", {"entities": [ada]})
 
@@ -154,12 +159,11 @@ def test_two_hosts_at_once_lose_no_observation(tmp_path: Path) -> None:
             told = await client.call_tool("read_graph", {})
             assert len(told.structured_content["entities"][0]["observations"]) == 4
 
-    with served(tmp_path) as running:
-        run(lambda: talk(*running))
+    run(talk)
 
 
 @pytest.mark.parametrize("permission", ["read", "write"])
-def test_a_key_sees_the_tools_it_grants(permission: str, tmp_path: Path) -> None:
+def test_a_key_sees_the_tools_it_grants(permission: str, running: tuple[str, str]) -> None:
     async def talk(address: str, key: str) -> None:
         async with over_http(address, key, "?profile=memory-server") as client:
             reading = {"read_graph", "search_nodes", "open_nodes"}
@@ -168,6 +172,6 @@ def test_a_key_sees_the_tools_it_grants(permission: str, tmp_path: Path) -> None
             denied = await client.call_tool("delete_entities", {"entityNames": ["x"]})
             assert denied.structured_content["error"]["code"] == "denied"
 
-    with served(tmp_path) as (address, owner), recollect.connect(address, owner) as mem:
+    with recollect.connect(*running) as mem:
         key = mem.key.add("weak", scopes=[permission]).key
-        run(lambda: talk(address, key))
+    run(lambda: talk(running[0], key))

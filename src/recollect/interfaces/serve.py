@@ -40,6 +40,7 @@ class Served(Reply):
 def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     """Serve the API, the console and MCP until stopped. The first start makes an owner and shows its key once."""
     try:
+        import mcp  # noqa: F401 - one of its doors
         import uvicorn
     except ImportError:
         raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Name, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import AnyOf, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, Touch, equal
+from recollect.ports.records import AnyOf, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.remember import RememberManyRequest, RememberRequest, remember_many
@@ -310,11 +310,11 @@ def _add(core: Core, scope: Scope, contents: Sequence[dict[str, Any]]) -> dict[s
         return {}
     keys = [_key(one["name"]) for one in contents]
     forgotten = Query(Memory, (OneOf("idempotency_key", tuple(keys)),), deleted="only")
-    freed: list[Step] = [
-        Touch(Memory, id, put={"idempotency_key": None}) for (id,) in core.store.select(scope, forgotten, ("id",))
-    ]
+    freed: list[Step] = []
+    for memory in core.store.find(scope, forgotten).records:
+        freed += change_steps(core, scope, memory, "moved", "its name was given anew", idempotency_key=None)
     if freed:
-        core.store.transact(scope, freed)
+        commit(core, scope, freed)
     requests = [
         RememberRequest(content=one, kind=KIND, idempotency_key=key) for one, key in zip(contents, keys, strict=True)
     ]
