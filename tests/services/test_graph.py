@@ -121,6 +121,16 @@ def test_a_forgotten_entity_can_be_made_anew(mem: Any) -> None:
     assert mem.list(forgotten=True).total == 3
 
 
+def test_a_deleted_entity_comes_back_with_its_relations(mem: Any) -> None:
+    ask(mem, "create_entities", entities=[ADA, BOB])
+    ask(mem, "create_relations", relations=[KNOWS])
+    before = graph(mem)
+    ask(mem, "delete_entities", entityNames=["Ada", "Nobody"])
+    assert ask(mem, "read_graph").relations == []
+    mem.restore(mem.list(forgotten=True).memories[0].id)
+    assert graph(mem) == before
+
+
 def test_entities_made_elsewhere_are_part_of_the_graph(mem: Any) -> None:
     mem.remember({"name": "Eve", "type": "spy", "text": "listens", "attributes": {"age": 40}}, kind="entity")
     mem.remember("no name", kind="entity")

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Name, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import AnyOf, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.remember import RememberManyRequest, RememberRequest, remember_many
@@ -220,18 +220,16 @@ def delete_observations(core: Core, scope: Scope, request: DeleteObservationsReq
 
 
 def delete_entities(core: Core, scope: Scope, request: DeleteEntitiesRequest) -> Done:
-    """Forget entities and delete their relations; `restore` brings an entity back, without its relations."""
+    """Forget entities, and with them their relations; `restore` brings both back."""
     names = set(request.entityNames)
 
     def delete() -> Done:
-        ids = tuple(node.id for node in _nodes(core, scope) if node.name in names)
-        gone = [load(core, scope, Memory, id) for id in ids]
+        gone = [load(core, scope, Memory, node.id) for node in _nodes(core, scope) if node.name in names]
         steps: list[Step] = reinstated_steps(core, scope, gone) if gone else []
         for memory in gone:
             steps += change_steps(core, scope, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
         if gone:
-            either = AnyOf((OneOf("source_id", ids), OneOf("target_id", ids)))
-            commit(core, scope, [*steps, DeleteWhere(Relationship, (either,))])
+            commit(core, scope, steps)
         return Done(message="Entities deleted successfully")
 
     return _retried(delete)
