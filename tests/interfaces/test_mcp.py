@@ -136,9 +136,9 @@ def test_hints_follow_from_the_permission() -> None:
 
 
 def test_long_lists_come_in_pages() -> None:
-    first, cursor = server.paged(range(250), None)
-    second, after = server.paged(range(250), cursor)
-    third, end = server.paged(range(250), after)
+    first, cursor = server.paged(range(250), None, 100)
+    second, after = server.paged(range(250), cursor, 100)
+    third, end = server.paged(range(250), after, 100)
     assert [*first, *second, *third] == list(range(250))
     assert end is None
 
