@@ -27,6 +27,7 @@ from recollect.services.supersession import SUPERSEDES, reinstated_steps
 
 KIND = "entity"
 MENTIONED = "mentioned_only"
+MOST_NOTED = 1000  # ids in one log entry: a whole graph may have any number
 T = TypeVar("T")
 
 
@@ -290,7 +291,7 @@ def _shown(core: Core, scope: Scope, wanted: Callable[[Entity], bool], *, whole:
         for source, target, type in _links(core, scope, names)
         if target in names and (whole or source in found or target in found)
     ]
-    core.journal.note(scope, "search", "graph", list(found), found=len(found))
+    core.journal.note(scope, "search", "graph", list(found)[:MOST_NOTED], found=len(found))
     return Graph(entities=list(found.values()), relations=relations)
 
 
