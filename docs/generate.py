@@ -669,11 +669,21 @@ def _scale_figures(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
             yield f"vector search, {report['rows']:,} x {report['dimensions']}, {scope}", figures, "`make bench-scale`"
 
 
+def _service_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for operation, by_clients in report["cells"].items():
+        figures = ", ".join(
+            f"{count}: {by_name['recollect']['per_second']}/s, p99 {by_name['recollect']['p99_ms']} ms"
+            for count, by_name in by_clients.items()
+        )
+        yield f"{operation} over HTTP by number of clients, {report['rows']:,} memories", figures, "`make bench`"
+
+
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "peers": _peer_figures,
     "runtime": _runtime_figures,
     "scale": _scale_figures,
+    "service": _service_figures,
 }
 
 

@@ -22,10 +22,10 @@
     │   ├── StoreFull           store_full           507
     │   ├── StoreReadOnly       store_read_only      503
     │   ├── EmbedderFailed      embedder_failed      502
-    │   ├── ModelFailed         model_failed         502   a language model that cannot be reached or understood
     │   ├── IndexFailed         index_failed         502   the vector index in another system is away
+    │   ├── ModelFailed         model_failed         502   a language model that cannot be reached or understood
     │   ├── MissingExtra        missing_extra        501
-    │   └── Unsupported         unsupported          501   this store cannot; another can
+    │   └── Unsupported         unsupported          409   this store cannot; another can
     └── StoreError              store_error          500
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
         ├── NotARecollectStore  not_a_recollect_store 422
@@ -174,7 +174,7 @@ class MissingExtra(Unavailable):
 
 class Unsupported(Unavailable):
     code = "unsupported"
-    http_status = 501
+    http_status = 409
 
 
 class StoreError(RecollectError):

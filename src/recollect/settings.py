@@ -92,6 +92,9 @@ class ServerSettings(BaseModel):
     most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body")
     most_upload_bytes: int = Field(1 << 30, ge=1024, description="The largest file to import")
     secure_cookies: bool = Field(False, description="Mark cookies for https only; say so behind a TLS proxy")
+    hosts: list[str] = Field(
+        default_factory=list, description="Names this service is reached by, without port; its own machine's always are"
+    )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
 
 
@@ -279,7 +282,7 @@ def _suspect_typo(name: str, part: str, known: set[str]) -> None:
         )
 
 
-_LISTS = {"kinds", "citation_roots"}
+_LISTS = {"kinds", "citation_roots", "hosts"}
 
 
 def _from_yaml(path: Path) -> dict[str, Any]:

@@ -72,6 +72,38 @@ def test_a_report_names_neither_the_host_nor_a_path(alone: Path) -> None:
     assert str(alone.parent) not in written
 
 
+def run_service(out: Path, *products: str) -> dict[str, Any]:
+    run(
+        "service.py",
+        "--rows",
+        "50",
+        "--seconds",
+        "0.2",
+        "--clients",
+        "1",
+        "3",
+        "--out",
+        str(out),
+        "--products",
+        *products,
+    )
+    report: dict[str, Any] = json.loads((out / "service.json").read_text())
+    return report
+
+
+def test_the_service_alone_is_measured_and_drawn(tmp_path: Path) -> None:
+    report = run_service(tmp_path, "recollect")
+    assert report["cells"]["recall"]["3"]["recollect"]["per_second"] > 0
+    assert report["ratios"]["remember"]["1"] == {}
+    assert ElementTree.parse(tmp_path / "service.svg").getroot().tag.endswith("svg")
+    assert platform.node() not in (tmp_path / "service.json").read_text()
+
+
+@pytest.mark.skipif(not peers_here("fastapi", "chromadb"), reason="fastapi and chromadb are not installed")
+def test_other_services_run_beside_it(tmp_path: Path) -> None:
+    assert set(run_service(tmp_path, "recollect", "bare", "chroma")["ratios"]["recall"]["1"]) == {"bare", "chroma"}
+
+
 def test_scale_measures_every_scope(tmp_path: Path) -> None:
     run("scale.py", "--rows", "12000", "--dimensions", "32", "--queries", "10", "--out", str(tmp_path))
     (report,) = json.loads((tmp_path / "scale.json").read_text())

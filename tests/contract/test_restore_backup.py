@@ -24,7 +24,7 @@ def filled(address: Any, **settings: Any) -> Any:
 
 
 def exported(mem: Any, path: Path) -> bytes:
-    mem.export(str(path), audit=True)
+    mem.export(str(path))
     return path.read_bytes()
 
 
@@ -36,9 +36,22 @@ def test_a_file_is_restored_whole(tmp_path: Path) -> None:
     assert restore_backup(tmp_path / "copy.db", tmp_path / "b.db").memories == 2
     assert (tmp_path / "copy.db").read_bytes() == kept
     with recollect.open(tmp_path / "b.db", embedder="hash") as again:
-        assert exported(again, tmp_path / "two.jsonl").splitlines()[:-2] == before.splitlines()[:-2]
+        assert exported(again, tmp_path / "two.jsonl").splitlines() == before.splitlines()
         assert again.doctor().well
     assert not list(tmp_path.glob("*restoring*"))
+
+
+def test_a_duckdb_file_is_restored_whole(tmp_path: Path) -> None:
+    with filled(f"duckdb:///{tmp_path}/a.duckdb") as mem:
+        mem.backup(str(tmp_path / "copy.duckdb"))
+        before = exported(mem, tmp_path / "one.jsonl")
+    assert restore_backup(tmp_path / "copy.duckdb", f"duckdb:///{tmp_path}/b.duckdb").memories == 2
+    with recollect.open(f"duckdb:///{tmp_path}/b.duckdb", embedder="hash") as again:
+        assert exported(again, tmp_path / "two.jsonl").splitlines() == before.splitlines()
+        assert again.doctor().well
+    assert not list(tmp_path.glob("*restoring*"))
+    with pytest.raises(InvalidInput, match="another kind of store"):
+        restore_backup(tmp_path / "copy.duckdb", tmp_path / "c.db")
 
 
 def test_a_database_is_restored_whole(tmp_path: Path) -> None:
@@ -48,7 +61,7 @@ def test_a_database_is_restored_whole(tmp_path: Path) -> None:
     target = server().new_database()
     assert restore_backup(tmp_path / "copy.dump", target, postgres_tools=BIN).memories == 2
     with recollect.open(target, embedder="hash") as again:
-        assert exported(again, tmp_path / "two.jsonl").splitlines()[:-2] == before.splitlines()[:-2]
+        assert exported(again, tmp_path / "two.jsonl").splitlines() == before.splitlines()
         assert again.recall("pytest")[0].text == "Alice prefers pytest"
         assert again.verify().sound
 

@@ -37,6 +37,7 @@ EDGES = {
     ("interfaces/http/service.py", "_answered"),
     ("interfaces/tools.py", "_answer"),
     ("interfaces/runner.py", "_decision"),
+    ("interfaces/mcp/server.py", "call_tool"),
     ("adapters/vectors/embedded.py", "_keep_up"),
     ("adapters/vectors/outside.py", "_keep_up"),
     ("adapters/records/group_commit.py", "_settle"),

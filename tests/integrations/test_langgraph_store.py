@@ -202,7 +202,18 @@ def test_a_prefix_is_whole_labels_on_every_store(store: str, tmp_path: Path) -> 
     address = {"memory": "memory://", "sqlite": str(tmp_path / "t.db")}.get(store) or server().new_store()
     with recollect.open(address, embedder="hash") as mem:
         kept = RecollectStore(mem)
-        names = [("a",), ("a", "b"), ("a b",), ("ab",), ("a\x1f",), ("a\x1f", "b"), ("A",), ("é",), ("a", "\x20")]
+        names = [
+            ("a",),
+            ("a", "b"),
+            ("a b",),
+            ("ab",),
+            ("a\x1f",),
+            ("a\x1f", "b"),
+            ("A",),
+            ("é",),
+            ("a", "\x20"),
+            ("a", "🧠"),
+        ]
         for name in names:
             kept.put(name, "k", {"name": list(name)})
         for prefix in names:

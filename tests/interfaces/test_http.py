@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
-import signal
-import subprocess
-import sys
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -23,10 +19,11 @@ import recollect
 from recollect.domain.access import PERMISSIONS
 from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, StoreBusy, Unavailable, VersionConflict
 from recollect.interfaces.http.limits import Gate, Rates
-from recollect.interfaces.serve import application
+from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
 from recollect.services import access
-from recollect.settings import Settings
+from recollect.settings import ServerSettings, Settings
+from serving import served
 
 
 @pytest.fixture
@@ -231,26 +228,8 @@ def test_overload_answers_503_and_recovers(mem: Any, monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A real service in its own process: its address and the key it showed once."""
-    folder = tmp_path_factory.mktemp("served")
-    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
-    command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", "s.db", "--port", "0"]
-    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    said = ""
-    while "listens on" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
-    rest = threading.Thread(target=process.stderr.read, daemon=True)
-    rest.start()
-    found = re.search(r"(rk\.\S+)", said), re.search(r"listens on (\S+)", said)
-    assert found[0] is not None
-    assert found[1] is not None
-    yield found[1][1], found[0][1]
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
-    rest.join()
-    process.stderr.close()
+    with served(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> None:
@@ -288,6 +267,12 @@ def test_many_clients_at_once_lose_nothing(running: tuple[str, str]) -> None:
         ids = list(pool.map(write, range(64)))
     with recollect.connect(*running) as mem:
         assert len({mem.show(id).text for id in ids}) == 64
+
+
+def test_answers_are_sent_at_once() -> None:
+    """asyncio turns off the waiting for more (Nagle) only where it sees TCP: 40 ms of each answer otherwise."""
+    with _listening(ServerSettings(port=0)) as (listener, _):
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_a_public_address_without_keys_is_refused(tmp_path: Path) -> None:

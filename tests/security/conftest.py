@@ -43,6 +43,20 @@ class World:
             self.keys[place] = made
         return self.keys[place]
 
+    def rpc(self, key: str | None, method: str, params: dict[str, Any], profile: str = "all") -> Any:
+        """One message to the MCP door, as a host sends it."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {"host": "localhost", "accept": "application/json, text/event-stream"}
+        headers |= {"authorization": f"Bearer {key}"} if key else {}
+        return self.http.post(f"/mcp?profile={profile}", json=message, headers=headers)
+
+    def tool(self, key: str, name: str, fields: dict[str, Any], profile: str = "all") -> Any:
+        """What a tool says: its structured answer, or the error in it."""
+        answer = self.rpc(key, "tools/call", {"name": name.replace(".", "_"), "arguments": fields}, profile)
+        assert answer.status_code == 200, answer.text
+        result = answer.json()["result"]
+        return result["structuredContent"]["error"] if result["isError"] else result["structuredContent"]
+
     def ids(self, organization: str) -> dict[str, list[str]]:
         """The ids of every record of a tenant, by table."""
         scope = Scope(organization)

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.domain.agents import Cycle, Execution, Proposal, Result
 from recollect.domain.learning import PatternUse
-from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, ModelFailed
-from recollect.ports.records import Insert, Query
+from recollect.ports.records import Query
 from recollect.testing.fakes import ScriptedModel
 
 ALICE = recollect.cite.user("alice", "was there")
@@ -68,18 +66,26 @@ def test_an_episode_carries_every_field(mem: Any) -> None:
 
 
 def run_of(mem: Any, status: Any = "succeeded") -> str:
-    mine = {"organization_id": mem.organization}
+    """A run with a step that failed, one that was given up, and one that worked."""
     mem.add_agent("Worker", id="worker")
-    run = Execution(agent_id="worker", goal="sweep the hall", status=status, ended_at=now(), **mine)
-    steps: list[Any] = [Insert(run)]
-    for index, outcome in enumerate(("error", "success")):
-        cycle = Cycle(agent_id="worker", execution_id=run.id, index=index, snapshot={"dust": 3}, **mine)
-        call = {"name": "sweep", "arguments": {"room": "hall", "speed": index}}
-        said = {"summary": "clean"} if outcome == "success" else {"error": {"message": "no broom"}}
-        steps += [Insert(cycle), Insert(Proposal(cycle_id=cycle.id, tool_call=call, **mine))]
-        steps += [Insert(Result(cycle_id=cycle.id, agent_id="worker", outcome=outcome, **said, **mine))]
-    mem._core.store.transact(mem._scope, steps)
-    return run.id
+    run = mem.run.start("sweep the hall", agent="worker").id
+    fence = mem.run.claim("w", id=run).fence
+
+    def step(speed: int, **said: Any) -> None:
+        arguments = {"room": "hall", "speed": speed}
+        mem.run.propose(run, fence, tool="sweep", arguments=arguments, snapshot={"dust": 3})
+        mem.run.record(run, fence, **said)
+
+    step(0, outcome="error", error={"message": "no broom"})
+    step(7, summary="a mistake")
+    mem.run.release(run, fence)
+    mem.run.rewind(run, 1)
+    mem.run.resume(run)
+    fence = mem.run.claim("w", id=run).fence
+    step(1, summary="clean")
+    if status == "succeeded":
+        mem.run.finish(run, fence)
+    return str(run)
 
 
 def test_a_run_becomes_one_episode_that_cites_it(mem: Any) -> None:

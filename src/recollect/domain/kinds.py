@@ -106,10 +106,11 @@ class Entity(Content):
     name: Text | None = None
     type: Text | None = None
     attributes: Json = Field(default_factory=dict)
+    observations: list[Text] = Field(default_factory=list)
 
     def as_text(self) -> str:
         head = f"{self.name} ({self.type})" if self.type else (self.name or "")
-        return "\n".join(part for part in (head, self.text, _lines(self.attributes)) if part)
+        return "\n".join(part for part in (head, self.text, _lines(self.attributes), *self.observations) if part)
 
 
 class Interaction(Content):

@@ -32,7 +32,7 @@ GROUPS = {
     "Runs of agents": "runs run",
     "Learning": "episode pattern summary",
     "Frameworks": "checkpoint item",
-    "The service": "serve user key audit",
+    "The service": "serve mcp user key audit",
     "The store": "stats activity sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",
 }
@@ -50,6 +50,7 @@ PROGRAMS = (
     Program("copy", "programs:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
     Program("restore_backup", "programs:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."),
     Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
+    Program("mcp", "mcp.stdio:serve", "operate", "", (), "Serve MCP over standard input and output, for one host."),
     Program("config.check", "programs:config_check", "admin", "", ("settings",), "Try everything the settings name."),
 )
 ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}
@@ -308,6 +309,8 @@ def _start(program: Operation, given: dict[str, Any], as_json: bool) -> int:
     request, renderer = validated(program, _fields(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
         reply = program.function(request, progress)
+    if reply is None:  # it has said all it had to say
+        return 0
     return _answer(renderer, program, reply, as_json)
 
 

@@ -40,6 +40,7 @@ class Served(Reply):
 def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     """Serve the API, the console and MCP until stopped. The first start makes an owner and shows its key once."""
     try:
+        import mcp  # noqa: F401 - one of its doors
         import uvicorn
     except ImportError:
         raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
@@ -95,7 +96,8 @@ def _is_loopback(host: str) -> bool:
 @contextlib.contextmanager
 def _listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # The protocol is named so that asyncio sees TCP and sends answers at once: else each waits 40 ms for its rest.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((settings.host, settings.port))
@@ -121,15 +123,19 @@ def application(core: Core, settings: Settings) -> Any:
     from recollect.interfaces.http import console, files
     from recollect.interfaces.http.service import Service, build
     from recollect.interfaces.http.upkeep import Upkeep
+    from recollect.interfaces.mcp.http import McpEndpoint
 
     service = Service(core, settings.server, settings.organization)
+    mcp = McpEndpoint(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> Any:
         upkeep = Upkeep(service)
         upkeep.start()
-        yield
+        async with mcp.running():
+            yield
         upkeep.stop()
         service.close()
 
-    return build(service, [*files.endpoints(service), *console.endpoints(service, settings)], lifespan=lifespan)
+    endpoints = [*files.endpoints(service), *console.endpoints(service, settings)]
+    return build(service, endpoints, [mcp.route], lifespan)

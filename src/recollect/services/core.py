@@ -200,8 +200,8 @@ def sanitized(request: Request) -> dict[str, Any]:
         value = getattr(request, name)
         if isinstance(value, str) and not _is_plain(_hints(type(request))[name], value):
             kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}
-        elif isinstance(value, list | dict | tuple):
-            kept[name] = {"count": len(value)}
+        elif isinstance(value, list | dict | tuple | bytes | Request):
+            kept[name] = {"count": len(value.model_fields_set if isinstance(value, Request) else value)}
         elif value is not None:
             kept[name] = value.isoformat() if isinstance(value, datetime) else value
     return kept

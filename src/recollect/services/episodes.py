@@ -11,16 +11,19 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.agents import Cycle, Execution, Proposal, Result
+from recollect.domain.agents import Execution, Proposal, Result
+from recollect.domain.lineage import history_of
 from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Json, Moment, Text
 from recollect.errors import Conflict
-from recollect.ports.records import OneOf, Order, Query, Scope, equal
+from recollect.ports.records import OneOf, Query, Scope
 from recollect.services.core import Core, Request, load
 from recollect.services.remember import RememberRequest, remember
 from recollect.services.revise import Receipt
+from recollect.services.timeline import cycles_between
 
 MOST_CHARACTERS = 20_000  # of a plan or an output read off a run
+MOST_STEPS = 1 << 31
 MOST_OF_A_LINE = 500
 
 
@@ -76,7 +79,8 @@ def episode_from_run(core: Core, scope: Scope, request: EpisodeFromRunRequest) -
     run = load(core, scope, Execution, request.run)
     if request.success is None and run.status not in ("succeeded", "failed", "cancelled"):
         raise Conflict(f"that run is {run.status}", remedy="wait for its end, or say success=True or False", id=run.id)
-    cycles = core.store.find(scope, Query(Cycle, (equal("execution_id", run.id),), (Order("index"),))).records
+    # Its history: with what it shares with the run it was forked from, without what it gave up.
+    cycles = cycles_between(core, scope, history_of(run), 1, MOST_STEPS)
     ids = tuple(cycle.id for cycle in cycles)
     proposals = {one.cycle_id: one for one in _hanging(core, scope, Proposal, ids)}
     results = {one.cycle_id: one for one in _hanging(core, scope, Result, ids)}

@@ -117,6 +117,7 @@ def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> l
 
 
 def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+    """The fields that change with what a memory says: a new claim starts as a hypothesis."""
     content, text = read_content(memory.kind, given)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")

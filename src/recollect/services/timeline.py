@@ -142,12 +142,16 @@ def standing(core: Core, scope: Scope, run: Execution) -> Standing:
 
 def steps_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
     """The steps with these numbers, both ends included, oldest first."""
+    return _viewed(core, scope, cycles_between(core, scope, stretches, first, last))
+
+
+def cycles_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[Cycle]:
     cycles: list[Cycle] = []
     for part in between(stretches, first, last):
         numbers = (Compare("number", ">", part.after), Compare("number", "<=", part.upto))
         query = Query(Cycle, (*on_branch(part.run, part.branch), *numbers), (Order("number"),))
         cycles += core.store.find(scope, query).records
-    return _viewed(core, scope, cycles)
+    return cycles
 
 
 def _viewed(core: Core, scope: Scope, cycles: Sequence[Cycle]) -> list[StepView]:

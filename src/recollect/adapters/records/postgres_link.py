@@ -123,7 +123,7 @@ class Link:
 
     def own(self, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
-        return self._persistently(lambda: self._write_once("BEGIN", work))
+        return self._persistently(lambda: self._write_once(("BEGIN",), work))
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
         with self.our_errors():

@@ -77,12 +77,19 @@ class Service:
 
     def allowed(self, request: Request, operation: Operation) -> access.Principal:
         """Who asks, if they may; a refusal is in the access log."""
-        principal = self.principal(request)
+        return self.permitted(self.principal(request), operation)
+
+    def permitted(self, principal: access.Principal, operation: Operation) -> access.Principal:
         with self.core.journal.attend(principal.scope, operation.access, operation.name, {}, failures_only=True):
             access.authorize(principal, operation.name, operation.permission)
-            if operation.permission == "operate" and principal.scope.organization_id != self.operator:
+            if not self.grants(principal, operation):
                 raise Denied(f"{operation.name} is for the operator of this service", remedy="ask the operator")
         return principal
+
+    def grants(self, principal: access.Principal, operation: Operation) -> bool:
+        """What concerns all tenants is the operator's alone, whatever a key of another says."""
+        is_operator = principal.scope.organization_id == self.operator
+        return operation.permission in principal.granted and (operation.permission != "operate" or is_operator)
 
     def call(self, operation: Operation, request: Request, fields: dict[str, Any]) -> Any:
         principal = self.allowed(request, operation)

@@ -1,0 +1,147 @@
+"""The composition root: reads settings, builds the adapters they name, and hands the ports to the services.
+
+The only place that imports adapters. `recollect.open(...)` is its `open`; `stores`, `vectors` and `models` know which
+adapter a setting means, `moving` and `checking` are what needs no open memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import recollect.domain  # noqa: F401 - registers the records
+from recollect.app.checking import check_settings as check_settings
+from recollect.app.models import embedders_of, language_model_of
+from recollect.app.moving import copy as copy
+from recollect.app.moving import restore_backup as restore_backup
+from recollect.app.stores import record_store
+from recollect.app.vectors import vector_store
+from recollect.domain.audit import AccessLog
+from recollect.domain.kinds import define_kind
+from recollect.domain.record import RECORDS
+from recollect.domain.tenancy import Organization
+from recollect.errors import DuplicateKey, InvalidSettings
+from recollect.ports.layout import Partitioned
+from recollect.ports.models import Embedder, LanguageModel
+from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
+from recollect.services.blobs import stored_file
+from recollect.services.core import Core, WorkspaceLimits
+from recollect.services.journal import Journal
+from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
+
+if TYPE_CHECKING:
+    from recollect.interfaces.client import Recollect
+
+LOG_TABLES = ("execution", "cycle", "result", "message")
+
+
+def open(
+    source: str | Path | None = None,
+    *,
+    embedder: Embedder | Any = None,
+    language_model: LanguageModel | Any = None,
+    **settings: Any,
+) -> Recollect:
+    """Open a memory: a file path, an address, or a YAML settings file.
+
+    Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
+    of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
+    """
+    from recollect.interfaces.client import Recollect
+
+    own = _own(embedder, "embed_query", "an embedder")
+    own_model = _own(language_model, "ask", "a language model")
+    if own is None:
+        settings["embedder"] = embedder
+    if own_model is None:
+        settings["language_model"] = language_model
+    loaded = load(source, **settings)
+    core = build(loaded, own, own_model)
+    return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+
+
+def _own(given: Any, verb: str, what: str) -> Any:
+    """The caller's own object; None if settings or nothing were given."""
+    if given is None or isinstance(given, dict | str | EmbedderSettings | LanguageModelSettings):
+        return None
+    if not hasattr(given, verb):
+        raise InvalidSettings(
+            f"{type(given).__name__} is not {what}", remedy=f"give a name, settings, or an object with {verb}"
+        )
+    return given
+
+
+def build(settings: Settings, embedder: Embedder | None = None, language_model: LanguageModel | None = None) -> Core:
+    from recollect.adapters.folders import LocalFolders
+    from recollect.adapters.world import LocalWorld
+
+    for kind in settings.kinds:
+        define_kind(kind)
+    store, index_folder = record_store(settings.store)
+    try:
+        embedders = embedders_of(settings, embedder)
+        model = language_model if language_model is not None else language_model_of(settings.language_model)
+        scope = Scope(settings.organization, settings.actor)
+        ensure_organization(store, scope)
+        vectors = vector_store(store, index_folder, settings)
+        if isinstance(store, Partitioned):
+            store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
+    except BaseException:
+        store.close()
+        raise
+
+    def world(scope: Scope, about: str | None) -> LocalWorld:
+        """The world as one tenant may see it: its own log, and the files the settings allow.
+
+        What the log says about a memory is no evidence for that memory.
+        """
+        return LocalWorld(
+            root=settings.citation_root or (index_folder.parent if index_folder else None),
+            roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
+            repositories=settings.repositories,
+            log_exists=lambda id: _is_logged(store, scope, id, about),
+            fetch=settings.fetch,
+            workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
+        )
+
+    return Core(
+        store,
+        vectors,
+        embedders,
+        world,
+        Journal(store),
+        LocalFolders(),
+        timezone=settings.timezone,
+        late_interaction=settings.embedder.late_interaction,
+        language_model=model,
+        access_log_days=settings.access_log_days,
+        workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
+    )
+
+
+def opened(settings: Settings) -> Core:
+    """The core alone, for a program that puts its own doors before it."""
+    return build(settings)
+
+
+def close(core: Core) -> None:
+    """Write what is noted, stop the threads, let go of the files."""
+    core.journal.close()
+    core.vectors.close()
+    core.store.close()
+
+
+def ensure_organization(store: RecordStore, scope: Scope) -> None:
+    id = scope.organization_id
+    if store.get(scope, Organization, id, deleted=True) is None:
+        try:
+            store.transact(scope, [Insert(Organization(organization_id=id, id=id, name=id))])
+        except DuplicateKey:
+            return  # another process opened the same new store a moment ago
+
+
+def _is_logged(store: RecordStore, scope: Scope, id: str, about: str | None) -> bool:
+    access = (equal("id", id), Compare("memory_id", "!=", about)) if about else (equal("id", id),)
+    if store.count(scope, Query(AccessLog, access)):
+        return True
+    return any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES)

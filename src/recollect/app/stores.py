@@ -1,0 +1,105 @@
+"""The record stores: which one an address means. To add one, write its maker and a line in `_STORES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from recollect.errors import DamagedData, InvalidSettings, MissingExtra
+
+
+def record_store(address: str) -> tuple[Any, Path | None]:
+    """The store that an address means, and the folder beside it for the vector index."""
+    scheme = urlsplit(address).scheme if "://" in address else ""
+    maker = _STORES.get(scheme)
+    if maker is None:
+        raise InvalidSettings(
+            f"no store is known for '{scheme}://'",
+            remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
+        )
+    return maker(address)
+
+
+def file_of(address: str) -> Path | None:
+    """The file an address means, if it means one."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme not in _FILES:
+        return None
+    path = address if not separator else unquote(rest.removeprefix("/") if not rest.startswith("//") else rest[1:])
+    return Path(path).expanduser()
+
+
+def path_of(address: str) -> Path:
+    path = file_of(address)
+    assert path is not None, "only asked for addresses of files"
+    return path
+
+
+def _sqlite(address: str) -> tuple[Any, Path | None]:
+    from recollect.adapters.records.sqlite import SqliteStore
+
+    path, index = _file_and_index(address)
+    return SqliteStore(path), index
+
+
+def _duckdb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.duckdb import DuckdbStore
+    except ImportError:
+        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+    path, index = _file_and_index(address)
+    return DuckdbStore(path), index
+
+
+def _file_and_index(address: str) -> tuple[Path, Path]:
+    """The file that an address names, and the folder of its index."""
+    path = path_of(address)
+    index = path.with_name(path.name + ".index")
+    if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
+        raise DamagedData(
+            f"'{path.name}' is empty, but its index is not: it was cut off",
+            remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
+        )
+    return path, index
+
+
+def _memory(address: str) -> tuple[Any, Path | None]:
+    from recollect.adapters.records.memory import MemoryStore
+
+    return MemoryStore(), None
+
+
+def _postgres(address: str) -> tuple[Any, Path | None]:
+    return postgres_store(address), None
+
+
+def postgres_store(address: str) -> Any:
+    try:
+        from recollect.adapters.records.postgres import PostgresStore
+    except ImportError:
+        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+    return PostgresStore(address)
+
+
+def _dynamodb(address: str) -> tuple[Any, Path | None]:
+    try:
+        from recollect.adapters.records.dynamodb import DynamoStore
+    except ImportError:
+        raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
+    return DynamoStore(address), None
+
+
+_FILES = frozenset({"sqlite", "duckdb"})
+
+
+_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
+    "": _sqlite,
+    "sqlite": _sqlite,
+    "duckdb": _duckdb,
+    "memory": _memory,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "dynamodb": _dynamodb,
+}

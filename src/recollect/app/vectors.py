@@ -1,0 +1,83 @@
+"""The vector stores: the one the settings name, beside whichever record store there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import InvalidSettings, MissingExtra
+from recollect.ports.vectors import VectorStore
+from recollect.settings import Settings, VectorSettings, secret_of
+
+if TYPE_CHECKING:
+    from recollect.adapters.vectors.annex import Annex
+
+
+def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
+    """What the settings name; else the database's own vectors where it has some, or else the embedded index."""
+    vectors = settings.vectors
+    _check_vectors(vectors)
+    own = getattr(store, "has_vectors", False)
+    if vectors.provider == "chroma":
+        return _outside(store, settings, _chroma(vectors))
+    if vectors.provider == "pgvector" and vectors.url:
+        return _outside(store, settings, _pgvector_beside(vectors, vectors.url))
+    if vectors.provider == "pgvector" and not own:
+        raise InvalidSettings(
+            "the record store has no pgvector of its own",
+            remedy="set vectors.url to a PostgreSQL database that has it, or install it there",
+        )
+    if own and vectors.provider != "embedded":
+        from recollect.adapters.vectors.pgvector import PgVectorStore
+
+        return PgVectorStore(store, background=settings.background)
+    from recollect.adapters.vectors.embedded import EmbeddedIndex
+
+    if hasattr(store, "vectors_of"):
+        from recollect.adapters.vectors.per_tenant import PerTenant
+
+        return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
+    return EmbeddedIndex(store, index_folder, background=settings.background)
+
+
+def _check_vectors(vectors: VectorSettings) -> None:
+    """Settings that only another provider would heed are a mistake, not something to overlook."""
+    takes = {"chroma": {"url", "path"}, "pgvector": {"url"}}.get(vectors.provider, set())
+    given = {name for name in ("url", "path") if getattr(vectors, name) is not None}
+    secrets = {name for name in ("secret_env", "secret_file") if getattr(vectors, name) is not None}
+    stray = (given - takes) | (secrets if "url" not in given else set())
+    if stray:
+        raise InvalidSettings(
+            f"vectors.{min(stray)} means nothing to the vector store '{vectors.provider}'",
+            remedy=f"remove vectors.{min(stray)}, or set vectors.provider and vectors.url to what it is for",
+        )
+    if vectors.provider == "chroma" and len(given) != 1:
+        raise InvalidSettings(
+            "Chroma needs a server or a folder, and not both",
+            remedy="set vectors.url to http://host:8000, or vectors.path to a folder",
+        )
+
+
+def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
+    from recollect.adapters.vectors.outside import OutsideIndex
+    from recollect.adapters.vectors.per_tenant import PerTenant
+
+    if hasattr(store, "vectors_of"):
+        return PerTenant(store, lambda truth: OutsideIndex(truth, annex, background=settings.background))
+    return OutsideIndex(store, annex, background=settings.background)
+
+
+def _chroma(vectors: VectorSettings) -> Annex:
+    try:
+        from recollect.adapters.vectors.chroma import ChromaAnnex
+    except ImportError:
+        raise MissingExtra("Chroma needs its client", remedy="pip install 'recollect[chroma]'") from None
+    return ChromaAnnex(url=vectors.url, path=vectors.path, token=secret_of(vectors))
+
+
+def _pgvector_beside(vectors: VectorSettings, url: str) -> Annex:
+    try:
+        from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
+    except ImportError:
+        raise MissingExtra("pgvector needs the driver", remedy="pip install 'recollect[postgres]'") from None
+    return PgVectorAnnex(url, password=secret_of(vectors))

@@ -1,0 +1,68 @@
+"""Prompts a person picks in their host: begin a task with what is known, and keep what was learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp import types
+
+from recollect.catalogue import OPERATIONS
+from recollect.errors import InvalidInput, RecollectError
+from recollect.interfaces.mcp.resources import refused
+
+if TYPE_CHECKING:
+    from recollect.interfaces.mcp.server import Door
+
+KEEP = (
+    "Look back over this conversation and keep what will matter later. For each decision, preference, fact or lesson:"
+    " `recall` it first; if it is known and still holds, leave it; if it turned out differently, `revise` it; otherwise"
+    " `remember` it in one sentence that is clear without this conversation, with its evidence in `cites`"
+    " (who said it, which file and lines, which page). Leave out small talk, secrets and what is plain from the code."
+)
+BEGIN = types.Prompt(
+    name="begin_task",
+    title="Begin a task with what is known",
+    description="Puts what the memory knows about a task before it, with sources and trust.",
+    arguments=[
+        types.PromptArgument(name="task", description="What is to be done", required=True),
+        types.PromptArgument(name="tokens", description="How much to read at most; 1000 if left out", required=False),
+    ],
+)
+END = types.Prompt(
+    name="keep_what_was_learned",
+    title="Keep what was learned",
+    description="Has the conversation looked over for what is worth remembering.",
+    arguments=[types.PromptArgument(name="about", description="Only what concerns this", required=False)],
+)
+
+
+class Prompts:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def list_prompts(self, context: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[BEGIN, END])
+
+    async def get(self, context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        given = params.arguments or {}
+        try:
+            if params.name == BEGIN.name:
+                return _said(BEGIN, await self._begun(context, given))
+            if params.name == END.name:
+                about = f"\n\nOnly what concerns: {given['about']}" if given.get("about") else ""
+                return _said(END, KEEP + about)
+            raise InvalidInput(f"there is no prompt '{params.name[:80]}'", remedy=f"use {BEGIN.name} or {END.name}")
+        except RecollectError as error:
+            raise refused(error) from None
+
+    async def _begun(self, context: Any, given: dict[str, str]) -> str:
+        if not given.get("task"):
+            raise InvalidInput("a task is needed", remedy="say what is to be done")
+        fields = {"query": given["task"], "tokens": given.get("tokens") or 1000}
+        known = await self._door.ask(context, OPERATIONS["context"], fields)
+        return f"{known.text}\n\nWith that in mind, do this:\n\n{given['task']}"
+
+
+def _said(prompt: types.Prompt, text: str) -> types.GetPromptResult:
+    message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+    return types.GetPromptResult(description=prompt.description, messages=[message])

@@ -1,0 +1,81 @@
+"""`recollect mcp`: the MCP server that a host starts for itself, speaking over its standard input and output.
+
+Whoever may read the file may do everything, as on the command line. Standard output carries the protocol and nothing
+else; what there is to say goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field
+
+from recollect import app
+from recollect.catalogue import Operation
+from recollect.errors import MissingExtra
+from recollect.ports.records import Scope
+from recollect.services.core import Core, Request
+from recollect.services.indexing import Progress
+from recollect.settings import load
+
+T = TypeVar("T")
+
+
+class McpRequest(Request):
+    """Serve one host."""
+
+    store: str | None = Field(None, description="The store: a file, an address, or a YAML settings file")
+    profile: Literal["default", "all", "memory-server"] = Field(
+        "default", description="Which tools to offer: default, all or memory-server"
+    )
+    organization: str | None = Field(None, description="The tenant to work in")
+    actor: str | None = Field(None, description="On whose behalf")
+
+
+class OwnersGate:
+    """The owner of the store, who may do everything."""
+
+    def __init__(self, core: Core, scope: Scope, profile: str) -> None:
+        self.core = core
+        self._scope = scope
+        self._profile = profile
+
+    def profile(self, context: Any) -> str:
+        return self._profile
+
+    def may(self, context: Any, operation: Operation) -> bool:
+        return True
+
+    def admitted(self, context: Any, operation: Operation) -> Scope:
+        return self._scope
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def serve(request: McpRequest, progress: Progress | None = None) -> None:
+    """Serve MCP over standard input and output until the host closes them."""
+    try:
+        from mcp.server.stdio import stdio_server
+
+        from recollect.interfaces.mcp.server import build
+    except ImportError:
+        raise MissingExtra("MCP needs its library", remedy="pip install 'recollect[mcp]'") from None
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    settings = load(request.store, organization=request.organization, actor=request.actor)
+    core = app.opened(settings)
+    gate = OwnersGate(core, Scope(settings.organization, settings.actor), request.profile)
+
+    async def talk() -> None:
+        server = build(gate)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    try:
+        asyncio.run(talk())
+    finally:
+        app.close(core)

@@ -1,0 +1,162 @@
+"""The graph of entities over memories: names stay unique, failures leave it sound, repeating finishes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.catalogue import invoke
+from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, RecollectError, StoreError
+from recollect.interfaces.mcp.tools import GRAPH
+
+OPERATIONS = {operation.name: operation for operation in GRAPH}
+ADA = {"name": "Ada", "entityType": "person", "observations": ["wrote a program"]}
+BOB = {"name": "Bob", "entityType": "person", "observations": []}
+KNOWS = {"from": "Ada", "to": "Bob", "relationType": "knows"}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "create_entities": {"entities": [BOB, {**BOB, "name": "Cid"}, {**BOB, "name": "Mentioned"}]},
+    "create_relations": {"relations": [{**KNOWS, "to": "Nobody yet"}, {**KNOWS, "relationType": "likes"}]},
+    "add_observations": {"observations": [{"entityName": "Ada", "contents": ["liked numbers"]}]},
+    "delete_entities": {"entityNames": ["Ada", "Mentioned"]},
+    "delete_observations": {"deletions": [{"entityName": "Ada", "observations": ["wrote a program"]}]},
+    "delete_relations": {"relations": [{**KNOWS, "to": "Mentioned"}]},
+}
+
+
+def ask(mem: Any, name: str, **fields: Any) -> Any:
+    return invoke(OPERATIONS[name], mem._core, mem._scope, fields)
+
+
+def attempt(mem: Any, name: str) -> RecollectError | None:
+    try:
+        ask(mem, name, **EXAMPLES[name])
+    except RecollectError as error:
+        return error
+    return None
+
+
+def graph(mem: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = ask(mem, "read_graph").model_dump(by_alias=True)
+    return {name: sorted(map(str, part)) for name, part in shown.items()}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Any:
+    opened = []
+
+    def make() -> Any:
+        mem = recollect.open(tmp_path / f"{len(opened)}.db", embedder="hash")
+        opened.append(mem)
+        ask(mem, "create_entities", entities=[ADA])
+        ask(mem, "create_relations", relations=[{**KNOWS, "to": "Mentioned"}])
+        return mem
+
+    yield make
+    for mem in opened:
+        mem.close()
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - {"read_graph", "search_nodes", "open_nodes"}))
+def test_a_failing_call_of_the_store_leaves_the_graph_sound(
+    name: str, fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fresh()
+    ask(whole, name, **EXAMPLES[name])
+    for failing in itertools.count(1):
+        mem = fresh()
+        before, made = graph(mem), []
+
+        def counted(call: Any, failing: int = failing, made: list[int] = made) -> Any:
+            def asked(*given: Any, **named: Any) -> Any:
+                made.append(1)
+                if len(made) == failing:
+                    raise DamagedData("injected")
+                return call(*given, **named)
+
+            return asked
+
+        with monkeypatch.context() as patch:
+            for verb in ("get", "find", "select", "count", "transact"):
+                patch.setattr(mem._core.store, verb, counted(getattr(mem._core.store, verb)))
+            outcome = attempt(mem, name)
+        assert isinstance(outcome, StoreError) == (len(made) >= failing)
+        assert mem.verify().sound
+        if len(made) < failing:
+            break
+        if name not in ("create_entities", "create_relations"):
+            assert graph(mem) in (before, graph(whole))
+        ask(mem, name, **EXAMPLES[name])
+        assert graph(mem) == graph(whole)
+
+
+def test_many_who_create_one_entity_make_one(mem: Any) -> None:
+    problems: list[RecollectError] = []
+
+    def create(number: int) -> None:
+        try:
+            ask(mem, "create_entities", entities=[{**ADA, "observations": [f"by {number}"]}])
+        except Conflict as conflict:
+            problems.append(conflict)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ask(mem, "read_graph").entities) == 1
+    assert len(problems) < 8
+
+
+def test_a_forgotten_entity_can_be_made_anew(mem: Any) -> None:
+    for _ in range(3):
+        assert len(ask(mem, "create_entities", entities=[ADA]).entities) == 1
+        assert ask(mem, "create_entities", entities=[ADA]).entities == []
+        mem.forget(mem.list(kinds=["entity"]).memories[0].id)
+    assert ask(mem, "read_graph").entities == []
+    assert mem.list(forgotten=True).total == 3
+
+
+def test_a_deleted_entity_comes_back_with_its_relations(mem: Any) -> None:
+    ask(mem, "create_entities", entities=[ADA, BOB])
+    ask(mem, "create_relations", relations=[KNOWS])
+    before = graph(mem)
+    ask(mem, "delete_entities", entityNames=["Ada", "Nobody"])
+    assert ask(mem, "read_graph").relations == []
+    mem.restore(mem.list(forgotten=True).memories[0].id)
+    assert graph(mem) == before
+
+
+def test_entities_made_elsewhere_are_part_of_the_graph(mem: Any) -> None:
+    mem.remember({"name": "Eve", "type": "spy", "text": "listens", "attributes": {"age": 40}}, kind="entity")
+    mem.remember("no name", kind="entity")
+    (eve,) = ask(mem, "search_nodes", query="SPY").entities
+    assert (eve.name, eve.observations) == ("Eve", ["listens", "age: 40"])
+    ask(mem, "add_observations", observations=[{"entityName": "Eve", "contents": ["hums"]}])
+    assert ask(mem, "open_nodes", names=["Eve"]).entities[0].observations == ["listens", "age: 40", "hums"]
+    assert mem.recall("hums").hits[0].content["text"] == "listens"
+
+
+def test_what_cannot_be_is_refused(mem: Any) -> None:
+    with pytest.raises(InvalidInput):
+        ask(mem, "create_entities", entities=[{**ADA, "name": ""}])
+    with pytest.raises(InvalidInput):
+        ask(mem, "create_entities", entities=[{**ADA, "colour": "red"}])
+    with pytest.raises(InvalidInput, match="replacing"):
+        ask(mem, "create_relations", relations=[{**KNOWS, "relationType": "supersedes"}])
+    with pytest.raises(NotFound, match="Entity with name Nobody not found"):
+        ask(mem, "add_observations", observations=[{"entityName": "Nobody", "contents": ["x"]}])
+    assert ask(mem, "read_graph").entities == []
+
+
+def test_a_name_that_is_only_mentioned_becomes_an_entity_when_described(mem: Any) -> None:
+    ask(mem, "create_relations", relations=[KNOWS])
+    assert ask(mem, "read_graph").entities == []
+    assert len(ask(mem, "read_graph").relations) == 1
+    assert [one.name for one in ask(mem, "create_entities", entities=[BOB, ADA]).entities] == ["Bob", "Ada"]
+    assert len(ask(mem, "open_nodes", names=["Bob"]).relations) == 1
+    assert mem.list(kinds=["entity"]).total == 2
