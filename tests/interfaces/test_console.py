@@ -252,9 +252,33 @@ def _fill_with(mem: Any, text: str) -> dict[str, str]:
     return {"memory": one.id, "other": two.id, "session": session.id, "agent": agent.id}
 
 
+def _fill_agent_with(mem: Any, text: str, agent: str, session: str) -> list[str]:
+    """Blocks, tools, messages, files, a run, episodes and a summary that say it; gives the pages about them."""
+    mem.block.add(text[:100], text[:1500], agents=[agent])
+    mem.tool.add(text[:100], text, agents=[agent])
+    mem.message.add("user", text, session=session, name=text[:60], tool_calls=[{"name": text}])
+    space = mem.workspace.add(agent, text[:100])
+    mem.workspace.write(space.id, "a.txt", text)
+    since = mem.workspace.snapshot(space.id, text[:100]).id
+    mem.workspace.write(space.id, "a.txt", f"{text} changed")
+    run = mem.run.start(text, agent=agent)
+    held = mem.run.claim("test")
+    mem.run.propose(run.id, held.fence, tool=text[:100], arguments={text[:50]: text}, reasoning=text)
+    mem.run.record(run.id, held.fence, outcome="success", summary=text, output={"said": text})
+    for number in range(3):
+        mem.episode.record(f"{text[:1500]} {number}", True, action_plan=[text[:1500]])
+    mem.summary.make(session)
+    learned = mem.pattern.learn(alike=0.1).founded
+    return [
+        "/runs", f"/runs/{run.id}", "/workspaces", f"/workspaces/{space.id}?since={since}&path=a.txt", "/patterns",
+        *(f"/patterns/{id}" for id in learned),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_stored_text_stays_text_on_every_page(text: str, console: Any, mem: Any) -> None:
     ids = _fill_with(mem, text)
+    more = _fill_agent_with(mem, text, ids["agent"], ids["session"])
     sign_in(console)
     paths = ["", "/search", f"/memories/{ids['memory']}", f"/memories/{ids['other']}", "/review", "/sessions"]
     paths += [
@@ -266,7 +290,7 @@ def test_stored_text_stays_text_on_every_page(text: str, console: Any, mem: Any)
         "/keys",
         "/settings",
     ]
-    shown = [page(console, path) for path in paths]
+    shown = [page(console, path) for path in (*paths, *more)]
     shown.append(console.get("/console/search", params={"q": text, "author": text, "why_not": ids["other"]}).text)
     shown.append(console.get("/console/audit", params={"action": text, "by": text[:200]}).text)
     for content in shown:
@@ -275,7 +299,7 @@ def test_stored_text_stays_text_on_every_page(text: str, console: Any, mem: Any)
         assert all((script.get("src") or "").startswith("/console/static/") for script in tags.scripts)
         assert len(tags.scripts) == 2
     told = [content for content in shown if text[:20] in unescape(content)]
-    assert len(told) >= 8, "it is shown as it was said, not evaluated, stripped or doubly escaped"
+    assert len(told) >= 12, "it is shown as it was said, not evaluated, stripped or doubly escaped"
 
 
 @pytest.mark.parametrize("role", [*ROLES])
