@@ -101,7 +101,7 @@ def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_p
             assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY if name in OPERATIONS}
         for opened in (over_stdio(tmp_path / "y.db", "--profile", "all"), over_http(*running, "?profile=all")):
             async with opened as client:
-                local = {one.name for one in OPERATIONS.values() if one.local}
+                local = {one.name.replace(".", "_") for one in OPERATIONS.values() if one.local}
                 names = {one.name.replace(".", "_") for one in OPERATIONS.values()}
                 assert set(await tools_of(client)) == names - local
 

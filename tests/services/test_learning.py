@@ -344,3 +344,13 @@ def test_other_tenants_do_not_see_learn_or_report(mem: Any) -> None:
         with pytest.raises(recollect.errors.NotFound):
             call()
     assert mem._core.store.count(mem._scope, Query(PatternUse)) == 1
+
+
+def test_very_long_tasks_are_learned_from_too(mem: Any) -> None:
+    for number in range(4):
+        mem.episode.record("mend the roof " + "very long " * 300 + str(number), True, action_plan=["nail " * 4000])
+    mem.pattern.learn(min_episodes=2)
+    (pattern,) = mem.list(kinds=["pattern"]).memories
+    content = mem.show(pattern.id).fields["content"]
+    assert len(content["problem_space"]) <= 2000
+    assert content["problem_space"].endswith("…")

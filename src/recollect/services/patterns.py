@@ -66,11 +66,14 @@ steps that work, one per line, numbered. Put {slots_like_this} where the tasks d
 Use only what the tasks say."""
 
 
+MOST_OF_A_PROBLEM, MOST_OF_A_SOLUTION = 2_000, 10_000
+
+
 class PatternWording(BaseModel):
     """What a language model is asked to write of a pattern."""
 
-    problem_space: str = Field(max_length=2000)
-    solution_template: str = Field(max_length=10_000)
+    problem_space: str = Field(max_length=MOST_OF_A_PROBLEM)
+    solution_template: str = Field(max_length=MOST_OF_A_SOLUTION)
 
 
 class LearnRequest(Request):
@@ -291,10 +294,17 @@ def _revised(pattern: Memory, wording: Wording[PatternWording], members: Sequenc
 
 def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
     template = generalized([tried(episode) for episode in episodes])
-    offline = PatternWording(problem_space=template.problem, solution_template=template.solution)
+    offline = PatternWording(
+        problem_space=_clipped(template.problem, MOST_OF_A_PROBLEM),
+        solution_template=_clipped(template.solution, MOST_OF_A_SOLUTION),
+    )
     shown = episodes[:SHOWN_TO_THE_MODEL]
     material = "\n\n".join(_material(number, one.content) for number, one in enumerate(shown, 1))
     return worded(core, Prompt(INSTRUCTIONS, material), offline, _objection)
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _material(number: int, content: dict[str, Any]) -> str:
