@@ -64,8 +64,9 @@ def _listening(server: subprocess.Popen[bytes], log: Path) -> str:
         raise RuntimeError(f"the service ended: {log.read_text()}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """For this module only: the driver keeps an event loop running, in which nobody else could start one."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -74,7 +75,7 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(browser: Any, address: str, filled: SimpleNamespace) -> Any:
     """The cookies of somebody who signed in: once, since guessing is limited."""
     context = browser.new_context(base_url=address)

@@ -50,7 +50,7 @@ from recollect.testing.conformance.makers import (
     user,
 )
 
-STRIDE = 1 if os.environ.get("RECOLLECT_SOAK") else 3
+STRIDE = 1 if os.environ.get("RECOLLECT_SOAK") else 17
 ACME = Scope("acme", actor="tester")
 
 

@@ -165,7 +165,7 @@ class TestPartitions:
             listed = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
             for table in BY_MONTH:
                 names = {name for (name,) in connection.execute(listed, (table,))}
-                assert len(names) == 5
+                assert len(names) >= 5  # others may have made more
                 assert f"{table}_other" in names
 
     def test_months_follow_each_other_without_a_gap(self) -> None:

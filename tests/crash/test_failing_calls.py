@@ -38,7 +38,7 @@ WRITING = [
     if operation.permission != "read" and not operation.route.startswith("GET ") and name not in ELSEWHERE
 ]
 # They need a greater permission, but write nothing to the store.
-READ_ONLY = {"verify", "export", "backup", "partitions", "migrate", "workspace.push"}
+READ_ONLY = {"verify", "audit.verify", "export", "backup", "partitions", "migrate", "workspace.push"}
 SAYS_SO = {"verify", "doctor"}  # answer with what they could not read, instead of failing
 ERRORS: dict[type[apsw.Error], type[RecollectError]] = {
     apsw.IOError: StoreError,
@@ -152,6 +152,11 @@ EXAMPLES: dict[str, list[Example]] = {
     "reindex": [Example({}, in_pieces=True), Example({"everything": True, "retire": True}, in_pieces=True)],
     "export": [Example({"path": lambda _, folder: str(folder / "out.jsonl"), "audit": True})],
     "import_": [Example({"path": lambda _, folder: exported(folder)}, in_pieces=True)],
+    "user.revise": [Example({"id": "user", "role": "writer", "password": "a long password"})],
+    "key.add": [Example({"name": "ci", "scopes": ["read"], "user": "user", "expires_days": 1})],
+    "key.revoke": [Example({"id": lambda mem, _: mem.key.list().keys[0].id})],
+    "audit.seal": [Example(in_pieces=True)],
+    "audit.verify": [Example()],
     "partitions": [Example()],
     "migrate": [Example()],
     "agent.revise": [Example({"id": "agent", "system": "You help.", "directives": ["be kind"]})],
@@ -276,6 +281,7 @@ def furnish(path: Path) -> None:
         mem.promote("outdated")
         notes.write_text("as it is\n")
         furnish_learning(mem)
+        mem.key.add("first")
         furnish_runs(mem)
         for number in range(1, 4):
             mem.checkpoint.put("thread", str(number), run="run" if number < 3 else None, items={"s": [b"x"] * 3}, **(
@@ -314,7 +320,7 @@ def furnish_learning(mem: Any) -> None:
     for number in range(3):
         said = f"Bob paid {number} euros for the paint."
         mem.remember(said, kind="conversation", author="Bob", session="chat", user="user", at=f"2024-05-0{number + 1}")
-    message = Message(id="message", session_id="chat", role="user", text="The roof leaks since May.", **mine)
+    message = Message(id="leak", session_id="chat", role="user", text="The roof leaks since May.", **mine)
     store.transact(scope, [Insert(message)])
     mem.summary.make(session="session")
 
@@ -414,6 +420,7 @@ def store(folder: Path, furnished: Path, opened: Any) -> Iterator[Callable[[], t
         path = folder / f"{len(made)}.db"
         shutil.copy(furnished, path)
         mem = opened(path)
+        mem._core.journal._flush_seconds = 3600.0  # its timer would write amid the statements that are counted
         made.append(Tables(path))
         return mem, made[-1]
 

@@ -43,13 +43,15 @@ def blurred(answer: Any, id: str) -> Any:
     """An answer without what differs from one call to the next: new ids, times and hashes."""
     text = json.dumps(answer, sort_keys=True).replace(id, "THE-ID")
     text = text.replace('"id": "theirs"', f'"id": "{UUID_ZERO}"')  # an earlier call took it as an id of its own
-    return LONG_HEX.sub("HASH", UUID.sub("NEW-ID", _without_noise(json.loads(text))))
+    plain = LONG_HEX.sub("HASH", UUID.sub("NEW-ID", _without_noise(json.loads(text))))
+    return RANK.sub("ranks", plain)
 
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 UUID_ZERO = "00000000-0000-0000-0000-000000000000"
+RANK = re.compile(r"ranks \d+")  # equals are ranked by their ids
 LONG_HEX = re.compile(r"[0-9a-f]{16,}")
-NOISE = {"request_id", "timestamp", "seq", "key", "next", "ms", "seconds"}
+NOISE = {"at", "rank", "request_id", "timestamp", "seq", "key", "next", "ms", "seconds"}
 
 
 def _unmarked(value: Any) -> tuple[str, bool]:

@@ -348,7 +348,7 @@ def test_other_tenants_do_not_see_learn_or_report(mem: Any) -> None:
 
 def test_very_long_tasks_are_learned_from_too(mem: Any) -> None:
     for number in range(4):
-        mem.episode.record("mend the roof " + "very long " * 300 + str(number), True, action_plan=["nail " * 4000])
+        mem.episode.record("mend the roof " + "very long " * 300 + str(number), True, action_plan=["nail " * 2100])
     mem.pattern.learn(min_episodes=2)
     (pattern,) = mem.list(kinds=["pattern"]).memories
     content = mem.show(pattern.id).fields["content"]

@@ -239,3 +239,13 @@ def test_a_model_that_fails_or_makes_things_up_is_not_used(tmp_path: Path, line:
         made = mem.summary.make("s")
         assert note in made.notes[0]
         assert "We decided to fly to Lisbon on 3 May." in made.text
+
+
+def test_a_summary_of_a_session_with_messages_is_the_sessions(mem: Any) -> None:
+    mem.add_session("talk", id="talk")
+    mem.message.add("user", "We leave on 3 May.", session="talk")
+    mem.remember("The hotel costs 420 euros.", session="talk")
+    made = mem.summary.make(session="talk")
+    assert [line.id for line in mem.summary.tree(session="talk", depth=1).lines][:1] == [made.id]
+    mem.remove("session", "talk")
+    assert mem.list(kinds=["summary"]).memories == []

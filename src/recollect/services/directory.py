@@ -208,7 +208,9 @@ class Removed(Reply):
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
     record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
-    steps = [*_copies(core, scope, request.type, record.id), *_unlinked(core, scope, request.type, [record.id])]
+    copies = _copies(core, scope, request.type, record.id)
+    gone = {step.id for step in copies if isinstance(step, Delete)}
+    steps = [*copies, *_unlinked(core, scope, request.type, [record.id], gone)]
     entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
     done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
     collect(core, scope)  # the content of workspaces that went along
@@ -236,12 +238,12 @@ _GOES_ALONG = {
 }
 
 
-def _unlinked(core: Core, scope: Scope, type: str, ids: list[str]) -> list[Step]:
+def _unlinked(core: Core, scope: Scope, type: str, ids: list[str], gone: set[str]) -> list[Step]:
     """Memories that stay let go of the link first, so that their history and vectors follow in the same write."""
     changes = _links_to_clear(core, scope, type, ids)
     steps: list[Step] = []
     for id, fields in changes.items():
-        memory = core.store.get(scope, Memory, id, deleted=True)
+        memory = core.store.get(scope, Memory, id, deleted=True) if id not in gone else None
         if memory is not None:
             what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
             steps += change_steps(core, scope, memory, "moved", f"its {what} was removed", **fields)

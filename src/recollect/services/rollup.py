@@ -69,7 +69,8 @@ def make(core: Core, scope: Scope, request: MakeSummaryRequest) -> Summarized:
     if not items:
         raise InvalidInput("there is nothing to summarise", remedy="give a session in which something was said, or ids")
     key = f"stretch:{digest_of(items)}"
-    unit = Unit("stretch", key, tuple(items), _owners(items))
+    session = load(core, scope, Session, request.session) if request.session else None
+    unit = Unit("stretch", key, tuple(items), _owners(items, session))
     found = _summaries(core, scope, "stretch", *of_key(key))
     if found:
         return Summarized(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)

@@ -29,7 +29,7 @@ from recollect.adapters.records.steps import Steps, insert_statement, taken
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
-from recollect.errors import Closed, DuplicateKey
+from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.layout import Partition
 from recollect.ports.records import Capabilities, Committed, Insert, Problem, Query, Scope, Step, TextHit, TextQuery
 
@@ -122,7 +122,12 @@ class PostgresStore(SqlReads):
     def _apply(
         self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
     ) -> Committed:
-        return how(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+        try:
+            return how(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+        except (Conflict, InvalidInput, NotFound):
+            # What the server has to say of the steps before this one is still under way, and comes first.
+            connection.execute("SELECT 1").fetchall()
+            raise
 
     def _derived(self, record: type[Record]) -> Derived:
         if record is Embedding and self.has_vectors:
