@@ -101,14 +101,15 @@ class Failing(MemoryStore):
 
 
 @pytest.mark.parametrize("stops_after", range(7))
-def test_a_copy_that_was_stopped_goes_on_where_it_was(stops_after: int) -> None:
-    source, target = stored(1200), Failing(stops_after)
+def test_a_copy_that_was_stopped_goes_on_where_it_was(stops_after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.services.copying.BATCH", 50)
+    source, target = stored(120), Failing(stops_after)
     with pytest.raises(StoreBusy):
         copy(source, target)
     had = sum(target.count(Scope("acme"), Query(one, deleted="yes")) for one in (Organization, Memory, Tag))
     target.left = 100
     copied = copy(source, target)
-    assert copied.written == 2401 - had
+    assert copied.written == 241 - had
     assert content_hash(source, Scope("acme")) == content_hash(target, Scope("acme")) == copied.organizations[0].hash
 
 
