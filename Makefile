@@ -23,7 +23,7 @@ demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) lint types browser  ## set up, then run everything
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 # The console is tested in Debian's Chromium. Where it cannot be installed the tests say which of them were left out.
 browser:

@@ -273,7 +273,7 @@ def both_filled(real: RecordStore) -> Iterator[tuple[RecordStore, RecordStore]]:
 
 
 @given(query=queries)
-@settings(max_examples=600 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
     compare_answers(filled, Scope("acme"), query)
 
@@ -478,7 +478,7 @@ class DuckdbAgrees(StoresAgree):
 
 TestDuckdbAgrees = DuckdbAgrees.TestCase
 TestDuckdbAgrees.settings = settings(
-    max_examples=12 * TIMES,
+    max_examples=6 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
@@ -507,7 +507,7 @@ TestDynamoAgrees.settings = settings(
 )
 TestPostgresAgrees = PostgresAgrees.TestCase
 TestPostgresAgrees.settings = settings(
-    max_examples=20 * TIMES,
+    max_examples=12 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
@@ -515,7 +515,7 @@ TestPostgresAgrees.settings = settings(
 )
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
-    max_examples=60 * TIMES,
+    max_examples=40 * TIMES,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
