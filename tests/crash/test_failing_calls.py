@@ -433,8 +433,11 @@ def store(
 
 
 def failures(chance: random.Random, thorough: bool) -> Iterator[tuple[int, float, type[apsw.Error]]]:
+    """Every statement, each way, in a soak; else one in five or so, others every time, the first ones always."""
     lengths = (1, 2, float("inf"))
-    for number in itertools.count(1):
+    number = 0
+    while True:
+        number += 1 if thorough or number < 3 else chance.randint(1, 9)
         for length in lengths if thorough else [chance.choice(lengths)]:
             yield number, length, chance.choice(list(ERRORS))
 

@@ -23,7 +23,7 @@ from recollect.catalogue import OPERATIONS
 from recollect.interfaces.http.service import PREFIX, Service, build
 from recollect.settings import ServerSettings
 
-EXAMPLES = 200 if os.environ.get("RECOLLECT_SOAK") else 6
+EXAMPLES = 200 if os.environ.get("RECOLLECT_SOAK") else 3
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
