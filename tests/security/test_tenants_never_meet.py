@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import cache
 from typing import Any
@@ -17,6 +18,8 @@ from recollect.interfaces.remote import _wired
 from recollect.ports.records import Scope
 from recollect.services.copying import content_hash
 
+SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
+ALWAYS = {"memory", "user", "agent", "session", "workspace"}  # the ids of other tables take turns, all in a soak
 PLACES = [(one.name, field, many) for one in operations() for field, many in id_fields(one)]
 
 
@@ -79,6 +82,8 @@ def test_a_foreign_id_looks_exactly_like_an_absent_one(name: str, world: Any, tw
     doors = (over_http, in_process, over_mcp)
     for place, (field, many) in enumerate((field, many) for one, field, many in PLACES if one == name):
         for turn, (table, ids) in enumerate(sorted(world.ids("theirs").items())):
+            if not SOAK and table not in ALWAYS and (place + turn + len(name)) % 4:
+                continue
             for foreign in ids[:1]:
                 door, absent = doors[(place + turn) % 3], _absent(foreign)
                 told = [
