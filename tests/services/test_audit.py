@@ -1,0 +1,85 @@
+"""The access log shows tampering: whatever is changed, deleted, put in, exchanged or cut off is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recollect.domain.audit import AccessLog, Seal
+from recollect.domain.record import new_id, now
+from recollect.errors import InvalidInput
+from recollect.ports.records import Delete, Insert, Order, Query, Touch
+
+
+@pytest.fixture
+def sealed(mem: Any) -> Any:
+    for round in range(3):
+        for number in range(4):
+            mem.remember(f"fact {round} {number}")
+        mem.audit.seal()
+    assert mem.audit.verify().sound
+    return mem
+
+
+def entries(mem: Any) -> list[AccessLog]:
+    found: list[AccessLog] = mem._core.store.find(mem._scope, Query(AccessLog, (), (Order("id"),))).records
+    return [one for one in found if one.seal is not None]
+
+
+def put_in(mem: Any) -> None:
+    old = entries(mem)[0]
+    mem._core.store.transact(mem._scope, [Insert(old.changed(id=new_id(), seal=old.seal))])
+
+
+def put_in_late(mem: Any) -> None:
+    forged = entries(mem)[0].changed(id=new_id(), seal=None, timestamp=now() - timedelta(days=2))
+    mem._core.store.transact(mem._scope, [Insert(forged)])
+
+
+def exchanged(mem: Any) -> None:
+    one, other = entries(mem)[0], entries(mem)[-1]
+    steps = [Touch(AccessLog, one.id, put={"seal": other.seal}), Touch(AccessLog, other.id, put={"seal": one.seal})]
+    mem._core.store.transact(mem._scope, steps)
+
+
+def without_a_seal(mem: Any) -> None:
+    seals = mem._core.store.find(mem._scope, Query(Seal, (), (Order("number"),))).records
+    mem._core.store.transact(mem._scope, [Delete(Seal, seals[1].id)])
+
+
+TAMPERINGS: dict[str, Callable[[Any], Any]] = {
+    "changed": lambda mem: mem._core.store.transact(
+        mem._scope, [Touch(AccessLog, entries(mem)[1].id, put={"actor_id": "somebody"})]
+    ),
+    "deleted": lambda mem: mem._core.store.transact(mem._scope, [Delete(AccessLog, entries(mem)[1].id)]),
+    "put in": put_in,
+    "put in late": put_in_late,
+    "exchanged": exchanged,
+    "seal taken away": without_a_seal,
+}
+
+
+@pytest.mark.parametrize("how", TAMPERINGS)
+def test_tampering_is_named(how: str, sealed: Any) -> None:
+    TAMPERINGS[how](sealed)
+    found = sealed.audit.verify()
+    assert not found.sound
+    assert found.problems
+
+
+def test_a_log_cut_off_at_its_end_is_seen_by_who_kept_the_anchor(sealed: Any) -> None:
+    anchor = sealed.audit.seal().anchor
+    seals = sealed._core.store.find(sealed._scope, Query(Seal, (), (Order("number"),))).records
+    gone = [Delete(AccessLog, one.id) for one in entries(sealed) if one.seal == seals[-1].number]
+    sealed._core.store.transact(sealed._scope, [Delete(Seal, seals[-1].id), *gone])
+    assert sealed.audit.verify().sound  # nothing left shows it
+    found = sealed.audit.verify(anchor)
+    assert "cut off" in found.problems[0]
+
+
+def test_an_anchor_must_be_one(sealed: Any) -> None:
+    with pytest.raises(InvalidInput, match="no anchor"):
+        sealed.audit.verify("soon")
