@@ -31,7 +31,8 @@ def line_id(thread: str, namespace: str) -> str:
 class CheckpointLine(Record):
     """All checkpoints of one thread in one namespace hang on it; deleting it deletes them.
 
-    `puts` counts what was written to the line, so that who deletes notices that somebody wrote in the meantime.
+    Whoever writes to the line writes this record, too, so its version tells that somebody was quicker. `ends` are the
+    numbers that the next items of each stream will have: a number is given once, even if its item is gone.
     """
 
     shape: ClassVar[Shape] = Shape(
@@ -43,7 +44,7 @@ class CheckpointLine(Record):
 
     thread: ThreadName
     namespace: NamespaceName = ""
-    puts: int = 1
+    ends: Json = Field(default_factory=dict)
 
 
 class Checkpoint(Record):

@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from recollect.domain.checkpoints import Checkpoint, CheckpointItems
+from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine
 from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Require, Scope, Step, equal
+from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.core import Core, made
 
 Span = tuple[int, int]
@@ -23,6 +23,7 @@ Spans = dict[str, list[Span]]
 
 MOST_SMALL_RUNS = 32
 SMALL_RUN = 64  # items; a folded run is seldom smaller, so an item is rewritten about once
+WIDEST_GAP = 256  # items; a place that is held costs four bytes before compression
 _LENGTH = struct.Struct(">I")
 _PLAIN, _DEFLATED = b"\0", b"\1"
 
@@ -100,37 +101,56 @@ def _read_stream(core: Core, scope: Scope, line: str, stream: str, spans: Sequen
 
 
 def append_steps(
-    core: Core, scope: Scope, line: str, items: Mapping[str, Sequence[bytes]]
+    core: Core, scope: Scope, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]
 ) -> tuple[dict[str, int], list[Step]]:
-    """Where the new items of each stream begin, and the steps that write them.
+    """The numbers at which the new items of each stream begin, and the steps that write them.
 
-    Another writer may be appending, too: then one of the two finds its id taken, or a run it folds gone.
+    The caller writes the line in the same transaction, so nobody else can have appended or folded in between.
     """
     starts: dict[str, int] = {}
     steps: list[Step] = []
     for stream, fresh in items.items():
         if not fresh:
             continue
-        newest = Query(CheckpointItems, _in_stream(line, stream), (Order("start", True),), MOST_SMALL_RUNS)
-        runs = core.store.select(scope, newest, ("id", "start", "end"))
-        starts[stream] = runs[0][2] if runs else 0
-        is_full = len(runs) == MOST_SMALL_RUNS and all(end - start < SMALL_RUN for _, start, end in runs)
-        steps += _folded(core, scope, line, stream, runs, fresh) if is_full else [
-            Insert(_run(scope, line, stream, starts[stream], fresh))
-        ]  # fmt: skip
+        start = starts[stream] = line.ends.get(stream, 0)
+        small = _small_runs(core, scope, line.id, stream, start)
+        if len(small) == MOST_SMALL_RUNS:
+            steps += _folded(core, scope, line.id, stream, small, start, fresh)
+        else:
+            steps.append(Insert(_run(scope, line.id, stream, start, fresh)))
     return starts, steps
 
 
+def _small_runs(core: Core, scope: Scope, line: str, stream: str, end: int) -> list[tuple[str, int, int]]:
+    """The newest runs of a stream, the newest first, as far back as they are small and near each other."""
+    newest = Query(CheckpointItems, _in_stream(line, stream), (Order("start", True),), MOST_SMALL_RUNS)
+    small: list[tuple[str, int, int]] = []
+    for id, first, last in core.store.select(scope, newest, ("id", "start", "end")):
+        if last - first >= SMALL_RUN or end - last > WIDEST_GAP:
+            break
+        small.append((id, first, last))
+        end = first
+    return small
+
+
 def _folded(
-    core: Core, scope: Scope, line: str, stream: str, runs: Sequence[tuple[Any, ...]], fresh: Sequence[bytes]
+    core: Core,
+    scope: Scope,
+    line: str,
+    stream: str,
+    runs: Sequence[tuple[str, int, int]],
+    start: int,
+    fresh: Sequence[bytes],
 ) -> list[Step]:
-    ids = tuple(id for id, _, _ in runs)
-    guards: list[Step] = [Require(CheckpointItems, id, {"end": end}) for id, _, end in runs]
+    """One run instead of many. Where items were let go of in between, empty ones hold their places."""
+    first, ids = runs[-1][1], tuple(id for id, _, _ in runs)
     where = (*_in_stream(line, stream), OneOf("id", ids))
-    kept = core.store.select(scope, Query(CheckpointItems, where, (Order("start"),)), ("start", "data"))
-    items = [item for _, data in kept for item in unpack(data)]
-    whole = _run(scope, line, stream, runs[-1][1], [*items, *fresh])
-    return [*guards, DeleteWhere(CheckpointItems, (OneOf("id", ids),)), Insert(whole)]
+    items = [b""] * (start - first)
+    for begin, data in core.store.select(scope, Query(CheckpointItems, where), ("start", "data")):
+        kept = unpack(data)
+        items[begin - first : begin - first + len(kept)] = kept
+    whole = _run(scope, line, stream, first, [*items, *fresh])
+    return [DeleteWhere(CheckpointItems, (OneOf("id", ids),)), Insert(whole)]
 
 
 def _run(scope: Scope, line: str, stream: str, start: int, items: Sequence[bytes]) -> CheckpointItems:

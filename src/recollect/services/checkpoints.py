@@ -2,7 +2,7 @@
 
 A put is one transaction: the checkpoint, the items that are new, and what retention lets go of. Each line always
 keeps its newest checkpoint, and whatever a kept one `lacks` and needs its ancestors for. Two writers on one line
-both succeed: items get their numbers from the store, and who was second looks again.
+both succeed: items get their numbers from the line, which each writes, and who was second looks again.
 
 Puts and writes make no entry in the access log: a checkpoint is its own record of who and when, several come with
 every step, and a log that grows for ever would undo retention. Deleting, copying and pruning are logged.
@@ -10,9 +10,9 @@ every step, and a log that grows for ever would undo retention. Deleting, copyin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -28,6 +28,7 @@ from recollect.domain.checkpoints import (
 from recollect.domain.record import Id, Json, Text, derived_id, now
 from recollect.errors import (
     Conflict,
+    DamagedData,
     DuplicateKey,
     InvalidInput,
     NotFound,
@@ -49,7 +50,6 @@ from recollect.ports.records import (
     Require,
     Scope,
     Step,
-    Touch,
     Update,
     equal,
     revised,
@@ -67,11 +67,10 @@ from recollect.services.checkpoint_items import (
     unsqueezed,
     unused_steps,
 )
-from recollect.services.core import Bytes, Core, Reply, Request, commit, logged, made
+from recollect.services.core import Bytes, Core, Reply, Request, commit, insistently, logged, made
 
-LOOKS = 20
 PAGE = 100
-T = TypeVar("T")
+_OTHERS_WERE_QUICKER = (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing)
 
 
 class PutCheckpointRequest(Request):
@@ -102,34 +101,38 @@ class PutCheckpointReply(Reply):
 
 def put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
     """Save a checkpoint, the new items with it, and let go of what retention does not keep."""
-    return _looking_again(lambda: _put(core, scope, request))
+    return insistently(lambda: _put(core, scope, request), *_OTHERS_WERE_QUICKER)
 
 
 def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
     id = line_id(request.thread, request.namespace)
-    line = core.store.get(scope, CheckpointLine, id)
-    steps: list[Step] = [_entered(scope, request.thread, request.namespace) if line is None else _counted(line)]
+    known = core.store.get(scope, CheckpointLine, id)
+    line = known or _new_line(scope, request.thread, request.namespace)
+    starts, added = append_steps(core, scope, line, request.items)
+    ends = {**line.ends, **{stream: start + len(request.items[stream]) for stream, start in starts.items()}}
+    steps: list[Step] = [Insert(line.changed(ends=ends)) if known is None else _written(scope, line, ends=ends)]
     if any(request.spans.values()):
         steps.append(_shared_base(core, scope, id, request))
-    starts, added = append_steps(core, scope, id, request.items)
     checkpoint = _record(scope, id, request, starts)
     steps += [*added, Put(checkpoint)]
     gone: list[str] = []
-    if line is not None:
+    if known is not None:
         gone = _outlived(core, scope, id, checkpoint, request.keep, request.keep_seconds)
         steps += _gone_steps(core, scope, line, gone, checkpoint)
     commit(core, scope, steps)
     return PutCheckpointReply(id=request.id, starts=starts, pruned=len(gone))
 
 
-def _entered(scope: Scope, thread: str, namespace: str) -> Step:
-    id = line_id(thread, namespace)
-    return Insert(made(CheckpointLine, scope, id=id, thread=thread, namespace=namespace))
+def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
+    line: CheckpointLine = made(
+        CheckpointLine, scope, id=line_id(thread, namespace), thread=thread, namespace=namespace
+    )
+    return line
 
 
-def _counted(line: CheckpointLine) -> Step:
-    """The first step of whoever writes to a line. It also makes writers on one line wait for each other."""
-    return Touch(CheckpointLine, line.id, add={"puts": 1})
+def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> Step:
+    """The first step of whoever puts or deletes on a line: it fails if somebody else did so since the line was read."""
+    return Update(revised(line, scope, **fields))
 
 
 def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
@@ -167,16 +170,6 @@ def _record(scope: Scope, line: str, request: PutCheckpointRequest, starts: dict
 
 def _checkpoint_key(line: str, id: str) -> str:
     return derived_id("checkpoint", line, id)
-
-
-def _looking_again(work: Callable[[], T]) -> T:
-    """Runs the work again when another writer on the same line was quicker."""
-    for _ in range(LOOKS):
-        try:
-            return work()
-        except (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing):
-            continue
-    return work()
 
 
 # -- retention -------------------------------------------------------------------------------------------------------
@@ -219,7 +212,7 @@ def _gone_steps(
 ) -> list[Step]:
     """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
 
-    Stands after `_counted(line)`: what others wrote since the line was read may use what is deleted here.
+    Stands after `_written(line)`: what others wrote since the line was read may use what is deleted here.
     """
     if not gone:
         return []
@@ -228,12 +221,10 @@ def _gone_steps(
     used = {id: spans for id, spans in left if id not in set(gone)}
     if newest is not None:
         used[newest.checkpoint_id] = newest.spans
-    steps: list[Step] = [Require(CheckpointLine, line.id, {"puts": line.puts + 1})]
     if not used:
-        return [*steps, Delete(CheckpointLine, line.id)]
+        return [Delete(CheckpointLine, line.id)]
     late = Compare("checkpoint_id", "<", min(used))  # written by a task that outlived its checkpoint
     return [
-        *steps,
         DeleteWhere(CheckpointWrites, (mine, AnyOf((leaving, late)))),
         DeleteWhere(Checkpoint, (mine, leaving)),
         *unused_steps(core, scope, line.id, used.values()),
@@ -266,7 +257,7 @@ def write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteChe
     """Save what a task wrote; a place that was written before keeps its value unless told to replace it."""
     if len(request.slots) != len(request.values):
         raise InvalidInput("there are not as many values as slots", remedy="give one value for each slot")
-    return _looking_again(lambda: _write(core, scope, request))
+    return insistently(lambda: _write(core, scope, request), *_OTHERS_WERE_QUICKER)
 
 
 def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCheckpointReply:
@@ -276,7 +267,7 @@ def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCh
     before = core.store.get(scope, CheckpointWrites, id)
     if before is None:
         is_new = core.store.get(scope, CheckpointLine, line) is None
-        steps = [_entered(scope, request.thread, request.namespace)] if is_new else []
+        steps: list[Step] = [Insert(_new_line(scope, request.thread, request.namespace))] if is_new else []
         fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
         steps.append(Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given))))
         commit(core, scope, steps)
@@ -350,6 +341,11 @@ class CheckpointPage(Reply):
 
 def get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
     """The checkpoint with its items and pending writes; an empty page if there is none."""
+    return insistently(lambda: _get(core, scope, request), DamagedData, tries=5)
+
+
+def _get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
+    """Retention may take a checkpoint away while it is being read: then its items seem damaged, and it is gone."""
     line = line_id(request.thread, request.namespace)
     if request.id is not None:
         found = core.store.get(scope, Checkpoint, _checkpoint_key(line, request.id))
@@ -374,6 +370,10 @@ class ListCheckpointsRequest(Request):
 
 def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
     """Checkpoints with their items and pending writes, page by page."""
+    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=5)
+
+
+def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
     lines = _lines(core, scope, request.thread, request.namespace)
     where: list[Filter] = [OneOf("line_id", tuple(lines))]
     where += [equal("checkpoint_id", request.id)] if request.id else []
@@ -499,7 +499,7 @@ def delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> Check
     """Delete checkpoints for good, with what was written towards their successors."""
     if (request.thread is None) == (not request.runs):
         raise InvalidInput("it is not clear what to delete", remedy="give a thread, or runs")
-    return _looking_again(lambda: _delete(core, scope, request))
+    return insistently(lambda: _delete(core, scope, request), *_OTHERS_WERE_QUICKER)
 
 
 def _delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
@@ -527,7 +527,7 @@ def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], acti
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            steps += [_counted(line), *_gone_steps(core, scope, line, leaving)]
+            steps += [_written(scope, line), *_gone_steps(core, scope, line, leaving)]
     if steps:
         commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
@@ -545,7 +545,7 @@ def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> Checkpo
     """Let go of old checkpoints."""
     if request.keep is None and request.keep_seconds is None:
         raise InvalidInput("nothing says what to keep", remedy="give keep or keep_seconds")
-    return _looking_again(lambda: _prune(core, scope, request))
+    return insistently(lambda: _prune(core, scope, request), *_OTHERS_WERE_QUICKER)
 
 
 def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
@@ -574,9 +574,10 @@ def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> Checkpoin
         )
     steps: list[Step] = []
     count = 0
-    for line, (_, namespace) in _lines(core, scope, request.source, None).items():
-        mine, target = (equal("line_id", line),), line_id(request.target, namespace)
-        steps.append(_entered(scope, request.target, namespace))
+    for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
+        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends)
+        mine, target = (equal("line_id", line.id),), copied.id
+        steps.append(Insert(copied))
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +20,7 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation, World
 from recollect.domain.record import Id, Record
-from recollect.errors import InvalidInput, NotFound, VersionConflict
+from recollect.errors import InvalidInput, NotFound, RecollectError, VersionConflict
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
@@ -155,12 +157,20 @@ def as_of_version(record: R, version: int | None) -> R:
 
 def persistently(version: int | None, attempt: Callable[[], T]) -> T:
     """Read, change and write again for as long as others are quicker, unless the caller insists on a version."""
-    while True:
+    return attempt() if version is not None else insistently(attempt, VersionConflict)
+
+
+def insistently(attempt: Callable[[], T], *failures: type[RecollectError], tries: int = 100) -> T:
+    """Again when it fails in a way that looking afresh may mend; what still fails then is raised.
+
+    Waits a little longer each time, by chance, so that those who were in each other's way do not meet again.
+    """
+    for number in range(tries):
         try:
             return attempt()
-        except VersionConflict:
-            if version is not None:
-                raise
+        except failures:
+            time.sleep(random.uniform(0, 0.001 * 2 ** min(number, 6)))
+    return attempt()
 
 
 def rewritten(record: R, scope: Scope, **fields: Any) -> R:

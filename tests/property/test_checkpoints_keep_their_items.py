@@ -1,0 +1,127 @@
+"""Checkpoints share items: each that is kept holds exactly what was put, whatever the others fold or drop."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import recollect
+from recollect.domain.record import new_id
+from recollect.errors import NotFound
+
+STREAM = "messages"
+
+
+class Branch:
+    """A writer that lets a list grow, shares what it wrote before and knows only its own last checkpoint."""
+
+    def __init__(self, mem: Any, name: str, expected: dict[str, list[bytes]]) -> None:
+        self.mem, self.name, self.expected = mem, name, expected
+        self.items: list[bytes] = []
+        self.spans: list[tuple[int, int]] = []
+        self.base: str | None = None
+
+    def put(self, count: int, keep: int | None, *, forget: bool = False, run: str | None = None) -> None:
+        fresh = [f"{self.name}-{len(self.items) + number}".encode() for number in range(count)]
+        id = new_id()
+        whole = [] if forget else self.items
+        self.expected[id] = [*whole, *fresh]
+        shared = {STREAM: self.spans} if whole else {}
+        try:
+            reply = self.mem.checkpoint.put(
+                "t", id, base=self.base if shared else None, spans=shared, items={STREAM: fresh}, keep=keep, run=run
+            )
+            spans = [*self.spans] if whole else []
+        except NotFound:
+            sent = self.expected[id]
+            reply = self.mem.checkpoint.put("t", id, items={STREAM: sent}, keep=keep, run=run)
+            spans, fresh = [], sent
+        if fresh:
+            start = reply.starts[STREAM]
+            spans.append((start, start + len(fresh)))
+        self.items, self.spans, self.base = self.expected[id], spans, id
+
+
+def assert_kept_as_put(mem: Any, expected: dict[str, list[bytes]]) -> int:
+    page = mem.checkpoint.list("t")
+    for one in page.checkpoints:
+        held = mem.checkpoint.get("t", id=one.id).lines
+        items = held[0].items[STREAM] if held else []
+        assert sorted(items) == sorted(expected[one.id]), one.id
+    return len(page.checkpoints)
+
+
+def test_folding_keeps_numbers_where_items_in_between_are_gone(mem: Any) -> None:
+    expected: dict[str, list[bytes]] = {}
+    stays, goes = Branch(mem, "stays", expected), Branch(mem, "goes", expected)
+    for _ in range(20):
+        stays.put(1, None)
+        goes.put(2, None, run="goes")
+    mem.checkpoint.delete(runs=["goes"])
+    for _ in range(40):
+        stays.put(1, None)
+    assert assert_kept_as_put(mem, expected) == 60
+
+
+def test_a_number_is_never_given_twice(mem: Any) -> None:
+    first = mem.checkpoint.put("t", "1", items={STREAM: [b"old"]}).starts[STREAM]
+    mem.checkpoint.put("t", "2", keep=1)
+    assert mem.checkpoint.put("t", "3", items={STREAM: [b"new"]}).starts[STREAM] == first + 1
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 5), st.sampled_from([None] * 20 + [5, 20]), st.booleans()),
+    min_size=60,
+    max_size=200,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(STEPS)
+def test_every_kept_checkpoint_holds_what_was_put(steps: list[tuple[int, int, int | None, bool]]) -> None:
+    with recollect.open("memory://", embedder="hash") as mem:
+        expected: dict[str, list[bytes]] = {}
+        branches = [Branch(mem, str(number), expected) for number in range(3)]
+        for number, count, keep, forget in steps:
+            branches[number].put(count, keep, forget=forget and count == 0)
+        assert assert_kept_as_put(mem, expected) > 0
+
+
+def test_writers_readers_and_retention_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "shared.db"
+    expected: dict[str, list[bytes]] = {}
+    done = threading.Event()
+    with recollect.open(path, embedder="hash") as one, recollect.open(path, embedder="hash") as two:
+
+        def write(number: int) -> None:
+            branch = Branch((one, two)[number % 2], str(number), expected)
+            for _ in range(60):
+                branch.put(random.randint(1, 3), random.choice([None, 2, 6]))
+
+        def read() -> int:
+            rounds = 0
+            while not done.is_set():
+                assert_kept_as_put_now(two, expected)
+                rounds += 1
+            return rounds
+
+        with ThreadPoolExecutor(5) as pool:
+            reader = pool.submit(read)
+            list(pool.map(write, range(4)))
+            done.set()
+            assert reader.result() > 0
+        assert assert_kept_as_put(one, expected) > 0
+        assert one.verify().sound
+
+
+def assert_kept_as_put_now(mem: Any, expected: dict[str, list[bytes]]) -> None:
+    """The newest, while others write: whatever it is by now, it is whole."""
+    page = mem.checkpoint.get("t")
+    for one in page.checkpoints:
+        assert sorted(page.lines[0].items[STREAM]) == sorted(expected[one.id])
