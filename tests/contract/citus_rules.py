@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.records.postgres_link import Link
+from recollect.adapters.records.postgres_link import ON_ONE_SERVER, Link
 from recollect.adapters.records.postgres_schema import BY_MONTH
 from recollect.domain.record import RECORDS
 
@@ -114,7 +114,10 @@ class Watched(psycopg.Cursor[Any]):
     count = 0
 
     def execute(self, query: Any, *given: Any, **named: Any) -> Any:
-        self._watch(query)
+        if query in ON_ONE_SERVER:
+            self.connection.__dict__["role"] = given[0][0]
+        else:
+            self._watch(query)
         return super().execute(query, *given, **named)
 
     def executemany(self, query: Any, *given: Any, **named: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ import recollect
 from postgres_server import server
 from recollect.adapters.records import postgres_layout, schema
 from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres_link import ON_ONE_SERVER, Link
 from recollect.adapters.records.postgres_schema import statements
 from recollect.domain.record import RECORDS
 from recollect.errors import Unavailable
@@ -94,6 +96,25 @@ def test_a_server_without_citus_says_what_to_do() -> None:
 def test_a_store_that_is_no_database_server_cannot_be_distributed(mem: recollect.Recollect) -> None:
     with pytest.raises(Unavailable, match="cannot be distributed"):
         mem.migrate(distribute=True)
+
+
+def test_a_cluster_is_never_asked_what_only_one_server_understands(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+
+    class Listening(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *given: Any, **named: Any) -> Any:
+            asked.add(str(query))
+            return super().execute(query, *given, **named)
+
+    monkeypatch.setattr(Link, "cursor_factory", Listening)
+    with recollect.open(server().emptied_store(), embedder="hash") as mem:
+        mem._core.store.link.is_distributed = True  # type: ignore[attr-defined]
+        asked.clear()
+        mem.remember("the boat is blue")
+        for by in ("everything", "meaning"):
+            assert [hit.text for hit in mem.recall("blue boat", by=by)] == ["the boat is blue"]
+    assert len(asked) > 10
+    assert not asked & ON_ONE_SERVER
 
 
 @pytest.mark.skipif(not CITUS, reason=ABSENT)

@@ -23,12 +23,12 @@ import recollect
 from postgres_server import BIN, server
 from recollect.adapters.records import postgres_text
 from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, meaning
+from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, Question, meaning
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_vectors import Half
 from recollect.adapters.records.schema import migrations
 from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _condition
+from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _among
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import RECORDS, new_id, now
@@ -87,6 +87,19 @@ class TestTheSecondWall:
             with full.link.reading("acme") as connection:
                 seen = connection.execute(f'SELECT DISTINCT organization_id FROM "{table}"').fetchall()
             assert seen == [("acme",)], table
+            asked = Question(f'SELECT DISTINCT organization_id FROM "{table}"')
+            assert full.link.ask("acme", asked, asked) == [[("acme",)], [("acme",)]], table
+
+    @pytest.mark.parametrize("distributed", [False, True])
+    def test_nothing_stays_bound_when_the_answers_are_in(self, full: PostgresStore, distributed: bool) -> None:
+        bound = Question("SELECT current_user::text, current_setting('recollect.organization', true)")
+        full.link.is_distributed = distributed
+        assert full.link.ask("acme", bound) == [[(APP, "acme")]]
+        assert full.link.ask("globex", bound, role=UPKEEP) == [[(UPKEEP, "globex")]]
+        with pytest.raises(InvalidInput):
+            full.link.ask("acme", Question("SELECT 1 / 0"))
+        with full.link._open_pool().connection() as connection:
+            assert connection.execute(*bound[:2]).fetchall() == [("postgres", "")]
 
     def test_a_transaction_without_a_tenant_sees_nothing(self, full: PostgresStore) -> None:
         for table in (*RECORDS, "recollect_gone"):
@@ -125,8 +138,7 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            with full.link.snapshot(first=full.link.bound(bound)) as connection:
-                hits = postgres_text.search(connection, full.compiler(), Scope("globex"), query)
+            hits = postgres_text.search(full.link, full.compiler(), Scope("globex"), query, bound=bound)
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
@@ -302,7 +314,7 @@ class TestFailures:
             store.close()
 
     def test_a_commit_of_which_nobody_can_tell_says_so(self, store: PostgresStore, acme: Scope) -> None:
-        store.link.knows_outcomes = False
+        store.link.is_distributed = True
 
         def work(connection: Connection) -> None:
             store._apply(connection, acme, [Insert(agent(acme))])
@@ -606,10 +618,10 @@ class TestVectors:
         assert index.rebuild() == 2540
         query = np.ones(DIMENSIONS, dtype=np.float32) / np.sqrt(DIMENSIONS)
         assert len(index.search("big", "long_term/m", query, 10)) == 10
-        condition, values = _condition("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
+        among = _among("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
-            statement = EMBEDDINGS.walk_statement(condition, DIMENSIONS)
-            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *values, VECTOR, 10])
+            statement = EMBEDDINGS.walk_statement(among.condition, DIMENSIONS)
+            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *among.values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
 
     @pytest.mark.parametrize(

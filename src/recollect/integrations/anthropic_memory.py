@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, MissingExtra, NotFound, VersionConflict
-from recollect.services.core import insistently
 
 try:
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -40,6 +39,7 @@ LEVELS_SHOWN = 2
 MOST_LINES = 999_999
 WIDTH = len(str(MOST_LINES))
 AROUND = 2  # lines shown before and after a change
+TRIES = 20
 EDITED = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
 
 
@@ -92,7 +92,7 @@ class MemoryFiles:
             snippet = _numbered(lines[first : at + AROUND + 1], first + 1)
             return f"{EDITED}\n{snippet}"
 
-        return insistently(attempt, VersionConflict)
+        return _persistently(attempt)
 
     def insert(self, path: str, line: int, text: str) -> str:
         inner = self._file(path)
@@ -111,7 +111,7 @@ class MemoryFiles:
             self._write(inner, after if after.endswith("\n") else after + "\n", version)
             return f"The file {path} has been edited."
 
-        return insistently(attempt, VersionConflict)
+        return _persistently(attempt)
 
     def delete(self, path: str) -> str:
         inner = self._inner(path)
@@ -237,6 +237,16 @@ def _spoken() -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise ToolError(str(error)) from None
+
+
+def _persistently(attempt: Callable[[], str]) -> str:
+    """Again with what is there now, when somebody else changed the file meanwhile."""
+    for _ in range(TRIES):
+        try:
+            return attempt()
+        except VersionConflict:
+            continue
+    return attempt()
 
 
 def _numbered(lines: list[str], first: int) -> str:

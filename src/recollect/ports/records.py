@@ -279,6 +279,10 @@ class Problem:
     organization_id: str | None = None
 
 
+Reading = tuple[Query[Any], Sequence[str]]
+"""A query, and the fields that are wanted."""
+
+
 class RecordStore(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
@@ -292,6 +296,9 @@ class RecordStore(Protocol):
 
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         """Like `find`, but only these fields, as tuples: for hot paths that need no records."""
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+        """What `select` answers to each, in one wait where the store is far away."""
 
     def count(self, scope: Scope, query: Query[Any]) -> int: ...
 

@@ -19,6 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.ports.records import Scope
+
 FACETS = ("user_id", "agent_id", "session_id", "project_id", "kind", "scope", "status")
 
 
@@ -59,16 +61,22 @@ class VectorSnapshot(Protocol):
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         """The seqs of living rows in (after, upto], ascending: what a merge of segments keeps."""
 
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> Sequence[tuple[str, bytes, bytes | None]]:
-        """(memory id, vector, token codes) of those of these memories that have a vector in the space."""
-
 
 class VectorTruth(Protocol):
     """Where a derived index reads the vectors from."""
 
     def vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]: ...
+
+
+StoredVector = tuple[str, bytes, bytes | None]
+"""Memory id, vector, token codes."""
+
+
+class VectorSource(Protocol):
+    """A record store that lets the vectors of known memories be read."""
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> Sequence[StoredVector]:
+        """Of those of these memories that have a vector in the space."""
 
 
 class VectorStore(Protocol):

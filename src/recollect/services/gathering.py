@@ -26,7 +26,7 @@ from recollect.domain.relevance import (
 from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
 from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
-from recollect.ports.vectors import VectorTruth
+from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.core import Core
 from recollect.services.indexing import unit
 from recollect.services.narrowing import NO_SUMMARY, Narrowed
@@ -293,12 +293,9 @@ def _score_meaning(
         by_id[id].late = late
 
 
-def _stored(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> list[tuple[str, bytes, bytes | None]]:
-    truth = cast(VectorTruth, core.store)
-    with truth.vector_snapshot() as snapshot:
-        return [
-            row for space in _spaces(core, narrowed) for row in snapshot.of_memories(scope.organization_id, space, ids)
-        ]
+def _stored(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> list[StoredVector]:
+    source = cast(VectorSource, core.store)
+    return [row for space in _spaces(core, narrowed) for row in source.stored_vectors(scope, space, ids)]
 
 
 def similarities(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str], vector: Vectors) -> dict[str, float]:

@@ -8,10 +8,10 @@ is dead, foreign or filtered out does not get past the reading of the records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from recollect.domain.agents import Result
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
-from recollect.domain.record import Id, Moment, Text, now
+from recollect.domain.record import Id, Moment, Record, Text, now
 from recollect.domain.relevance import Ranked, rank, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
@@ -191,24 +191,32 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
-    memories = _read_already(pool, ids) or _as_now(core, scope, ids)
-    citations, tags = _citations(core, scope, ids), _tags(core, scope, ids)
+    known = _read_already(pool, ids)
+    asked = _HANGING if known else [*_HANGING, _Reading(Memory, "id", _SHOWN)]
+    citations, tags, *rest = core.store.select_each(
+        scope, [(Query(one.record, (OneOf(one.by, ids),)), one.fields) for one in asked]
+    )
+    memories = known or {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rest[0]}
+    cited, tagged = _citations(citations), _tags(tags)
     return [
-        _hit(memories[hit.id], hit, citations.get(hit.id, []), tags.get(hit.id, []), question)
+        _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), question)
         for hit in best
         if hit.id in memories
     ]
+
+
+class _Reading(NamedTuple):
+    record: type[Record]
+    by: str
+    fields: Sequence[str]
 
 
 _SHOWN = (
     "id", "text", "kind", "status", "confidence", "author", "occurred_at", "moment", "content", "metadata", "scope",
     "user_id", "agent_id", "session_id", "project_id", "priority", "access_count",
 )  # fmt: skip
-
-
-def _as_now(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    rows = core.store.select(scope, Query(Memory, (OneOf("id", ids),)), _SHOWN)
-    return {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rows}
+_CITED = ("memory_id", "id", "type", "source", "state", "note", "evidence")
+_HANGING = [_Reading(Citation, "memory_id", _CITED), _Reading(Tag, "memory_id", ("memory_id", "tag"))]
 
 
 def _read_already(pool: Pool, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -218,17 +226,16 @@ def _read_already(pool: Pool, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]
     return pool.facts if pool.ranked is not None else {}
 
 
-def _citations(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, list[CitationView]]:
+def _citations(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[CitationView]]:
     found: dict[str, list[CitationView]] = {}
-    fields = ("memory_id", "id", "type", "source", "state", "note", "evidence")
-    for row in core.store.select(scope, Query(Citation, (OneOf("memory_id", ids),)), fields):
-        found.setdefault(row[0], []).append(CitationView(**dict(zip(fields[1:], row[1:], strict=True))))
+    for row in rows:
+        found.setdefault(row[0], []).append(CitationView(**dict(zip(_CITED[1:], row[1:], strict=True))))
     return found
 
 
-def _tags(core: Core, scope: Scope, ids: tuple[str, ...]) -> dict[str, list[str]]:
+def _tags(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for id, tag in core.store.select(scope, Query(Tag, (OneOf("memory_id", ids),)), ("memory_id", "tag")):
+    for id, tag in rows:
         found.setdefault(id, []).append(tag)
     return {id: sorted(tags) for id, tags in found.items()}
 

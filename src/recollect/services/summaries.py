@@ -27,7 +27,7 @@ from recollect.domain.record import Id
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Scope, Step, equal
-from recollect.ports.vectors import VectorTruth
+from recollect.ports.vectors import VectorSource
 from recollect.services.core import Core, Reply, Request, commit, load, logged
 from recollect.services.derivation import SUMMARIZES, forgetting_steps
 from recollect.services.remember import RememberRequest, fresh_steps
@@ -156,9 +156,8 @@ def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, N
     if core.embedder is None or not ids:
         return {}
     space = space_name(LONG_TERM, core.embedder.model)
-    with cast(VectorTruth, core.store).vector_snapshot() as snapshot:
-        rows = snapshot.of_memories(scope.organization_id, space, ids)
-        return {id: np.frombuffer(vector, dtype="<f2").astype(np.float32) for id, vector, _ in rows}
+    rows = cast(VectorSource, core.store).stored_vectors(scope, space, ids)
+    return {id: np.frombuffer(vector, dtype="<f2").astype(np.float32) for id, vector, _ in rows}
 
 
 class UndoSummaryRequest(Request):

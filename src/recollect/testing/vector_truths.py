@@ -140,13 +140,6 @@ class _MemorySnapshot:
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         return [seq for seq in sorted(self._rows) if after < seq <= upto]
 
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> Sequence[tuple[str, bytes, bytes | None]]:
-        wanted = {(organization_id, space, id) for id in ids}
-        rows = [row for row in self._rows.values() if (row.organization_id, row.space, row.memory_id) in wanted]
-        return [(row.memory_id, row.vector, None) for row in rows]
-
 
 class MemoryTruth:
     """Rows in a dict, in order of seq; a snapshot is a copy."""
@@ -208,16 +201,6 @@ class _SqliteSnapshot:
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         query = "SELECT seq FROM vectors WHERE seq > ? AND seq <= ? ORDER BY seq"
         return (seq for (seq,) in self._connection.execute(query, (after, upto)))
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> Sequence[tuple[str, bytes, bytes | None]]:
-        query = (
-            "SELECT v.* FROM json_each(?) j JOIN vectors v"
-            " ON v.organization_id = ? AND v.memory_id = j.value AND v.space = ?"
-        )
-        rows = self._rows(query, json.dumps(list(ids)), organization_id, space)
-        return [(row.memory_id, row.vector, None) for row in rows]
 
     def _rows(self, query: str, *values: int | str) -> list[VectorRow]:
         found = self._connection.execute(query, values)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 
@@ -30,7 +30,7 @@ from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.steps import RETURNED, Steps, taken
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DuplicateKey, InvalidInput, StoreError
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
 from recollect.ports.records import (
     Absent,
     AnyOf,
@@ -48,7 +48,7 @@ from recollect.ports.records import (
     TextHit,
     TextQuery,
 )
-from recollect.ports.vectors import VectorRow
+from recollect.ports.vectors import StoredVector, VectorRow
 
 FEW = 8  # rows that are given one by one; taking columns apart costs a millisecond, whatever their length
 _COUNTERS = "SELECT key, value::BIGINT FROM recollect_store WHERE key IN ('seq', 'records')"
@@ -124,6 +124,14 @@ class DuckdbStore(SqlReads):
     def vector_snapshot(self) -> Iterator[DuckdbVectors]:
         with self._file.snapshot() as cursor:
             yield DuckdbVectors(cursor)
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        namespace, _, model = space.partition("/")
+        text = (
+            "SELECT memory_id, vector, tokens FROM embedding WHERE organization_id = ? "
+            "AND memory_id IN (SELECT unnest(?)) AND namespace = ? AND model = ?"
+        )
+        return cast(list[StoredVector], self._read(scope, text, (scope.organization_id, list(ids), namespace, model)))
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._file.cursor() as cursor:
@@ -243,7 +251,11 @@ class _Tables:
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         work = Steps(self, scope)
         self._foresee(scope, steps)
-        done = work.apply(steps)
+        try:
+            done = work.apply(steps)
+        except (Conflict, InvalidInput, NotFound):
+            self._flush()  # a row that waits may break a key: then an earlier step is to blame
+            raise
         self._records += work.growth
         return done
 
@@ -406,18 +418,6 @@ class DuckdbVectors:
     def living_seqs(self, after: int, upto: int) -> list[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return [seq for (seq,) in self._ask(text, after, upto)]
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        namespace, _, model = space.partition("/")
-        text = (
-            "SELECT memory_id, vector, tokens FROM embedding WHERE organization_id = ? "
-            "AND memory_id IN (SELECT unnest(?)) AND namespace = ? AND model = ?"
-        )
-        return [
-            (id, vector, tokens) for id, vector, tokens in self._ask(text, organization_id, list(ids), namespace, model)
-        ]
 
 
 @cache

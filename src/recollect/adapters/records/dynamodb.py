@@ -17,15 +17,14 @@ take a memory away and leave its tags, citations and vectors behind. Proof: test
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.adapters.records import dynamodb_upkeep as upkeep
 from recollect.adapters.records.checks import check_filters, check_query, check_text
 from recollect.adapters.records.dynamodb_commit import transact
-from recollect.adapters.records.dynamodb_follow import Followed, TenantVectors, Words
+from recollect.adapters.records.dynamodb_follow import Followed, TenantVectors, Vectors, Words
 from recollect.adapters.records.dynamodb_items import Values
 from recollect.adapters.records.dynamodb_keys import TENANTS
 from recollect.adapters.records.dynamodb_link import ATTEMPTS, Link
@@ -33,6 +32,7 @@ from recollect.adapters.records.dynamodb_tenant import Tenant
 from recollect.adapters.records.dynamodb_view import View
 from recollect.adapters.records.plain import paged
 from recollect.adapters.records.rows import Cipher, Codec, Plain
+from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import (
     Capabilities,
@@ -42,12 +42,13 @@ from recollect.ports.records import (
     Page,
     Problem,
     Query,
+    Reading,
     Scope,
     Step,
     TextHit,
     TextQuery,
 )
-from recollect.ports.vectors import VectorTruth
+from recollect.ports.vectors import StoredVector, VectorTruth
 
 R = TypeVar("R", bound=Record)
 AT_ONCE = 200
@@ -87,6 +88,9 @@ class DynamoStore:
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         check_query(query, fields)
         return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+        return [self.select(scope, query, fields) for query, fields in readings]
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         check_filters(query.record, query.where)
@@ -146,9 +150,11 @@ class DynamoStore:
         """The vectors of one tenant: seqs are counted per tenant, so an index belongs to one."""
         return TenantVectors(self._following(organization_id))
 
-    @contextmanager
-    def vector_snapshot(self) -> Iterator[_EachTenant]:
-        yield _EachTenant(self)
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        followed = self._following(scope.organization_id)
+        with followed.lock:
+            vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
+            return [found for id in ids if (found := vectors.of_memory(space, id)) is not None]
 
     def tenant(self, organization_id: str) -> Tenant:
         self.link.check_open()
@@ -173,19 +179,6 @@ class DynamoStore:
         tenant = self.tenant(organization_id)
         with self._lock:
             return self._followed.setdefault(organization_id, Followed(tenant, self.codec))
-
-
-class _EachTenant:
-    """For those who know the memories they want the vectors of; an index takes `vectors_of` one tenant."""
-
-    def __init__(self, store: DynamoStore) -> None:
-        self._store = store
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> Sequence[tuple[str, bytes, bytes | None]]:
-        with self._store.vectors_of(organization_id).vector_snapshot() as snapshot:
-            return snapshot.of_memories(organization_id, space, ids)
 
 
 def _latest(view: View, tenant: Tenant, after: int, limit: int) -> list[Change]:

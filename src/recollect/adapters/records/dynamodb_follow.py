@@ -24,7 +24,7 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
 from recollect.errors import StoreBusy
 from recollect.ports.records import TextHit, TextQuery
-from recollect.ports.vectors import VectorRow
+from recollect.ports.vectors import StoredVector, VectorRow
 
 
 class Follower(Protocol):
@@ -191,7 +191,7 @@ class Vectors:
     def row(self, seq: int) -> VectorRow:
         return self._rows[seq][0]
 
-    def of_memory(self, space: str, id: str) -> tuple[str, bytes, bytes | None] | None:
+    def of_memory(self, space: str, id: str) -> StoredVector | None:
         seq = self._memories.get((space, id))
         return None if seq is None else (id, self._rows[seq][0].vector, self._rows[seq][1])
 
@@ -229,12 +229,6 @@ class VectorMoment:
 
     def _is_alive(self, seq: int) -> bool:
         return seq <= self._head.seq and self._vectors.is_alive(seq, self._moment)
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        with self._followed.lock:
-            return [found for id in ids if (found := self._vectors.of_memory(space, id)) is not None]
 
 
 class TenantVectors:

@@ -38,12 +38,13 @@ from recollect.ports.records import (
     Page,
     Problem,
     Query,
+    Reading,
     Scope,
     Step,
     TextHit,
     TextQuery,
 )
-from recollect.ports.vectors import VectorRow
+from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
 Key = tuple[str, str, str]  # table, organization, id
@@ -78,6 +79,9 @@ class MemoryStore:
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         check_query(query, fields)
         return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+        return [self.select(scope, query, fields) for query, fields in readings]
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         with self._reading():
@@ -141,9 +145,20 @@ class MemoryStore:
                 for key, e in self._records.items()
                 if isinstance(e, Embedding)
             ]
-            tokens = {self._seqs[key]: e.tokens for key, e in self._records.items() if isinstance(e, Embedding)}
-            snapshot = MemoryVectors(self._incarnation, self._seq, sorted(rows, key=lambda row: row.seq), tokens)
+            snapshot = MemoryVectors(self._incarnation, self._seq, sorted(rows, key=lambda row: row.seq))
         yield snapshot
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        wanted = set(ids)
+        with self._reading():
+            return [
+                (e.memory_id, e.vector, e.tokens)
+                for (_, organization, _), e in self._records.items()
+                if isinstance(e, Embedding)
+                and organization == scope.organization_id
+                and e.space == space
+                and e.memory_id in wanted
+            ]
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -237,8 +252,7 @@ class _Transaction:
 
 
 class MemoryVectors:
-    def __init__(self, incarnation: str, last_seq: int, rows: list[VectorRow], tokens: dict[int, bytes | None]) -> None:
-        self._tokens = tokens
+    def __init__(self, incarnation: str, last_seq: int, rows: list[VectorRow]) -> None:
         self.incarnation = incarnation
         self._last_seq = last_seq
         self._rows = rows
@@ -255,16 +269,6 @@ class MemoryVectors:
 
     def living_seqs(self, after: int, upto: int) -> list[int]:
         return [row.seq for row in self._rows if after < row.seq <= upto]
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        wanted = set(ids)
-        return [
-            (row.memory_id, row.vector, self._tokens[row.seq])
-            for row in self._rows
-            if row.organization_id == organization_id and row.space == space and row.memory_id in wanted
-        ]
 
 
 def _assign(mapping: dict[Key, Any], key: Key, value: Any) -> None:

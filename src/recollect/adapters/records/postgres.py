@@ -19,9 +19,9 @@ from recollect.adapters.records import postgres_schema as tables_of
 from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
-from recollect.adapters.records.postgres_link import APP, Connection, Link
+from recollect.adapters.records.postgres_link import APP, Connection, Link, Question
 from recollect.adapters.records.postgres_upkeep import check_records
-from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare
+from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare, stored_vectors
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
@@ -32,6 +32,7 @@ from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.layout import Partition
 from recollect.ports.records import Capabilities, Committed, Insert, Problem, Query, Scope, Step, TextHit, TextQuery
+from recollect.ports.vectors import StoredVector
 
 SEQS_AT_ONCE = 16
 
@@ -70,9 +71,7 @@ class PostgresStore(SqlReads):
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        bound = self.link.bound(scope.organization_id)
-        with self.link.our_errors(), self.link.snapshot(first=bound) as connection:
-            return postgres_text.search(connection, self.compiler(), scope, query)
+        return postgres_text.search(self.link, self.compiler(), scope, query)
 
     def migrate(self) -> list[str]:
         connection = self.link.connect()
@@ -80,7 +79,7 @@ class PostgresStore(SqlReads):
             with self.link.our_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.link.label)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
-                self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
+                self.link.is_distributed = postgres_layout.is_distributed(connection)
         finally:
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
@@ -116,8 +115,12 @@ class PostgresStore(SqlReads):
         with self.link.our_errors(), self.link.snapshot() as connection:
             yield PostgresVectors(connection)
 
-    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self.link.ask(scope.organization_id, placeholders(statement), values)
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        return stored_vectors(self.link, scope, space, ids)
+
+    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        questions = [Question(placeholders(statement), values) for statement, values in readings]
+        return self.link.ask(scope.organization_id, *questions)
 
     def _apply(
         self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
@@ -182,7 +185,7 @@ class PostgresStore(SqlReads):
     def distribute(self) -> list[str]:
         with self.as_owner() as connection, tables_of.alone(connection):
             spread = postgres_layout.distribute(connection, self.link.label)
-            self.link.knows_outcomes = not postgres_layout.is_distributed(connection)
+            self.link.is_distributed = postgres_layout.is_distributed(connection)
         return spread
 
 

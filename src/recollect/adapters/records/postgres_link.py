@@ -1,12 +1,14 @@
 """The line to a PostgreSQL server: a pool of connections, transactions bound to a tenant, errors in our own words.
 
-Every transaction switches to a role without BYPASSRLS and binds its tenant with SET LOCAL and a quoted literal:
-`set_config` does not reach the workers of a Citus cluster. A failure that is known to have left nothing (a
-serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again. When the line is lost during
-COMMIT, the server is asked what became of the transaction, by its number: done, or undone and tried again.
+Every transaction switches to a role without BYPASSRLS and binds its tenant, until its end and no longer. On a Citus
+cluster that takes SET LOCAL with a quoted literal, since `set_config` does not reach the workers. A failure that is
+known to have left nothing (a serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again.
+When the line is lost during COMMIT, the server is asked what became of the transaction, by its number: done, or undone
+and tried again.
 
 Statements go out in one flight where nothing between them depends on an answer (pipeline mode): a single add is two
-round trips, a read is one.
+round trips, any number of reads that do not depend on each other is one. What is between two syncs of a flight is a
+transaction, so a read needs no BEGIN and no COMMIT.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -50,8 +52,22 @@ TRIES = 6
 MOST_CONNECTIONS = 10
 _ROLLBACKS = itertools.count()
 _NUMBER = "SELECT pg_current_xact_id()::text"
+_LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
+_ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
+_ENTER_TO_WRITE = (
+    f"{_ENTER}, set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s), pg_current_xact_id()::text"
+)
+ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
 _TRANSIENT = {"40001", "40P01"}
 _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
+
+
+class Question(NamedTuple):
+    """A statement that reads. `binary` for what is mostly bytes."""
+
+    statement: str
+    values: Sequence[Any] = ()
+    binary: bool = False
 
 
 class Link:
@@ -67,7 +83,7 @@ class Link:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
-        self.knows_outcomes = True
+        self.is_distributed = False
 
     def __repr__(self) -> str:
         return f"Link({self.label})"
@@ -93,12 +109,12 @@ class Link:
 
     def write(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction, again if it failed in a way that passes."""
-        begin = _begin_writing(tenant)
+        begin = _begin_writing(tenant) if self.is_distributed else _begin_writing_quickly(tenant)
         return self._persistently(lambda: self._write_once(begin, work))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
-        begin = _begin_reading(tenant)
+        begin = [Question(statement) for statement in _begin_reading(tenant)]
 
         def once() -> T:
             with self._flight(begin) as (connection, _):
@@ -108,22 +124,24 @@ class Link:
 
         return self._persistently(once)
 
-    def ask(self, tenant: str, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The answer to one question, in one round trip."""
-        begin = _begin_reading(tenant)
+    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[tuple[Any, ...]]]:
+        """The answers to questions, in one round trip."""
+        begin = _begin_asking(tenant, role)
+        if self.is_distributed:
+            begin = [Question(statement) for statement in _begin_reading(tenant, role)]
 
-        def once() -> list[tuple[Any, ...]]:
-            with self._flight(begin) as (connection, flight):
-                asked = connection.execute(statement, values)
-                connection.execute("COMMIT")
-                flight.sync()
-                return asked.fetchall()
+        def once() -> list[list[tuple[Any, ...]]]:
+            with self._flight(begin) as (connection, _):
+                asked = [connection.execute(one.statement, one.values, binary=one.binary) for one in questions]
+                if self.is_distributed:
+                    connection.execute("COMMIT")
+            return [one.fetchall() for one in asked]
 
         return self._persistently(once)
 
     def own(self, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
-        return self._persistently(lambda: self._write_once(("BEGIN",), work))
+        return self._persistently(lambda: self._write_once([Question("BEGIN"), Question(_NUMBER)], work))
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
         with self.our_errors():
@@ -180,16 +198,21 @@ class Link:
             pool.putconn(connection)
 
     @contextmanager
-    def _flight(self, begin: Sequence[str]) -> Iterator[tuple[Connection, psycopg.Pipeline]]:
+    def _flight(self, begin: Sequence[Question]) -> Iterator[tuple[Connection, list[psycopg.Cursor[tuple[Any, ...]]]]]:
         """A transaction whose statements are sent without waiting for the answers of those before."""
         pool = self._open_pool()
         connection = pool.getconn()
         try:
             with connection.pipeline() as flight:
                 try:
-                    for statement in begin:
-                        connection.execute(statement, prepare=False)
-                    yield connection, flight
+                    # What has no values is written out for one tenant, and not worth preparing.
+                    yield (
+                        connection,
+                        [
+                            connection.execute(one.statement, one.values or None, prepare=None if one.values else False)
+                            for one in begin
+                        ],
+                    )
                 except BaseException:
                     _drain(flight)
                     raise
@@ -197,15 +220,14 @@ class Link:
             _leave(connection)
             pool.putconn(connection)
 
-    def _write_once(self, begin: Sequence[str], work: Callable[[Connection], T]) -> T:
+    def _write_once(self, begin: Sequence[Question], work: Callable[[Connection], T]) -> T:
+        """The second statement of `begin` says the number of the transaction, last in its answer."""
         number = ""
         try:
-            with self._flight(begin) as (connection, flight):
-                asked = connection.execute(_NUMBER)
+            with self._flight(begin) as (connection, begun):
                 result = work(connection)
-                number = str(asked.fetchall()[0][0])
+                number = str(begun[1].fetchall()[0][-1])
                 connection.execute("COMMIT")
-                flight.sync()
             return result
         except psycopg.OperationalError as error:
             if not number or not _is_lost(error):
@@ -218,7 +240,7 @@ class Link:
     def _is_committed(self, number: str, lost: psycopg.Error) -> bool:
         """What became of a transaction whose answer never came; raises when nobody can tell."""
         deadline = time.monotonic() + BUSY_SECONDS
-        while self.knows_outcomes and time.monotonic() < deadline:
+        while not self.is_distributed and time.monotonic() < deadline:
             try:
                 with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
                     outcome = connection.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchall()[0][0]
@@ -309,26 +331,41 @@ def _bound(tenant: str) -> str:
     return f"SET LOCAL recollect.organization = {literal}"
 
 
-def _begin_reading(tenant: str) -> list[str]:
-    return ["BEGIN READ ONLY", _as_role(APP), _bound(tenant)]
+def _begin_asking(tenant: str, role: str) -> list[Question]:
+    return [Question(_ENTER, (role, tenant))]
 
 
-def _begin_writing(tenant: str) -> list[str]:
+def _begin_reading(tenant: str, role: str = APP) -> list[str]:
+    return ["BEGIN READ ONLY", _as_role(role), _bound(tenant)]
+
+
+def _begin_writing(tenant: str) -> list[Question]:
     """Begin, bound to a tenant, when no other writer of the tenant is under way.
 
     So the steps may check first and write then, and `seq` grows in order of commit within a tenant. Writers of
     different tenants do not wait for each other; the table lock, which they share, is what a snapshot of all tenants'
     vectors waits for (see `vector_snapshot`). It comes second: who has it waits for nobody, so there is no deadlock.
     """
-    key = int.from_bytes(hashlib.blake2b(tenant.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
     return [
-        "BEGIN",
-        f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'",
-        _as_role(APP),
-        _bound(tenant),
-        f"SELECT pg_advisory_xact_lock({key})",
-        "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE",
+        Question("BEGIN"),
+        Question(_NUMBER),
+        Question(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"),
+        Question(_as_role(APP)),
+        Question(_bound(tenant)),
+        Question(f"SELECT pg_advisory_xact_lock({_turn(tenant)})"),
+        Question(_LOCK),
     ]
+
+
+def _begin_writing_quickly(tenant: str) -> list[Question]:
+    """The same in fewer statements; each costs about as much as a look-up by key."""
+    values = (APP, tenant, f"{BUSY_SECONDS}s", _turn(tenant))
+    return [Question("BEGIN"), Question(_ENTER_TO_WRITE, values), Question(_LOCK)]
+
+
+def _turn(tenant: str) -> int:
+    """The number of the lock that a tenant's writers take turns with."""
+    return int.from_bytes(hashlib.blake2b(tenant.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
 
 
 class _Undone(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.adapters.records.postgres_dialect import placeholders
-from recollect.adapters.records.postgres_link import APP, Connection
+from recollect.adapters.records.postgres_link import UPKEEP, Link, Question
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
 
@@ -20,17 +20,20 @@ LONGEST_WORD = 2000  # bytes; PostgreSQL indexes none that is longer, and refuse
 MOST_HOLDERS = 50_000
 
 
-def search(connection: Connection, compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
-    """Begins as the upkeep role and ends as the application role, bound to the tenant."""
+def search(
+    link: Link, compiler: Compiler, scope: Scope, query: TextQuery[Any], *, bound: str | None = None
+) -> list[TextHit]:
+    """`bound` is the tenant that the database holds the search to; it is the scope's own."""
     terms = [plain for term in dict.fromkeys(query.terms) if (plain := _plain(term)).strip()]
     if not terms or not query.limit:
         return []
+    tenant = bound or scope.organization_id
     statement = placeholders(_statement(compiler, scope, query, terms))
-    hits = connection.execute(statement, compiler.values).fetchall()
-    connection.execute(f"SET LOCAL ROLE {APP}")
+    (hits,) = link.ask(tenant, Question(statement, compiler.values), role=UPKEEP)
     table = quoted(query.record.shape.table)
     proof = f"SELECT id FROM {table} WHERE organization_id = %s AND id = ANY(%s)"
-    proven = {id for (id,) in connection.execute(proof, (scope.organization_id, [id for id, _ in hits]))}
+    (rows,) = link.ask(tenant, Question(proof, (scope.organization_id, [id for id, _ in hits])))
+    proven = {id for (id,) in rows}
     return [TextHit(id, score) for id, score in hits if id in proven]
 
 

@@ -11,11 +11,13 @@ import psycopg
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
-from recollect.adapters.records.postgres_link import Connection
+from recollect.adapters.records.postgres_link import Connection, Link, Question
 from recollect.domain.memory import space_name
-from recollect.ports.vectors import VectorRow
+from recollect.ports.records import Scope
+from recollect.ports.vectors import FACETS, StoredVector, VectorRow
 
 MOST_DIMENSIONS = 16_000
+FACET_COLUMNS = {name: f"_{name}" for name in ("user_id", "agent_id", "session_id", "project_id")}
 OLDEST = (0, 8)  # the first pgvector whose HNSW walks on until the filters are satisfied
 _COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
 # A store restored from a dump has other tables, so it is another incarnation.
@@ -76,13 +78,30 @@ def prepare(connection: Connection) -> tuple[bool, bool]:
     """Give the embeddings a column for pgvector where the server has it: whether it is there, and whether it is new."""
     if not offered(connection):
         return False, False
-    known = "SELECT 1 FROM pg_attribute WHERE attrelid = 'embedding'::regclass AND attname = '_halfvec'"
-    if connection.execute(known).fetchall():
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = 'embedding'::regclass AND NOT attisdropped"
+    known = {name for (name,) in connection.execute(columns)}
+    if not known.issuperset(FACET_COLUMNS.values()):
+        _add_facets(connection)
+    if "_halfvec" in known:
         return True, False
     # Inside the row, where a scan needs no second look; what is seldom read may go elsewhere.
     connection.execute("ALTER TABLE embedding ADD COLUMN _halfvec halfvec")
     connection.execute("ALTER TABLE embedding ALTER COLUMN _halfvec SET STORAGE MAIN")
     return True, True
+
+
+def _add_facets(connection: Connection) -> None:
+    """The facets that narrow most, as columns: behind row-level security no index of an expression can be used."""
+    added = ", ".join(
+        f"ADD COLUMN IF NOT EXISTS {column} text GENERATED ALWAYS AS (facets ->> {FACETS.index(name)}) STORED"
+        for name, column in FACET_COLUMNS.items()
+    )
+    connection.execute(f"ALTER TABLE embedding {added}")
+    for column in FACET_COLUMNS.values():
+        connection.execute(
+            f"CREATE INDEX IF NOT EXISTS embedding_by{column} ON embedding (organization_id, {column}) "
+            f"WHERE {column} IS NOT NULL"
+        )
 
 
 class PostgresVectors:
@@ -125,20 +144,20 @@ class PostgresVectors:
         text = "SELECT _seq FROM embedding WHERE _seq > %s AND _seq <= %s ORDER BY _seq"
         return [seq for (seq,) in self._connection.execute(text, (after, upto))]
 
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        namespace, _, model = space.partition("/")
-        text = (
-            "SELECT memory_id, vector, tokens FROM embedding "
-            "WHERE organization_id = %s AND memory_id = ANY(%s) AND namespace = %s AND model = %s"
-        )
-        found = self._connection.execute(text, (organization_id, list(ids), namespace, model), binary=True)
-        return cast(list[tuple[str, bytes, bytes | None]], found.fetchall())
-
     def _rows(self, where: str, values: Sequence[Any]) -> list[VectorRow]:
         found = self._connection.execute(f"SELECT {_COLUMNS} FROM embedding WHERE {where}", values, binary=True)
         return [
             VectorRow(seq, organization_id, memory_id, space_name(namespace, model), tuple(facets), vector)
             for seq, organization_id, memory_id, namespace, model, facets, vector in found
         ]
+
+
+def stored_vectors(link: Link, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+    namespace, _, model = space.partition("/")
+    text = (
+        "SELECT memory_id, vector, tokens FROM embedding "
+        "WHERE organization_id = %s AND memory_id = ANY(%s) AND namespace = %s AND model = %s"
+    )
+    values = (scope.organization_id, list(ids), namespace, model)
+    (rows,) = link.ask(scope.organization_id, Question(text, values, binary=True))
+    return cast(list[StoredVector], rows)

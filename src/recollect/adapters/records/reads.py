@@ -10,7 +10,7 @@ from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
-from recollect.ports.records import Change, Page, Query, Scope, encode_cursor
+from recollect.ports.records import Change, Page, Query, Reading, Scope, encode_cursor
 
 R = TypeVar("R", bound=Record)
 Derived = tuple[tuple[str, Callable[[Any], Any]], ...]
@@ -25,7 +25,11 @@ class SqlReads:
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Runs one statement that reads, on behalf of the tenant."""
-        raise NotImplementedError
+        return self._read_all(scope, [(statement, values)])[0]
+
+    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        """Runs statements that do not depend on each other; a store overrides this or `_read`."""
+        return [self._read(scope, statement, values) for statement, values in readings]
 
     def _derived(self, record: type[Record]) -> Derived:
         """Columns that are written beside the record's own, each made from the record."""
@@ -47,8 +51,14 @@ class SqlReads:
         return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
 
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        codec = self.codec(query.record)
-        return codec.decoded(self._rows(scope, query, fields), fields)
+        return self.select_each(scope, [(query, fields)])[0]
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+        answers = self._read_all(scope, [self._statement(scope, query, fields) for query, fields in readings])
+        return [
+            self.codec(query.record).decoded(rows, fields)
+            for (query, fields), rows in zip(readings, answers, strict=True)
+        ]
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         compiler = self.compiler()
@@ -71,9 +81,11 @@ class SqlReads:
         return Compiler(self.codec, self.dialect)
 
     def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        return self._read(scope, *self._statement(scope, query, fields))
+
+    def _statement(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> tuple[str, list[Any]]:
         compiler = self.compiler()
-        statement = compiler.select(scope, query, fields)
-        return self._read(scope, statement, compiler.values)
+        return compiler.select(scope, query, fields), compiler.values
 
 
 @cache

@@ -49,7 +49,7 @@ from recollect.ports.records import (
     TextHit,
     TextQuery,
 )
-from recollect.ports.vectors import VectorRow
+from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
 
@@ -143,6 +143,15 @@ class SqliteStore(SqlReads):
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
         with self._readers.snapshot() as connection:
             yield SqliteVectors(connection)
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        namespace, _, model = space.partition("/")
+        text = (
+            "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
+            "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
+        )
+        values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
+        return cast(list[StoredVector], self._read(scope, text, values)) if ids else []
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._readers.one() as connection:
@@ -297,17 +306,6 @@ class SqliteVectors:
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
         return (seq for (seq,) in self._connection.execute(text, (after, upto)))
-
-    def of_memories(
-        self, organization_id: str, space: str, ids: Sequence[str]
-    ) -> list[tuple[str, bytes, bytes | None]]:
-        namespace, _, model = space.partition("/")
-        text = (
-            "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
-            "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
-        )
-        values = (apsw.carray(tuple(ids)), organization_id, namespace, model)
-        return cast(list[tuple[str, bytes, bytes | None]], self._connection.execute(text, values).fetchall())
 
 
 def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:

@@ -7,7 +7,8 @@ passes the filters (iterative scan, in strict order).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,40 @@ from recollect.adapters.records.postgres_link import Connection
 from recollect.adapters.records.postgres_vectors import Half, half
 from recollect.ports.vectors import FACETS
 
-EXACT_ROWS = 10_000
-INDEX_ROWS = 50_000
+Vector = NDArray[np.floating]
+Near = tuple[Any, ...]
+EXACT_ROWS = 2_500
+INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
+LOOKED_AT_AGAIN_SECONDS = 60.0
+MOST_NOTED = 1000
+
+
+class Broad:
+    """Which scopes were found to be too broad to be scored exactly, noted for a while: to look costs a scoring."""
+
+    def __init__(self) -> None:
+        self._until: dict[Hashable, float] = {}
+
+    def __contains__(self, scope: Hashable) -> bool:
+        return self._until.get(scope, 0.0) > time.monotonic()
+
+    def note(self, scope: Hashable) -> None:
+        if len(self._until) >= MOST_NOTED:
+            self._until.clear()
+        self._until[scope] = time.monotonic() + LOOKED_AT_AGAIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Which rows a search is among."""
+
+    condition: str
+    values: Sequence[Any]
+
+    @property
+    def scope(self) -> Hashable:
+        return self.condition, repr(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,49 +63,48 @@ class Halfvecs:
     table: str
     key: str
 
-    def nearest(
-        self,
-        connection: Connection,
-        condition: str,
-        values: Sequence[Any],
-        query: NDArray[np.floating],
-        limit: int,
-        exact_rows: int,
-    ) -> list[tuple[Any, ...]]:
-        """(key, minus the similarity), best first."""
-        vector = half(query.astype("<f2").tobytes())
-        few = f"SELECT count(*) FROM (SELECT 1 FROM {self.table} WHERE {condition} LIMIT {exact_rows + 1}) c"
-        if connection.execute(few, values).fetchall()[0][0] <= exact_rows:
-            return self._exact(connection, condition, values, vector, limit)
-        return self._walk(connection, condition, values, vector, len(query), limit)
-
-    def _exact(
-        self, connection: Connection, condition: str, values: Sequence[Any], vector: Half | None, limit: int
-    ) -> list[tuple[Any, ...]]:
+    def exact(self, among: Among, query: Vector, limit: int, most: int) -> tuple[str, list[Any]]:
+        """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
         text = (
-            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {condition}) "
-            f"SELECT {self.key}, _halfvec <#> %s::halfvec AS distance FROM scope ORDER BY distance, {self.key} LIMIT %s"
+            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {among.condition} "
+            f"LIMIT {most + 1}), best AS (SELECT {self.key}, _halfvec <#> %s::halfvec AS distance FROM scope "
+            f"ORDER BY distance, {self.key} LIMIT %s) "
+            f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM scope) c LEFT JOIN best ON TRUE"
         )
-        return connection.execute(text, [*values, vector, limit]).fetchall()
+        return text, [*among.values, _half(query), limit]
 
-    def _walk(
-        self,
-        connection: Connection,
-        condition: str,
-        values: Sequence[Any],
-        vector: Half | None,
-        dimensions: int,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
+    def nearest(
+        self, connection: Connection, among: Among, query: Vector, limit: int, most: int, broad: Broad
+    ) -> list[Near]:
+        """(key, minus the similarity), best first."""
+        if among.scope not in broad:
+            found = scored(connection.execute(*self.exact(among, query, limit, most)).fetchall(), most)
+            if found is not None:
+                return found
+            broad.note(among.scope)
+        return self.walk(connection, among, query, limit)
+
+    def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
         effort = min(max(2 * limit, 100), 1000)
         connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
         connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
-        statement = self.walk_statement(condition, dimensions)
-        return connection.execute(statement, [vector, *values, vector, limit]).fetchall()
+        statement, vector = self.walk_statement(among.condition, len(query)), _half(query)
+        return connection.execute(statement, [vector, *among.values, vector, limit]).fetchall()
 
     def walk_statement(self, condition: str, dimensions: int) -> str:
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         return f"SELECT {self.key}, {distance} FROM {self.table} WHERE {condition} ORDER BY {distance} LIMIT %s"
+
+
+def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Near] | None:
+    """The answer to an exact search: (key, minus the similarity), best first; None if the scope is too broad for it."""
+    if rows[0][2] > most:
+        return None
+    return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=lambda one: one[::-1])
+
+
+def _half(query: Vector) -> Half | None:
+    return half(query.astype("<f2").tobytes())
 
 
 def literal(condition: str, *values: Any) -> str:
@@ -82,11 +113,14 @@ def literal(condition: str, *values: Any) -> str:
     return text.replace("%", "%%")
 
 
-def facet_tests(where: Mapping[str, Collection[str | None]]) -> tuple[list[str], list[Any]]:
+def facet_tests(
+    where: Mapping[str, Collection[str | None]], columns: Mapping[str, str] | None = None
+) -> tuple[list[str], list[Any]]:
+    """Conditions on the facets of a row; some of them may have a column of their own."""
     tests: list[str] = []
     values: list[Any] = []
     for name, allowed in where.items():
-        facet = f"facets ->> {FACETS.index(name)}"
+        facet = (columns or {}).get(name) or f"facets ->> {FACETS.index(name)}"
         values.append([value for value in allowed if value is not None])
         test = f"{facet} = ANY(%s::text[])"
         tests.append(f"({test} OR {facet} IS NULL)" if None in allowed else test)

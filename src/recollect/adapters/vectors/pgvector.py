@@ -14,24 +14,27 @@ import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import Connection
+from recollect.adapters.records.postgres_link import Connection, Question
 from recollect.adapters.records.postgres_schema import BY_TENANT
-from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, half
+from recollect.adapters.records.postgres_vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
 from recollect.adapters.vectors.codes import Query
 from recollect.adapters.vectors.halfvecs import (
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
+    Among,
+    Broad,
     Halfvecs,
+    Near,
     facet_tests,
     literal,
     make_index,
+    scored,
 )
 from recollect.adapters.vectors.probe import Scope
 from recollect.errors import RecollectError
@@ -56,6 +59,7 @@ class PgVectorStore:
         self._exact_rows = exact_rows
         self._index_rows = index_rows
         self._background = background
+        self._broad = Broad()
         self._looked_at = 0
         self._builder: threading.Thread | None = None
         self._building: Connection | None = None
@@ -75,13 +79,19 @@ class PgVectorStore:
         Scope.of(organization_id, space, where)
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
-        condition, values = _condition(organization_id, space, len(asked), where or {})
-        rows = self._store.link.read(
-            organization_id,
-            lambda connection: EMBEDDINGS.nearest(connection, condition, values, asked, limit, self._exact_rows),
-        )
-        hits = (VectorHit(id, max(-1.0, min(1.0, -float(distance)))) for id, distance in rows)
+        rows = self._nearest(organization_id, _among(organization_id, space, len(asked), where or {}), asked, limit)
+        hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
+
+    def _nearest(self, organization_id: str, among: Among, asked: NDArray[np.floating], limit: int) -> list[Near]:
+        link, most = self._store.link, self._exact_rows
+        if among.scope not in self._broad:
+            (rows,) = link.ask(organization_id, Question(*EMBEDDINGS.exact(among, asked, limit, most)))
+            found = scored(rows, most)
+            if found is not None:
+                return found
+            self._broad.note(among.scope)
+        return link.read(organization_id, lambda connection: EMBEDDINGS.walk(connection, among, asked, limit))
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
@@ -177,16 +187,14 @@ _OUR_INDEXES = (
 )
 
 
-def _condition(
-    organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
-) -> tuple[str, list[Any]]:
+def _among(organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]) -> Among:
     namespace, _, model = space.partition("/")
     scope = literal(
         "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
         organization_id, namespace, model, dimensions,
     )  # fmt: skip
-    tests, values = facet_tests(where)
-    return " AND ".join([scope, *tests]), values
+    tests, values = facet_tests(where, FACET_COLUMNS)
+    return Among(" AND ".join([scope, *tests]), values)
 
 
 def _fill_some(connection: Connection, tenant: str) -> int:

@@ -25,6 +25,8 @@ from recollect.adapters.vectors.halfvecs import (
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
+    Among,
+    Broad,
     Halfvecs,
     facet_tests,
     literal,
@@ -63,6 +65,7 @@ class PgVectorAnnex:
             whole = "://"  # the link says what is wrong with an address, without repeating it
         self._link = Link(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
         self._small_scope = small_scope
+        self._broad = Broad()
         self._index_rows = index_rows
         self._ready = False
         self.label = f"pgvector in {self._link.label}"
@@ -131,12 +134,11 @@ class PgVectorAnnex:
     def nearest(
         self, generation: Generation, place: str, wanted: Wanted, query: NDArray[np.float32], limit: int
     ) -> list[int]:
-        condition, values = _condition(place, wanted)
-        table = Halfvecs(_table(generation), "seq")
+        among, table = Among(*_condition(place, wanted)), Halfvecs(_table(generation), "seq")
         rows = self._run(
-            lambda connection: table.nearest(connection, condition, values, query, limit, self._small_scope)
+            lambda connection: table.nearest(connection, among, query, limit, self._small_scope, self._broad)
         )
-        return [seq for seq, _ in rows]
+        return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:
         text = f"SELECT DISTINCT place FROM {_table(generation)} ORDER BY place"

@@ -120,6 +120,16 @@ class TransactionRules:
         )
         assert store.count(acme, Query(Memory)) == 0
 
+    @pytest.mark.parametrize("late", [one[1] for one in FAILING_STEPS if one[2] is not InvalidInput])
+    def test_the_first_step_that_fails_is_the_one_to_blame(self, store: RecordStore, acme: Scope, late: Step) -> None:
+        """Only what is no proper step at all may be refused before any other is tried."""
+        stored(store, acme, user(acme, email="ann@acme.org"))
+        stored(store, acme, agent(acme))
+        with pytest.raises(DuplicateKey) as failure:
+            store.transact(acme, [Insert(session(acme)), Insert(agent(acme)), late])
+        assert "agent" in failure.value.message
+        assert store.count(acme, Query(Session)) == 0
+
     def test_no_steps_are_no_error(self, store: RecordStore, acme: Scope) -> None:
         before = store.changes(acme, 0)
         assert store.transact(acme, []).deleted == 0
