@@ -138,7 +138,9 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            hits = postgres_text.search(full.link, full.compiler(), Scope("globex"), query, bound=bound)
+            hits = postgres_text.search(
+                full.link, full.compiler(), Scope("globex"), query, postgres_text.Sizes(), bound=bound
+            )
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:

@@ -44,6 +44,7 @@ class PostgresStore(SqlReads):
         super().__init__(cipher)
         self.link = Link(address)
         self._ahead = (0, 0)
+        self._sizes = postgres_text.Sizes()
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
@@ -71,7 +72,7 @@ class PostgresStore(SqlReads):
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        return postgres_text.search(self.link, self.compiler(), scope, query)
+        return postgres_text.search(self.link, self.compiler(), scope, query, self._sizes)
 
     def migrate(self) -> list[str]:
         connection = self.link.connect()
