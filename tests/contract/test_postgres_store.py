@@ -609,8 +609,7 @@ class TestVectors:
                     expected = self.nearest(truth[tenant], query, where)
                     right += len({hit.memory_id for hit in hits} & set(expected))
                     asked += len(expected)
-                    if how != "walk":
-                        assert len(hits) == len(expected)
+                    assert len(hits) == len(expected)
         assert right / asked >= (0.95 if how == "walk" else 0.99)
         index.close()
 
@@ -625,6 +624,25 @@ class TestVectors:
             statement = EMBEDDINGS.walk_statement(among.condition, DIMENSIONS)
             plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *among.values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
+
+    def test_a_walk_that_gives_up_too_early_is_made_good(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:
+        store, truth = filled
+        PgVectorStore(store, index_rows=1000).refresh()
+        (name,) = store.link.ask("big", Question("SELECT current_database()"))[0][0]
+        server().admin(f'ALTER DATABASE "{name}" SET hnsw.max_scan_tuples = 1')
+        store = PostgresStore(store.link.conninfo)
+        index = PgVectorStore(store, exact_rows=5, index_rows=1000)
+        where = {"user_id": ("u7",), "kind": ("fact", None)}
+        chance = np.random.default_rng(6)
+        for _ in range(10):
+            query = chance.normal(size=DIMENSIONS).astype(np.float32)
+            query /= np.linalg.norm(query)
+            expected = self.nearest(truth["big"], query, where)
+            hits = index.search("big", "long_term/m", query, 30, where)
+            assert len(hits) == 30
+            assert {hit.memory_id for hit in hits[:10]} == set(expected)
+        store.close()
+        server().admin(f'ALTER DATABASE "{name}" RESET hnsw.max_scan_tuples')
 
     @pytest.mark.parametrize(
         ("share", "where"),

@@ -2,7 +2,7 @@
 
 A scope of up to so many rows is filtered first and scored exactly: under a selective filter an HNSW walk is slower and
 misses most. A broader one walks the HNSW index that covers it, if there is one, and on until enough of what it meets
-passes the filters (iterative scan, in strict order).
+passes the filters (iterative scan, in strict order). Where that gives up too early, all of the scope is scored.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from recollect.ports.vectors import FACETS
 
 Vector = NDArray[np.floating]
 Near = tuple[Any, ...]
-EXACT_ROWS = 2_500
+EXACT_ROWS = 5_000
 INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
 LOOKED_AT_AGAIN_SECONDS = 60.0
 MOST_NOTED = 1000
+EVERY = 1 << 40  # rows: no limit
 
 
 class Broad:
@@ -82,9 +83,13 @@ class Halfvecs:
             if found is not None:
                 return found
             broad.note(among.scope)
-        return self.walk(connection, among, query, limit)
+        found = self.walk(connection, among, query, limit)
+        if len(found) >= limit:
+            return found
+        return scored(connection.execute(*self.exact(among, query, limit, EVERY)).fetchall(), EVERY) or []
 
     def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
+        """May give up before it has found enough, in a scope that is a small part of the index."""
         effort = min(max(2 * limit, 100), 1000)
         connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
         connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")

@@ -24,6 +24,7 @@ from recollect.adapters.records.postgres_schema import BY_TENANT
 from recollect.adapters.records.postgres_vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
 from recollect.adapters.vectors.codes import Query
 from recollect.adapters.vectors.halfvecs import (
+    EVERY,
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
@@ -84,14 +85,21 @@ class PgVectorStore:
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 
     def _nearest(self, organization_id: str, among: Among, asked: NDArray[np.floating], limit: int) -> list[Near]:
-        link, most = self._store.link, self._exact_rows
-        if among.scope not in self._broad:
-            (rows,) = link.ask(organization_id, Question(*EMBEDDINGS.exact(among, asked, limit, most)))
-            found = scored(rows, most)
-            if found is not None:
-                return found
-            self._broad.note(among.scope)
-        return link.read(organization_id, lambda connection: EMBEDDINGS.walk(connection, among, asked, limit))
+        few = (
+            None if among.scope in self._broad else self._exact(organization_id, among, asked, limit, self._exact_rows)
+        )
+        if few is not None:
+            return few
+        self._broad.note(among.scope)
+        link = self._store.link
+        found = link.read(organization_id, lambda connection: EMBEDDINGS.walk(connection, among, asked, limit))
+        return found if len(found) >= limit else self._exact(organization_id, among, asked, limit, EVERY) or []
+
+    def _exact(
+        self, organization_id: str, among: Among, asked: NDArray[np.floating], limit: int, most: int
+    ) -> list[Near] | None:
+        question = Question(*EMBEDDINGS.exact(among, asked, limit, most))
+        return scored(self._store.link.ask(organization_id, question)[0], most)
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
