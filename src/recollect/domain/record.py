@@ -66,7 +66,7 @@ def storable_json(value: Any) -> Any:
 
 
 def _printable(identifier: str) -> str:
-    if any(unicodedata.category(character) == "Cc" for character in identifier):
+    if not identifier.isprintable() and any(unicodedata.category(character) == "Cc" for character in identifier):
         raise ValueError("must not contain control characters")
     return identifier
 

@@ -208,7 +208,7 @@ def sanitized(request: Request) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name in sorted(request.model_fields_set - _SECRET):
         value = getattr(request, name)
-        if isinstance(value, str) and not _is_plain(_hints(type(request))[name], value):
+        if isinstance(value, str) and not _is_plain(type(request), name, value):
             kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}
         elif isinstance(value, list | dict | tuple | bytes | Request):
             kept[name] = {"count": len(value.model_fields_set if isinstance(value, Request) else value)}
@@ -222,8 +222,22 @@ def _hints(request: type[Request]) -> dict[str, Any]:
     return get_type_hints(request, include_extras=True)
 
 
-def _is_plain(annotation: Any, value: str) -> bool:
+def _is_plain(request: type[Request], name: str, value: str) -> bool:
     """An id or one of a list of words, not text of a user's."""
-    if get_origin(annotation) is Literal:
-        return value in get_args(annotation)
-    return annotation == Id or any(_is_plain(inner, value) for inner in get_args(annotation) if inner is not str)
+    is_id, words = _plain_values(request, name)
+    return is_id or value in words
+
+
+@cache
+def _plain_values(request: type[Request], name: str) -> tuple[bool, frozenset[str]]:
+    """Whether a field takes ids, and the words it may be chosen from."""
+    is_id, words, open_ends = False, set(), [_hints(request)[name]]
+    while open_ends:
+        annotation = open_ends.pop()
+        if get_origin(annotation) is Literal:
+            words |= {word for word in get_args(annotation) if isinstance(word, str)}
+        elif annotation == Id:
+            is_id = True
+        else:
+            open_ends += [inner for inner in get_args(annotation) if inner is not str]
+    return is_id, frozenset(words)
