@@ -100,6 +100,13 @@ def authorize(principal: Principal, operation: str, permission: str) -> None:
         )
 
 
+def introduced(core: Core, principal: Principal) -> tuple[str, str]:
+    """Who somebody is, for their own eyes: the name of the user with its role, or of the key."""
+    id = principal.key.user_id
+    user = core.store.get(Scope(principal.scope.organization_id), User, id) if id is not None else None
+    return (user.name, user.role or "") if user is not None else (principal.key.name, "key")
+
+
 def count_uses(core: Core, key: ApiKey, uses: int) -> None:
     """Note that a key was used: when, and how often today. Several uses in one write."""
     today = now().date().isoformat()
