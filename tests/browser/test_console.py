@@ -27,6 +27,7 @@ PAGES = (
 )
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
 
 
 def every_page(ids: dict[str, str]) -> list[str]:
@@ -128,9 +129,28 @@ def test_a_hypothesis_is_approved_by_keyboard_and_another_merged(visit: Any) -> 
     assert page.get_by_text("merged into").count() >= 1
 
 
+def test_keys_that_mean_something_to_a_field_stay_its_own(visit: Any) -> None:
+    page = visit("/review")
+    page.keyboard.press("j")
+    card = page.locator(".review > li").first
+    neighbour = card.locator(".near input").nth(1)
+    neighbour.wait_for()
+    neighbour.focus()
+    page.keyboard.press("Space")
+    assert neighbour.is_checked()
+    assert not card.locator("[data-choose]").is_checked()
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Space")
+    assert card.locator("[data-choose]").is_checked()
+    id = card.get_attribute("data-id")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/memories/{id}")
+
+
 def test_several_are_rejected_at_once(visit: Any) -> None:
     page = visit("/review")
-    before = page.locator(".review > li").count()
+    before, waiting = page.locator(".review > li").count(), int(page.locator("[data-waiting]").inner_text())
     reject = page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject")
     assert reject.is_disabled()
     for number in (0, 1):
@@ -139,6 +159,7 @@ def test_several_are_rejected_at_once(visit: Any) -> None:
     reject.click()
     page.locator("#told", has_text="Rejected: 2").wait_for()
     assert page.locator(".review > li").count() == before - 2
+    assert int(page.locator("[data-waiting]").inner_text()) == waiting - 2
     assert reject.is_disabled()
 
 
@@ -375,6 +396,17 @@ def test_every_page_can_be_read(scheme: str, visit: Any, filled: Any) -> None:
         assert page.evaluate(CONTRAST) == [], path
 
 
+@pytest.mark.skipif(not AXE.exists(), reason=f"NOT RUN, there is no {AXE}: make test fetches it")
+def test_every_page_keeps_the_rules_of_accessibility(visit: Any, filled: Any) -> None:
+    page = visit(bypass_csp=True)
+    page.add_init_script(path=AXE)
+    one_of_each = {re.sub(r"/[0-9a-f-]{36}|\?.*", "/", path): path for path in every_page(filled.ids)}
+    for path in (*one_of_each.values(), "/sign-in"):
+        page.goto(f"/console{path}")
+        found = page.evaluate("axe.run({ rules: { 'color-contrast': { enabled: false } } })")["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], path
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_page_is_wider_than_the_screen(width: int, visit: Any, filled: Any) -> None:
     page = visit(viewport={"width": width, "height": 800})
@@ -387,7 +419,12 @@ def test_no_page_is_wider_than_the_screen(width: int, visit: Any, filled: Any) -
 def test_a_phone_has_a_menu(visit: Any) -> None:
     page = visit(viewport={"width": 390, "height": 844}, has_touch=True)
     assert not page.get_by_role("link", name="Audit").is_visible()
-    page.get_by_role("button", name="Menu").click()
+    menu = page.get_by_role("button", name="Menu")
+    menu.click()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("link", name="Audit").is_visible()
+    menu.click()
+    assert page.locator("#menu").bounding_box()["height"] > 780
     page.get_by_role("link", name="Audit").click()
     page.wait_for_url("**/console/audit")
 

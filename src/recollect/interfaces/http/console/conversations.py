@@ -16,9 +16,10 @@ TONES = 8
 def sessions(visit: Visit) -> dict[str, Any]:
     if visit.may("session.list"):
         page = visit.call("session.list", after=visit.query("after"), archived="yes", limit=50)
-        return {"sessions": [one.model_dump() for one in page.sessions], "next": page.next}
+        shown = [one.model_dump() for one in page.sessions]
+        return {"sessions": shown, "next": page.next, "names": visit.names("agent")}
     page = visit.call("parties", type="session", after=visit.query("after"), limit=50)
-    return {"sessions": [_from_party(one) for one in page.parties], "next": page.next}
+    return {"sessions": [_from_party(one) for one in page.parties], "next": page.next, "names": {}}
 
 
 def _from_party(party: Any) -> dict[str, Any]:

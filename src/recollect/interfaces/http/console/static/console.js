@@ -201,6 +201,8 @@
     const next = card.nextElementSibling ?? card.previousElementSibling;
     const wasAt = card.classList.contains("at");
     card.remove();
+    const waiting = $("[data-waiting]");
+    waiting.textContent = (Number(waiting.textContent.replaceAll(",", "")) - 1).toLocaleString("en");
     countChosen();
     if (wasAt && next) point(next);
     return true;
@@ -389,11 +391,13 @@
   const items = () => all("[data-item]");
   const current = () => $("[data-item].at");
 
+  const opener = (item) => $("[data-opens]", item) ?? $("a, summary, button", item);
+
   function point(item) {
     current()?.classList.remove("at");
     item.classList.add("at");
     item.scrollIntoView({ block: "nearest" });
-    (item.matches("[tabindex], a") ? item : $("a", item))?.focus({ preventScroll: true });
+    (item.matches("[tabindex], a") ? item : opener(item))?.focus({ preventScroll: true });
     if (item.dataset.near) neighbours(item);
   }
 
@@ -439,8 +443,11 @@
       if (key === "Escape") target.blur();
       return;
     }
+    if (key === "Escape" && document.body.classList.contains("menu-open")) { toggleMenu($("#menu-button")); return; }
     if (isGoing) { event.preventDefault(); go(key); return; }
-    if (judgeByKey(key) && !target.matches("button")) { event.preventDefault(); return; }
+    if ((key === " " || key === "Enter") && target.matches("button, summary, a, input")) return; // theirs, not ours
+    if (key === "Enter" && target === current()) { opener(target)?.click(); return; }
+    if (judgeByKey(key)) { event.preventDefault(); return; }
     if (plain[key]) { event.preventDefault(); plain[key](); }
   });
 })();
