@@ -46,7 +46,7 @@ def test_somebody_signs_in_looks_around_and_signs_out(visit: Any, filled: Any) -
     filled.enter(page, "maya")
     page.wait_for_url("**/console/search?q=pool")
     page.goto("/console")
-    assert page.locator(".who").inner_text().split("\n")[:2] == ["Maya", "owner in default"]
+    assert page.locator(".who").inner_text().split("\n")[:3] == ["Maya", "owner in default", "times in UTC"]
     assert page.get_by_role("heading", name="Overview").is_visible()
     chart = page.get_by_role("img", name="Memories over the last 30 days")
     assert chart.bounding_box()["width"] > 200

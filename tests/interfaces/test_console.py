@@ -387,6 +387,14 @@ def test_the_overview_counts_days(console: Any, mem: Any) -> None:
     assert f"{days[-1].date}: 3" in page(console)
 
 
+def test_times_are_shown_in_the_zone_of_who_looks(console: Any, mem: Any) -> None:
+    id = mem.remember("midnight", at="2026-03-01T23:30:00Z").id
+    sign_in(console)
+    assert "2026-03-01 23:30" in page(console, f"/memories/{id}")
+    mem.user.revise(mem.user.list().users[0].id, timezone="Asia/Bangkok")
+    assert "2026-03-02 06:30" in page(console, f"/memories/{id}")
+
+
 def test_pages_take_milliseconds(console: Any, mem: Any) -> None:
     """Of the best of five, since the machine may be busy: a page that asked once per memory would take far longer."""
     mem.remember_many([{"content": f"fact number {n} about service {n % 9}"} for n in range(500)])

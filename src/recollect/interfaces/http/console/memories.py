@@ -51,7 +51,7 @@ def results(visit: Visit) -> dict[str, Any]:
     by, forgotten, limit = visit.query("by"), bool(visit.query("forgotten")), _how_many(visit)
     facts: dict[str, Any] = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
     facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
-    facts |= {"next": None, "total": 0, "wanted": visit.query("why_not").strip()}
+    facts |= {"next": None, "total": 0, "wanted": visit.query("why_not").strip(), "is_narrowed": bool(filters)}
     try:
         if query and not forgotten:
             asked = {"query": query, "by": by, "limit": limit, **filters}

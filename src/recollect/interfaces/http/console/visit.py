@@ -139,7 +139,7 @@ class Visit:
     def frame(self) -> dict[str, Any]:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
-        name, role = access.introduced(self.service.core, self.principal)
+        name, role, zone = access.introduced(self.service.core, self.principal)
         path = self.request.url.path.removeprefix(ROOT)
         here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
         here = {"/memories": "/search"}.get(here, here)
@@ -154,7 +154,7 @@ class Visit:
             "may": self.may,
             "here_with": self.here_with,
             "person": self.person,
-            "zone": self.service.core.timezone,
+            "zone": zone,
         }
 
 

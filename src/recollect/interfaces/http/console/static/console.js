@@ -333,13 +333,11 @@
     await attempt(async () => { await navigator.clipboard.writeText($("#made-key-text").textContent); tell("Copied"); });
   }
 
-  function editUser({ editUser: id, name, email, role }) {
+  function editUser({ editUser: id, ...known }) {
     const form = $("[data-change-user]");
     form.reset();
     form.dataset.changeUser = id;
-    form.elements.name.value = name;
-    form.elements.email.value = email;
-    form.elements.role.value = role;
+    for (const field of ["name", "email", "role", "timezone"]) form.elements[field].value = known[field];
     $("#user").showModal();
   }
 
