@@ -18,11 +18,15 @@
       to += "?" + new URLSearchParams(body);
     }
     const answer = await reached(to, sent);
-    if (answer.status === 401) { $("#left").showModal(); throw new Error("You are signed out"); }
+    if (answer.status === 401) { askToSignIn(); throw new Error("You are signed out"); }
     if (answer.status === 403 && !isAgain && (await provenAgain())) return ask(method, path, body, true);
     const told = answer.status === 204 ? {} : await answer.json();
     if (!answer.ok) throw new Error([told.error?.message, told.error?.remedy].filter(Boolean).join(": "));
     return told;
+  }
+
+  function askToSignIn() {
+    if (!$("#left").open) $("#left").showModal();
   }
 
   async function reached(path, sent) {
@@ -377,7 +381,7 @@
     if (mine !== asked) return; // a later question was asked meanwhile
     place.setAttribute("aria-busy", "false");
     if (!answer) return;
-    if (answer.status === 401) { $("#left").showModal(); return; }
+    if (answer.status === 401) { askToSignIn(); return; }
     if (!answer.ok) { tell("The search did not work: try again", true); return; }
     place.innerHTML = await answer.text();
     history.replaceState(null, "", `/console/search${query.size ? "?" + query : ""}`);
