@@ -16,13 +16,16 @@ EMULATOR_READY := .node/.ready-1.2.1
 # What the MCP door is held against: fixed versions, kept out of the repository.
 MCP_PEERS := @modelcontextprotocol/conformance@0.1.11 @modelcontextprotocol/server-memory@2026.8.31
 MCP_PEERS_READY := .node/mcp/.ready-0.1.11-2026.8.31
+# The rules of accessible pages, for the console's tests.
+AXE := axe-core@4.14.0
+AXE_READY := .node/axe/.ready-4.14.0
 
 .PHONY: demo browser test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
 
-test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) lint types browser  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 # The console is tested in Debian's Chromium. Where it cannot be installed the tests say which of them were left out.
@@ -101,6 +104,12 @@ $(MCP_PEERS_READY):
 	@echo "fetching the MCP programs of the tests (once)…"
 	@mkdir -p .node/mcp
 	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node/mcp $(MCP_PEERS)
+	@touch $@
+
+$(AXE_READY):
+	@echo "fetching the rules of accessible pages (once)…"
+	@mkdir -p .node/axe
+	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node/axe $(AXE)
 	@touch $@
 
 clean:

@@ -48,7 +48,8 @@ def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None
     chance = random.Random(seed)
     users = [mem.add_user(name, email=f"{name.lower()}@example.com") for name in PEOPLE]
     mem.user.revise(users[0].id, role="owner", password=PASSWORD)
-    mem.user.revise(users[1].id, role="curator")
+    mem.user.revise(users[1].id, role="curator", password=PASSWORD)
+    mem.user.revise(users[2].id, role="reader", password=PASSWORD)
     agents = [mem.add_agent(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
     project = mem.add_project("Platform", owner=users[0].id, description="What everything runs on")
     sessions = [_conversation(mem, chance, users, agents, project.id) for _ in range(max(3, memories // 30))]
@@ -58,7 +59,7 @@ def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None
         mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
     _lived(mem, chance, facts)
     found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
-    return found | _more(mem, agents[0].id, sessions[0])
+    return found | _more(mem, agents[0].id, sessions[0]) | _hostile(mem)
 
 
 AGENTS = (
@@ -169,6 +170,7 @@ def _more(mem: Any, agent: str, session: str) -> dict[str, str]:
         found["workspace"] = space.id
     if "run.start" in OPERATIONS:
         found["run"] = _run(mem, agent)
+        found |= _runs(mem, agent)
     if "episode.record" in OPERATIONS:
         for number, service in enumerate(SERVICES):
             task, plan = f"Restart the {service} service", [f"drain {service}", f"restart {service}", "watch errors"]
@@ -189,6 +191,60 @@ def _run(mem: Any, agent: str) -> str:
         mem.run.record(run.id, held.fence, outcome="success", summary=said)
     mem.run.pause(run.id)
     return str(run.id)
+
+
+def _runs(mem: Any, agent: str) -> dict[str, str]:
+    """A run that failed, one whose worker died in the middle of a step, and one that was rewound and forked."""
+    failed = mem.run.start("Mend the mailer that sends each letter twice", agent=agent)
+    held = mem.run.claim("example", id=failed.id)
+    mem.run.propose(failed.id, held.fence, tool="query", arguments={"table": "letters"}, reasoning="Look first")
+    mem.run.record(failed.id, held.fence, outcome="error", summary="Refused", error={"message": "permission denied"})
+    mem.run.fail(failed.id, held.fence, error={"message": "no permission on letters"}, note="needs a grant")
+    asks = mem.run.start("Send the invoice of November", agent=agent)
+    held = mem.run.claim("example", id=asks.id)
+    mem.run.propose(asks.id, held.fence, tool="send_mail", arguments={"to": "customer"}, reasoning="It is due today")
+    mem.run.release(asks.id, held.fence)
+    mem.run.resume(asks.id)
+    rewound = mem.run.start("Write the release notes", agent=agent)
+    held = mem.run.claim("example", id=rewound.id)
+    for number in range(4):
+        mem.run.propose(rewound.id, held.fence, tool="write", arguments={"paragraph": number})
+        mem.run.record(rewound.id, held.fence, outcome="success", summary=f"Wrote paragraph {number}")
+    mem.run.release(rewound.id, held.fence)
+    mem.run.rewind(rewound.id, 2, why="paragraph 3 is wrong", paused=True)
+    mem.run.fork(rewound.id, after=1, why="another way")
+    return {"failed": failed.id, "asks": asks.id, "rewound": rewound.id}
+
+
+MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{7*7}}"
+
+
+def _hostile(mem: Any) -> dict[str, str]:
+    """Markup in every field that a page shows."""
+    agent = mem.add_agent(MARKUP, description=MARKUP, system=MARKUP)
+    session = mem.add_session(MARKUP, agent=agent.id)
+    mem.message.add("user", MARKUP, session=session.id, name=MARKUP, tool_calls=[{"name": MARKUP}])
+    mem.message.add("assistant", f"```\n{MARKUP}\n```", session=session.id)
+    mem.block.add(MARKUP[:40], MARKUP, agents=[agent.id], description=MARKUP)
+    mem.tool.add("markup", MARKUP, agents=[agent.id], tags=[MARKUP[:40]], json_schema={"description": MARKUP})
+    space = mem.workspace.add(agent.id, MARKUP)
+    mem.workspace.write(space.id, "a<b>&.md", MARKUP)
+    taken = mem.workspace.snapshot(space.id, MARKUP)
+    mem.workspace.write(space.id, "a<b>&.md", MARKUP * 2)
+    run = mem.run.start(MARKUP, agent=agent.id)
+    held = mem.run.claim(MARKUP[:20], id=run.id)
+    mem.run.propose(run.id, held.fence, tool=MARKUP[:50], arguments={"a": MARKUP}, reasoning=MARKUP, plan=[MARKUP])
+    mem.run.record(run.id, held.fence, outcome="error", summary=MARKUP, error={MARKUP: MARKUP})
+    mem.run.fail(run.id, held.fence, error={MARKUP: MARKUP}, note=MARKUP)
+    cites = [recollect.cite.user(MARKUP[:60], MARKUP), recollect.cite.url("https://example.com/?<b>", title=MARKUP)]
+    content = {"text": MARKUP, "more": MARKUP}
+    memory = mem.remember(content, metadata={MARKUP: MARKUP}, author=MARKUP[:60], tags=[MARKUP[:40]], cites=cites)
+    mem.revise(memory.id, f"{MARKUP} changed", why=MARKUP)
+    mem.relate(mem.remember(f"near {MARKUP}").id, memory.id, "supports")
+    mem.add_user(MARKUP[:80], email="markup@example.com")
+    mem.key.add(MARKUP[:70])
+    found = {"agents": agent.id, "sessions": session.id, "runs": run.id, "memories": memory.id}
+    return {f"hostile {room}": id for room, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}
 
 
 if __name__ == "__main__":

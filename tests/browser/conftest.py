@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("console")
     with recollect.open(folder / "team.db", embedder="hash", citation_root=folder) as mem:
         ids = fill(mem, memories=40, notes=folder / "pool.yaml")
-    return SimpleNamespace(folder=folder, ids=ids, email="maya@example.com", password=PASSWORD)
+    return SimpleNamespace(folder=folder, ids=ids, enter=partial(_enter, password=PASSWORD))
 
 
 @pytest.fixture(scope="session")
@@ -77,14 +78,20 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def signed_in(browser: Any, address: str, filled: SimpleNamespace) -> Any:
-    """The cookies of somebody who signed in: once, since guessing is limited."""
-    context = browser.new_context(base_url=address)
-    page = context.new_page()
-    page.goto("/console/sign-in")
-    enter(page, filled)
-    state = context.storage_state()
-    context.close()
-    return state
+    """The cookies of somebody who signed in: once each, since guessing is limited."""
+
+    @cache
+    def cookies(name: str) -> Any:
+        context = browser.new_context(base_url=address)
+        page = context.new_page()
+        page.goto("/console/sign-in")
+        filled.enter(page, name)
+        page.wait_for_url("**/console")
+        state = context.storage_state()
+        context.close()
+        return state
+
+    return cookies
 
 
 @pytest.fixture
@@ -93,8 +100,8 @@ def visit(browser: Any, address: str, signed_in: Any) -> Iterator[Any]:
     contexts: list[Any] = []
     complaints: list[str] = []
 
-    def opened(path: str = "", is_signed_in: bool = True, **options: Any) -> Any:
-        state = signed_in if is_signed_in else None
+    def opened(path: str = "", who: str | None = "maya", **options: Any) -> Any:
+        state = signed_in(who) if who else None
         context = browser.new_context(base_url=address, storage_state=state, **options)
         contexts.append(context)
         page = context.new_page()
@@ -113,8 +120,7 @@ def visit(browser: Any, address: str, signed_in: Any) -> Iterator[Any]:
     assert [one for one in complaints if not any(part in one for part in expected)] == []
 
 
-def enter(page: Any, filled: SimpleNamespace) -> None:
-    page.get_by_label("Email").fill(filled.email)
-    page.get_by_label("Password").fill(filled.password)
+def _enter(page: Any, name: str, password: str) -> None:
+    page.get_by_label("Email").fill(f"{name}@example.com")
+    page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/console*")

@@ -17,6 +17,9 @@ PAGES = (
     "/review",
     "/sessions",
     "/agents",
+    "/runs",
+    "/workspaces",
+    "/patterns",
     "/audit",
     "/users",
     "/keys",
@@ -24,26 +27,26 @@ PAGES = (
 )
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
 
 
 def every_page(ids: dict[str, str]) -> list[str]:
     more = [f"/memories/{ids['memory']}", f"/sessions/{ids['session']}", f"/agents/{ids['agent']}"]
-    if "run" in ids:
-        more += ["/runs", f"/runs/{ids['run']}"]
-    if "workspace" in ids:
-        more += ["/workspaces", f"/workspaces/{ids['workspace']}?since={ids['since']}"]
-    if "pattern" in ids:
-        more += ["/patterns", f"/patterns/{ids['pattern']}"]
-    return [*PAGES, *more]
+    more += [f"/runs/{ids[name]}" for name in ("run", "failed", "asks", "rewound")]
+    more += [f"/workspaces/{ids['workspace']}?since={ids['since']}&path=weekly.md", f"/patterns/{ids['pattern']}"]
+    return [*PAGES, *more, *hostile_pages(ids)]
+
+
+def hostile_pages(ids: dict[str, str]) -> list[str]:
+    return [f"/{name.removeprefix('hostile ')}/{id}" for name, id in ids.items() if name.startswith("hostile ")]
 
 
 def test_somebody_signs_in_looks_around_and_signs_out(visit: Any, filled: Any) -> None:
-    page = visit("/search?q=pool", is_signed_in=False)
-    page.get_by_label("Email").fill(filled.email)
-    page.get_by_label("Password").fill(filled.password)
-    page.get_by_role("button", name="Sign in").click()
+    page = visit("/search?q=pool", who=None)
+    filled.enter(page, "maya")
     page.wait_for_url("**/console/search?q=pool")
     page.goto("/console")
+    assert page.locator(".who").inner_text().split("\n")[:3] == ["Maya", "owner in default", "times in UTC"]
     assert page.get_by_role("heading", name="Overview").is_visible()
     chart = page.get_by_role("img", name="Memories over the last 30 days")
     assert chart.bounding_box()["width"] > 200
@@ -66,28 +69,55 @@ def test_results_come_while_typing_and_open_a_memory(visit: Any) -> None:
     page.get_by_role("heading", name="History").wait_for()
     assert page.locator("del", has_text="10").count() == 1
     assert page.locator("ins", has_text="30").count() == 1
-    assert page.locator(".graph a").count() == 5
+    assert page.locator(".graph a").count() == page.locator(".graph path").count() == 5
+    page.go_back()
+    page.locator(".hit").first.wait_for()
+    assert page.get_by_label("Question").input_value() == "billing pool connections"
 
 
 def test_why_not_explains_what_was_missed(visit: Any, filled: Any) -> None:
     page = visit("/search?q=lunch")
-    page.get_by_text("Filters and").click()
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Status", exact=True).select_option("published")
-    page.get_by_label("Why not this id?").fill(filled.ids["memory"])
+    page.get_by_text("Why not?").click()
+    page.get_by_label("The memory you expected").fill(filled.ids["memory"])
     page.get_by_text("its status is not published").wait_for()
+
+
+def test_why_not_takes_words_where_nobody_knows_the_id(visit: Any, filled: Any) -> None:
+    page = visit(f"/memories/{filled.ids['memory']}")
+    page.get_by_role("link", name="Why was it not found?").click()
+    page.get_by_text("Ask the question above").wait_for()
+    page.goto("/console/search?q=lunch&statuses=published&why_not=billing+pool+waits+30+s")
+    page.get_by_role("link", name="The billing pool has 20 connections").first.click()
+    page.get_by_text("its status is not published").wait_for()
+
+
+def test_what_is_older_passes_the_same_filters(visit: Any) -> None:
+    page = visit("/search?statuses=hypothesis")
+    page.get_by_role("link", name="Older").click()
+    page.wait_for_url("**after=*")
+    assert set(page.locator(".line .status").all_inner_texts()) == {"hypothesis"}
+    assert page.get_by_label("Status", exact=True).input_value() == "hypothesis"
 
 
 def test_a_hypothesis_is_approved_by_keyboard_and_another_merged(visit: Any) -> None:
     page = visit("/review")
     cards = page.locator(".review > li")
     before = cards.count()
-    approvable = page.locator(".review > li:has(.source:text('user:')):not(:has(.broken))").first
+    approvable = page.locator(".review > li:has(.source):not(:has(.broken))").first
     id = approvable.get_attribute("data-id")
     while "at" not in (page.locator(f'[data-id="{id}"]').get_attribute("class") or "").split():
         page.keyboard.press("j")
     page.keyboard.press("a")
     page.locator("#told", has_text="Approved").wait_for()
     assert cards.count() == before - 1
+    page.get_by_role("button", name="Undo").click()
+    page.locator("#told", has_text="It waits again").wait_for()
+    assert cards.count() == before
+    page.locator(f'[data-id="{id}"]').get_by_role("button", name="Approve").click()
+    page.locator("#told", has_text="Approved").wait_for()
+    page.keyboard.press("j")
     merged = page.locator(".review > li.at").get_attribute("data-id")
     page.locator(f'[data-id="{merged}"] .near, [data-id="{merged}"] .neighbours p').first.wait_for()
     page.keyboard.press("m")
@@ -99,14 +129,169 @@ def test_a_hypothesis_is_approved_by_keyboard_and_another_merged(visit: Any) -> 
     assert page.get_by_text("merged into").count() >= 1
 
 
+def test_keys_that_mean_something_to_a_field_stay_its_own(visit: Any) -> None:
+    page = visit("/review")
+    page.keyboard.press("j")
+    card = page.locator(".review > li").first
+    neighbour = card.locator(".near input").nth(1)
+    neighbour.wait_for()
+    neighbour.focus()
+    page.keyboard.press("Space")
+    assert neighbour.is_checked()
+    assert not card.locator("[data-choose]").is_checked()
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Space")
+    assert card.locator("[data-choose]").is_checked()
+    id = card.get_attribute("data-id")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/memories/{id}")
+
+
 def test_several_are_rejected_at_once(visit: Any) -> None:
     page = visit("/review")
-    before = page.locator(".review > li").count()
+    before, waiting = page.locator(".review > li").count(), int(page.locator("[data-waiting]").inner_text())
+    reject = page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject")
+    assert reject.is_disabled()
     for number in (0, 1):
         page.locator("[data-choose]").nth(number).check()
-    page.get_by_role("button", name="Reject chosen").click()
+    assert page.locator("[data-chosen]").inner_text() == "2 chosen"
+    reject.click()
     page.locator("#told", has_text="Rejected: 2").wait_for()
     assert page.locator(".review > li").count() == before - 2
+    assert int(page.locator("[data-waiting]").inner_text()) == waiting - 2
+    assert reject.is_disabled()
+
+
+def test_of_several_each_that_is_refused_says_why(visit: Any) -> None:
+    page = visit("/review")
+    visit.expected = ("409 (Conflict)", "422", "400 (Bad Request)")
+    uncited = page.locator(".review > li:has-text('Nothing supports it yet')").first
+    uncited.locator("[data-choose]").check()
+    page.get_by_role("group", name="All chosen").get_by_role("button", name="Approve").click()
+    page.locator("#told.bad", has_text="Approved: 0. Refused: 1").wait_for()
+    assert "citation" in uncited.get_by_role("alert").inner_text()
+
+
+def test_a_hypothesis_shows_its_neighbours_unasked(visit: Any) -> None:
+    page = visit("/review")
+    card = page.locator(".review > li").first
+    card.locator(".near li").first.wait_for()
+    assert card.get_by_role("button", name="Merge into the chosen one").is_visible()
+
+
+def test_a_reader_reads_and_finds_no_dead_button(visit: Any, filled: Any) -> None:
+    page = visit(who="priya")
+    assert page.get_by_role("link", name="Audit").count() == 0
+    allowed = {"Menu", "Switch between light and dark", "Keyboard shortcuts", "Sign out", "Search", "Filter", "Compare"}
+    readable = [path for path in every_page(filled.ids) if path not in ("/audit", "/users", "/keys", "/settings")]
+    for path in readable:
+        page.goto(f"/console{path}")
+        named = {one.get_attribute("aria-label") or one.inner_text() for one in page.locator("button:visible").all()}
+        assert named <= allowed, path
+        assert page.locator("main input[type=checkbox]:visible").count() == 0 or path.startswith("/search"), path
+    visit.expected = ("403 (Forbidden)",)
+    page.goto("/console/audit")
+    assert page.get_by_text("log needs the permission 'admin'").is_visible()
+
+
+def test_who_is_signed_out_in_the_middle_loses_nothing(visit: Any, filled: Any) -> None:
+    visit.expected = ("401 (Unauthorized)", "403 (Forbidden)")
+    page = visit(f"/memories/{filled.ids['memory']}", who=None)
+    filled.enter(page, "maya")
+    page.get_by_text("Change the text").click()
+    page.get_by_label("New text").fill("The billing pool has 25 connections and waits 30 s for one")
+    kept = page.context.cookies()
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("dialog", name="You are signed out").wait_for()
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Sign in").click()
+    filled.enter(opened.value, "maya")
+    opened.value.wait_for_url("**/console")
+    assert page.context.cookies() != kept
+    page.get_by_role("button", name="Close").click()
+    assert page.get_by_label("New text").input_value().startswith("The billing pool has 25")
+    page.get_by_role("button", name="Save").click()
+    page.locator("#told", has_text="Changed").wait_for()
+
+
+def test_what_is_clicked_twice_is_done_once(visit: Any) -> None:
+    page = visit("/keys")
+    page.get_by_label("What it is for").fill("clicked twice")
+    page.evaluate("for (const _ of [1, 2]) document.querySelector('[data-add-key]').requestSubmit()")
+    page.locator("#keys", has_text="clicked twice").wait_for()
+    page.reload()
+    assert page.locator("tr", has_text="clicked twice").count() == 1
+
+
+def test_a_service_that_is_gone_is_said_to_be(visit: Any) -> None:
+    visit.expected = ("ERR_FAILED", "ERR_INTERNET_DISCONNECTED")
+    page = visit("/search")
+    page.context.set_offline(True)
+    page.get_by_label("Question").fill("pool")
+    page.locator("#told.bad", has_text="cannot be reached").wait_for()
+    assert page.locator("#results").get_attribute("aria-busy") == "false"
+
+
+def test_there_is_a_page_for_what_is_not_there(visit: Any) -> None:
+    visit.expected = ("404 (Not Found)",)
+    page = visit("/nowhere/at/all")
+    assert page.get_by_text("there is no such page").is_visible()
+    assert page.get_by_role("link", name="Overview", exact=True).is_visible()
+    page.goto("/console/")
+    page.wait_for_url("**/console")
+
+
+def test_evidence_is_given_to_what_has_none(visit: Any) -> None:
+    page = visit("/review")
+    page.get_by_role("link", name="Give it a citation").first.click()
+    page.get_by_text("Vouch for it").click()
+    page.get_by_label("What you know of it").fill("I was there")
+    page.get_by_role("button", name="Add as a citation").click()
+    page.locator("#told", has_text="Cited").wait_for()
+    assert page.locator(".citations").inner_text().split("\n")[1:] == ["user Maya I was there"]
+
+
+def test_runs_say_how_they_went_and_go_on(visit: Any, filled: Any) -> None:
+    page = visit(f"/runs/{filled.ids['failed']}")
+    assert "error" in (page.locator(".timeline .status").get_attribute("class") or "")
+    assert "no permission on letters" in page.inner_text("main")
+    page.goto(f"/console/runs/{filled.ids['rewound']}")
+    page.get_by_text("2 steps given up").click()
+    assert page.get_by_text("Wrote paragraph 3").is_visible()
+    page.goto(f"/console/runs/{filled.ids['asks']}")
+    assert page.get_by_role("button", name="Resume").count() == 0
+    page.get_by_role("button", name="It happened").click()
+    page.locator("#told", has_text="It goes on").wait_for()
+    page.goto(f"/console/agents/{filled.ids['agent']}")
+    mailer = page.locator(".run", has_text="Mend the mailer")
+    mailer.get_by_role("button", name="Resume").click()
+    page.locator("#told", has_text="It goes on").wait_for()
+    assert mailer.locator(".status").inner_text() == "queued"
+
+
+def test_snapshots_are_named_and_compared(visit: Any, filled: Any) -> None:
+    page = visit(f"/workspaces/{filled.ids['workspace']}")
+    page.get_by_role("button", name="Take a snapshot").click()
+    page.get_by_role("dialog").get_by_label("Label").fill("before the weekend")
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    page.locator(".snapshots", has_text="before the weekend").wait_for()
+    page.get_by_role("link", name="its changes").click()
+    assert page.locator(".diff .ins", has_text="+Search: mended on Thursday.").count() == 1
+    assert page.locator(".diff", has_text="---").count() == 0
+    page.get_by_role("link", name="figures.csv").click()
+    assert page.get_by_text("billing,2").first.is_visible()
+
+
+def test_a_user_gets_another_role(visit: Any) -> None:
+    page = visit("/users")
+    assert page.get_by_role("button", name="Suspend Maya").count() == 0, "nobody locks themselves out"
+    page.get_by_role("button", name="Change Aiko").click()
+    page.get_by_role("dialog").get_by_label("Role").select_option("writer")
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    page.locator("#told", has_text="Changed").wait_for()
+    assert "writer" in page.locator("tr", has_text="aiko@example.com").inner_text()
 
 
 def test_forgetting_asks_first_and_can_be_undone(visit: Any) -> None:
@@ -131,7 +316,7 @@ def test_text_is_changed_unless_somebody_was_faster(visit: Any) -> None:
     page.wait_for_url("**/memories/*")
     other = visit(page.url.split("/console")[1])
     for tab, text in ((other, "The database allows 300 connections"), (page, "The database allows 400 connections")):
-        tab.get_by_text("Change it").click()
+        tab.get_by_text("Change the text").click()
         tab.get_by_label("New text").fill(text)
     other.get_by_role("button", name="Save").click()
     other.locator("#told", has_text="Changed").wait_for()
@@ -149,6 +334,7 @@ def test_a_key_is_shown_once(visit: Any) -> None:
     page.locator("#made-key").wait_for()
     key = page.locator("#made-key-text").inner_text()
     assert key.startswith("rk.")
+    page.locator("#keys", has_text="nightly job").wait_for()
     page.reload()
     assert "nightly job" in page.inner_text("main")
     assert key not in page.content()
@@ -158,6 +344,15 @@ def test_the_log_is_verified(visit: Any) -> None:
     page = visit("/audit")
     page.get_by_role("button", name="Verify the log").click()
     page.get_by_text(re.compile("The log is whole")).wait_for()
+    page.get_by_role("button", name="Seal what is new").click()
+    page.locator("#told", has_text="Everything is sealed").wait_for()
+    sealed = page.locator(".log tr", has_text="audit.verify").first
+    assert re.search(r"Maya.*worked\s+\d+", sealed.inner_text(), re.DOTALL)
+    sealed.get_by_text("show").click()
+    assert "from 127.0.0.1" in sealed.inner_text()
+    page.get_by_role("link", name="failed").click()
+    page.wait_for_url("**outcome=failed")
+    assert "worked" not in (page.locator(".log").inner_text() if page.locator(".log").count() else "")
 
 
 def test_the_keyboard_goes_everywhere(visit: Any) -> None:
@@ -201,6 +396,17 @@ def test_every_page_can_be_read(scheme: str, visit: Any, filled: Any) -> None:
         assert page.evaluate(CONTRAST) == [], path
 
 
+@pytest.mark.skipif(not AXE.exists(), reason=f"NOT RUN, there is no {AXE}: make test fetches it")
+def test_every_page_keeps_the_rules_of_accessibility(visit: Any, filled: Any) -> None:
+    page = visit(bypass_csp=True)
+    page.add_init_script(path=AXE)
+    one_of_each = {re.sub(r"/[0-9a-f-]{36}|\?.*", "/", path): path for path in every_page(filled.ids)}
+    for path in (*one_of_each.values(), "/sign-in"):
+        page.goto(f"/console{path}")
+        found = page.evaluate("axe.run({ rules: { 'color-contrast': { enabled: false } } })")["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], path
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_page_is_wider_than_the_screen(width: int, visit: Any, filled: Any) -> None:
     page = visit(viewport={"width": width, "height": 800})
@@ -213,7 +419,12 @@ def test_no_page_is_wider_than_the_screen(width: int, visit: Any, filled: Any) -
 def test_a_phone_has_a_menu(visit: Any) -> None:
     page = visit(viewport={"width": 390, "height": 844}, has_touch=True)
     assert not page.get_by_role("link", name="Audit").is_visible()
-    page.get_by_role("button", name="Menu").click()
+    menu = page.get_by_role("button", name="Menu")
+    menu.click()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("link", name="Audit").is_visible()
+    menu.click()
+    assert page.locator("#menu").bounding_box()["height"] > 780
     page.get_by_role("link", name="Audit").click()
     page.wait_for_url("**/console/audit")
 
@@ -221,8 +432,13 @@ def test_a_phone_has_a_menu(visit: Any) -> None:
 def test_what_somebody_stored_never_runs(visit: Any, filled: Any) -> None:
     page = visit()
     page.on("dialog", lambda dialog: pytest.fail("something ran"))
-    for path in ("", "/search?q=alert+owned", "/review", "/search?q=<img+src=x+onerror=alert(1)>"):
+    odd = ("/search?q=<img+src=x+onerror=alert(1)>", "/search?q=pool&why_not=<script>alert(3)</script>")
+    for path in (*every_page(filled.ids), *odd):
         page.goto(f"/console{path}")
-        assert page.locator("main img, main script").count() == 0
+        assert page.locator("main img, main script, main iframe, main [onerror]").count() == 0, path
+        assert page.locator("a[href^='javascript:']").count() == 0, path
+    for path in hostile_pages(filled.ids):
+        page.goto(f"/console{path}")
+        assert "<script>alert(2)</script>{{7*7}}" in page.inner_text("main"), path
     page.goto("/console/search?q=alert+owned")
     page.locator(".hit", has_text='<script>alert("owned")</script>').first.wait_for()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from starlette.testclient import TestClient
 import recollect
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
-from recollect.interfaces.http.console.drawing import chart, parts, radial, slices, word_diff
+from recollect.interfaces.http.console import conversations
+from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, word_diff
 from recollect.interfaces.http.console.visit import MENU
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
@@ -188,7 +190,7 @@ def test_files_are_kept_by_browsers_until_they_change(console: Any) -> None:
     assert script
     assert "immutable" in console.get(script[0]).headers["cache-control"]
     assert console.get("/console/static/console.js").headers["cache-control"] == "no-cache"
-    assert console.get("/console/static/..%2fvisit.py").status_code == 404
+    assert console.get("/console/static/..%2fvisit.py").status_code == 303, "no file: who is not signed in is asked to"
 
 
 class Tags(HTMLParser):
@@ -385,6 +387,14 @@ def test_the_overview_counts_days(console: Any, mem: Any) -> None:
     assert f"{days[-1].date}: 3" in page(console)
 
 
+def test_times_are_shown_in_the_zone_of_who_looks(console: Any, mem: Any) -> None:
+    id = mem.remember("midnight", at="2026-03-01T23:30:00Z").id
+    sign_in(console)
+    assert "2026-03-01 23:30" in page(console, f"/memories/{id}")
+    mem.user.revise(mem.user.list().users[0].id, timezone="Asia/Bangkok")
+    assert "2026-03-02 06:30" in page(console, f"/memories/{id}")
+
+
 def test_pages_take_milliseconds(console: Any, mem: Any) -> None:
     """Of the best of five, since the machine may be busy: a page that asked once per memory would take far longer."""
     mem.remember_many([{"content": f"fact number {n} about service {n % 9}"} for n in range(500)])
@@ -412,9 +422,53 @@ def test_numbers_behind_the_drawings() -> None:
         ("words", 50),
         ("session", 25),
     ]
-    link = type("Link", (), {"id": "i", "type": "t", "status": "verified", "direction": "to", "text": "x" * 99})
-    assert all(0 <= node.x <= 560 and 0 <= node.y <= 380 for node in radial([link] * 30))
-    assert len(radial([link] * 30)) == 12
+    to, back = SimpleNamespace(direction="to"), SimpleNamespace(direction="from")
+    drawn_fans = fans([to, back, back] + [to] * 20)
+    assert [(fan.side, len(fan.links), fan.left_out) for fan in drawn_fans] == [("left", 2, 0), ("right", 8, 13)]
+    assert [height for _, height in drawn_fans[0].links] == [25, 75]
+    assert [fan.side for fan in fans([to])] == ["right"]
+    assert fans([]) == []
+
+
+def test_code_in_a_message_is_set_apart() -> None:
+    said = "see:\n```python\nwait(10)\n```\nor ```not this``` one"
+    assert [(piece.kind, piece.text) for piece in fenced(said)] == [
+        ("text", "see:\n"), ("code", "wait(10)\n"), ("text", "or ```not this``` one"),
+    ]  # fmt: skip
+    assert [piece.kind for piece in fenced("```\nnever closed")] == ["text"]
+
+
+def test_a_diff_of_files_does_not_repeat_their_names() -> None:
+    diff = "--- before/a\n+++ after/a\n@@ -1 +1 @@\n--- a rule\n+one"
+    assert [piece.kind for piece in line_kinds(diff)] == ["at", "del", "ins"]
+
+
+def test_a_long_conversation_is_read_by_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "MESSAGES_AT_ONCE", 4)
+    session = mem.add_session("long").id
+    for number in range(10):
+        mem.message.add("user", f"said {number}.", session=session)
+        mem.remember(f"kept {number}.", session=session)
+    sign_in(console)
+    path, pages = f"/sessions/{session}", []
+    while path:
+        pages.append(page(console, path))
+        earlier = re.search(r'href="([^"]+)">↑ Earlier', pages[-1])
+        path = f"/sessions/{session}{unescape(earlier[1])}" if earlier else ""
+    said = [re.findall(r"(?:said|kept) \d\.", one.split('class="talk"')[1]) for one in pages]
+    assert [len(one) for one in said] == [8, 8, 4]
+    whole = [f"{what} {number}." for number in range(10) for what in ("said", "kept")]
+    assert [turn for one in reversed(said) for turn in one] == whole
+    assert "To the end" in pages[1]
+
+
+def test_a_citation_of_a_page_leads_there_and_no_other_does(console: Any, mem: Any) -> None:
+    cites = [recollect.cite.url("https://example.com/a?b=1&c=<2>"), recollect.cite.user("javascript:alert(1)")]
+    sign_in(console)
+    shown = page(console, f"/memories/{mem.remember('cited', cites=cites).id}")
+    assert re.findall(r'class="source" href="([^"]*)" rel="noreferrer noopener"', shown) == [
+        "https://example.com/a?b=1&amp;c=&lt;2&gt;"
+    ]
 
 
 def test_a_diff_marks_the_words_that_changed() -> None:

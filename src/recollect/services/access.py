@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -98,6 +98,23 @@ def authorize(principal: Principal, operation: str, permission: str) -> None:
             remedy=f"this key grants {', '.join(sorted(principal.granted)) or 'nothing'}; ask an admin for more",
             permission=permission,
         )
+
+
+class Introduction(NamedTuple):
+    """Who somebody is, for their own eyes, and the zone they are shown times in."""
+
+    name: str
+    role: str
+    timezone: str
+
+
+def introduced(core: Core, principal: Principal) -> Introduction:
+    """The user behind a key, or the key itself. UTC is what users have who chose no zone: they get the store's."""
+    id = principal.key.user_id
+    user = core.store.get(Scope(principal.scope.organization_id), User, id) if id is not None else None
+    if user is None:
+        return Introduction(principal.key.name, "key", core.timezone)
+    return Introduction(user.name, user.role or "", user.timezone if user.timezone != "UTC" else core.timezone)
 
 
 def count_uses(core: Core, key: ApiKey, uses: int) -> None:

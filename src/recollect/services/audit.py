@@ -48,6 +48,7 @@ class LogEntry(Reply):
     error: str | None = None
     address: str | None = None
     request: dict[str, Any] = Field(default_factory=dict)
+    seal: int | None = Field(None, description="The number of the seal it is under; none while it waits for one")
 
 
 class LogPage(Reply):
@@ -82,6 +83,7 @@ def _entry(one: AccessLog) -> LogEntry:
         error=one.error_message,
         address=one.ip_address,
         request=one.request_data,
+        seal=one.seal,
     )
 
 

@@ -11,8 +11,9 @@ from recollect.errors import NotFound
 from recollect.interfaces.http.console.drawing import line_kinds
 from recollect.interfaces.http.console.visit import Page, Visit
 
-PATTERNS_AT_ONCE = 20
+PATTERNS_AT_ONCE, STEPS_AT_ONCE, FILES_AT_ONCE, MOST_COMPARED = 20, 200, 500, 100
 LONGEST_SHOWN = 20_000
+RESUMABLE = ("paused", "failed")
 
 
 def agents(visit: Visit) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def agent(visit: Visit) -> dict[str, Any]:
     workspaces = visit.ask("workspace.list", agent=visit.id)
     return {
         "agent": _agent(visit),
+        "resumable": RESUMABLE,
         "blocks": blocks.blocks if blocks else [],
         "tools": tools.tools if tools else [],
         "runs": runs.runs if runs else [],
@@ -48,11 +50,14 @@ def _agent(visit: Visit) -> dict[str, Any]:
 
 def runs(visit: Visit) -> dict[str, Any]:
     page = visit.call("runs", status=visit.query("status"), after=visit.query("after"), limit=50)
-    return {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
+    facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
+    return facts | {"names": visit.names("agent"), "resumable": RESUMABLE}
 
 
 def run(visit: Visit) -> dict[str, Any]:
-    return {"run": visit.call("run.show", id=visit.id, limit=200)}
+    before = visit.query("before")
+    shown = visit.call("run.show", id=visit.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None)
+    return {"run": shown, "agent": visit.names("agent").get(shown.agent, "agent"), "resumable": RESUMABLE}
 
 
 def workspaces(visit: Visit) -> dict[str, Any]:
@@ -61,18 +66,20 @@ def workspaces(visit: Visit) -> dict[str, Any]:
 
 
 def workspace(visit: Visit) -> dict[str, Any]:
-    snapshots = visit.call("workspace.snapshots", id=visit.id).snapshots
+    page = visit.call("workspace.snapshots", id=visit.id, after=visit.query("after"))
     since, to = visit.query("since"), visit.query("to")
     compared = visit.call("workspace.diff", id=visit.id, since=since, to=to).files if since else []
-    path = visit.query("path")
+    path, at = visit.query("path"), visit.query("at")
     return {
         "workspace": visit.call("workspace.show", id=visit.id),
-        "files": visit.call("workspace.files", id=visit.id, limit=500).files,
-        "snapshots": snapshots,
+        "files": visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE).files,
+        "snapshots": page.snapshots,
+        "next": page.next,
         "since": since,
         "to": to,
-        "compared": [(one, line_kinds((one.diff or "")[:LONGEST_SHOWN])) for one in compared],
-        "file": visit.call("workspace.read", id=visit.id, path=path) if path else None,
+        "compared": [(one, line_kinds((one.diff or "")[:LONGEST_SHOWN])) for one in compared[:MOST_COMPARED]],
+        "left_out": max(0, len(compared) - MOST_COMPARED),
+        "file": visit.call("workspace.read", id=visit.id, path=path, snapshot=at) if path else None,
         "longest": LONGEST_SHOWN,
     }
 

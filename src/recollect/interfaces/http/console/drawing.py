@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import SequenceMatcher
 from functools import cache
 from hashlib import sha256
@@ -45,6 +45,9 @@ def _environment() -> Environment:
         "size": size,
         "short": short,
         "counted": counted,
+        "fenced": fenced,
+        "span": span,
+        "tools": tool_names,
     }
     made.globals |= {"version": VERSION, "fields_of": fields_of}
     return made
@@ -55,9 +58,9 @@ def _moment(value: datetime | str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def when(value: datetime | str | None, zone: str = "UTC") -> str:
+def when(value: datetime | str | None, zone: str = "UTC", shape: str = "%Y-%m-%d %H:%M") -> str:
     """A time as people read it, in the store's zone."""
-    return _moment(value).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M") if value else ""
+    return _moment(value).astimezone(ZoneInfo(zone)).strftime(shape) if value else ""
 
 
 _STEPS = ((60, "s"), (3600, "min"), (86_400, "h"), (86_400 * 60, "d"), (86_400 * 730, "mo"))
@@ -72,6 +75,13 @@ def ago(value: datetime | str | None) -> str:
     unit = next((unit for limit, unit in _STEPS if abs(seconds) < limit), "y")
     amount = max(0, round(abs(seconds) / _UNITS[unit]))
     return "now" if amount == 0 else f"{amount} {unit} ago" if seconds > 0 else f"in {amount} {unit}"
+
+
+def span(value: timedelta) -> str:
+    """How long something took, in its largest unit."""
+    seconds = value.total_seconds()
+    unit = next((unit for limit, unit in _STEPS if seconds < limit), "y")
+    return f"{seconds:.1f} s" if unit == "s" else f"{round(seconds / _UNITS[unit])} {unit}"
 
 
 def number(value: float) -> str:
@@ -93,6 +103,15 @@ def counted(amount: int, noun: str) -> str:
 def short(text: str, most: int = 140) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def tool_names(calls: Iterable[Any]) -> str:
+    """Which tools were called, however the framework that stored the calls spells them."""
+    found = []
+    for call in calls:
+        named = call.get("function", call) if isinstance(call, dict) else call
+        found.append(str(named["name"]) if isinstance(named, dict) and named.get("name") else "a tool")
+    return ", ".join(found)
 
 
 def pretty(value: Any) -> str:
@@ -157,7 +176,8 @@ def chart(dates: Sequence[str], values: Sequence[float], width: int = 560, heigh
     ]
     ticks = [(y(high * part), _compact(high * part)) for part in (0, 0.5, 1)]
     every = max(1, len(dates) // 5)
-    labels = [(points[at][0], dates[at][5:]) for at in range(every // 2, len(dates), every)]
+    marked = range((len(dates) - 1) % every, len(dates), every)  # the last day is one of them
+    labels = [(points[at][0], f"{datetime.fromisoformat(dates[at]):%d %b}") for at in marked]
     return Chart(line, area, bars, ticks, labels, width, height)
 
 
@@ -195,35 +215,23 @@ def parts(values: Mapping[str, float], most: int = 6) -> list[Part]:
     return [part for part in found if abs(part.value) >= 0.005]
 
 
-class Node(NamedTuple):
-    id: str
-    label: str
-    note: str
-    status: str
-    x: float
-    y: float
-    below: bool
-    incoming: bool
+class Fan(NamedTuple):
+    """The relations on one side of a memory: each with the height, in percent, at which its line meets it."""
+
+    side: str
+    links: list[tuple[Any, float]]
+    left_out: int
 
 
-GRAPH = (560, 380)
-
-
-def radial(links: Iterable[Any], most: int = 12) -> list[Node]:
-    """The neighbours of a memory around it, alternating between two rings when there are many."""
-    shown, (width, height) = list(links)[:most], GRAPH
+def fans(links: Iterable[Any], most: int = 8) -> list[Fan]:
+    """A memory between what points at it, to its left, and what it points at. A side without relations is left out."""
     found = []
-    for at, link in enumerate(shown):
-        angle = 2 * math.pi * at / len(shown) - math.pi / 2
-        reach = 0.62 if len(shown) > 6 and at % 2 else 1.0
-        x = width / 2 + math.cos(angle) * reach * (width / 2 - 95)
-        y = height / 2 + math.sin(angle) * reach * (height / 2 - 45)
-        text = short(link.text, 24) or "forgotten"
-        below = math.sin(angle) > -0.1
-        found.append(
-            Node(link.id, text, link.type, link.status, round(x, 1), round(y, 1), below, link.direction == "from")
-        )
-    return found
+    for side, direction in (("left", "from"), ("right", "to")):
+        here = [link for link in links if link.direction == direction]
+        shown = here[:most]
+        heights = [round(100 * (at + 0.5) / len(shown), 2) for at in range(len(shown))]
+        found.append(Fan(side, list(zip(shown, heights, strict=True)), len(here) - len(shown)))
+    return [fan for fan in found if fan.links]
 
 
 class Piece(NamedTuple):
@@ -246,7 +254,16 @@ def word_diff(before: str, after: str) -> list[Piece]:
     return pieces
 
 
+def fenced(text: str) -> list[Piece]:
+    """Text with the code in it set apart, as people write it in messages: between lines of three backticks."""
+    parts = re.split(r"^```[^\n`]*\n(.*?)^```[ \t]*$\n?", text, flags=re.MULTILINE | re.DOTALL)
+    kinds = ("text", "code")
+    return [Piece(kinds[at % 2], part) for at, part in enumerate(parts) if part.strip()]
+
+
 def line_kinds(diff: str) -> list[Piece]:
-    """A diff by lines, each with what it is."""
+    """A diff by lines, each with what it is; without the two lines that name the file."""
     marks = {"+": "ins", "-": "del", "@": "at"}
-    return [Piece(marks.get(line[:1], "same"), line) for line in diff.splitlines()]
+    lines = diff.splitlines()
+    lines = lines[2:] if lines[:1] and lines[0].startswith("--- ") else lines
+    return [Piece(marks.get(line[:1], "same"), line) for line in lines]

@@ -8,10 +8,11 @@ from typing import Any
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
 from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.http.console.drawing import chart, parts, radial, slices, word_diff
+from recollect.interfaces.http.console.drawing import chart, fans, parts, slices, word_diff
 from recollect.interfaces.http.console.visit import Page, Visit
 
 REVIEWED_AT_ONCE = 20
+HITS, MOST_HITS = 15, 100
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
@@ -23,6 +24,7 @@ def overview(visit: Visit) -> dict[str, Any]:
         "stats": stats,
         "growth": chart(dates, [day.total for day in days]),
         "made": sum(day.remembered for day in days),
+        "used": sum(day.accesses for day in days),
         "activity": chart(dates, [day.accesses for day in days]),
         "kinds": slices(stats.kinds),
         "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
@@ -46,32 +48,43 @@ def search(visit: Visit) -> dict[str, Any]:
 def results(visit: Visit) -> dict[str, Any]:
     """What was found, or what there is when nothing was asked for; `why not` for an id that was missed."""
     query, filters = visit.query("q").strip(), _filters(visit)
-    by = visit.query("by")
-    facts: dict[str, Any] = {
-        "q": query,
-        "hits": [],
-        "lines": [],
-        "notes": [],
-        "missed": None,
-        "problem": None,
-        "by": by,
-    }
-    facts |= {"next": None, "total": 0, "wanted": visit.query("why_not").strip()}
-    forgotten = bool(visit.query("forgotten"))
-    facts["forgotten"] = forgotten
+    by, forgotten, limit = visit.query("by"), bool(visit.query("forgotten")), _how_many(visit)
+    facts: dict[str, Any] = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
+    facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
+    facts |= {"next": None, "total": 0, "wanted": visit.query("why_not").strip(), "is_narrowed": bool(filters)}
     try:
         if query and not forgotten:
-            asked = {"query": query, "by": by, "limit": 15, **filters}
+            asked = {"query": query, "by": by, "limit": limit, **filters}
             found = visit.call("recall", **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
-            if facts["wanted"]:
-                facts["missed"] = visit.call("why_not", id=facts["wanted"], **asked)
+            facts |= _missed(visit, facts["wanted"], asked) if facts["wanted"] else {}
         else:
             page = visit.call("list", limit=30, after=visit.query("after"), forgotten=forgotten, **filters)
             facts |= {"lines": page.memories, "next": page.next, "total": page.total}
     except (InvalidInput, NotFound) as error:
         facts["problem"] = error
     return facts
+
+
+def _how_many(visit: Visit) -> int:
+    asked = visit.query("limit")
+    return min(int(asked), MOST_HITS) if asked.isdecimal() and int(asked) else HITS
+
+
+def _missed(visit: Visit, wanted: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Why a memory is not in the answer. Who gives words instead of an id is shown which memories they may mean."""
+    try:
+        found = visit.call("why_not", id=wanted, **asked)
+        return {"missed": found, "missed_text": _text_of(visit, wanted), "missed_parts": parts(found.parts)}
+    except (InvalidInput, NotFound):
+        return {"meant": visit.call("recall", query=wanted, limit=5).hits}
+
+
+def _text_of(visit: Visit, id: str) -> str:
+    try:
+        return str(visit.call("history", id=id).entries[-1].text)
+    except NotFound:
+        return ""
 
 
 def memory(visit: Visit) -> dict[str, Any]:
@@ -83,9 +96,10 @@ def memory(visit: Visit) -> dict[str, Any]:
         "id": visit.id,
         "memory": shown,
         "now": states[-1],
+        "first": states[0],
         "is_forgotten": is_forgotten,
         "history": _history(states),
-        "graph": radial(shown.links) if shown else [],
+        "graph": fans(shown.links) if shown else None,
         "can_become": TRANSITIONS[states[-1].status],
     }
 
@@ -102,9 +116,11 @@ def _history(states: list[Any]) -> list[dict[str, Any]]:
 
 def review(visit: Visit) -> dict[str, Any]:
     """What nobody has judged yet, the newest first, each with its evidence."""
-    page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=visit.query("after"))
+    chosen = {"kinds": visit.queries("kinds"), "author": visit.query("author").strip()}
+    after = visit.query("after")
+    page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=after, **chosen)
     waiting = [(line, visit.call("show", id=line.id).citations) for line in page.memories]
-    return {"waiting": waiting, "next": page.next, "total": page.total}
+    return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
 
 
 def near(visit: Visit) -> dict[str, Any]:
@@ -116,6 +132,10 @@ def near(visit: Visit) -> dict[str, Any]:
     return {"id": visit.id, "hits": [hit for hit in found if hit.id != visit.id][:4]}
 
 
+def missing(visit: Visit) -> dict[str, Any]:
+    raise NotFound("there is no such page", remedy="see the menu for all there are")
+
+
 PAGES = (
     Page("", "overview.html", "stats", overview),
     Page("/search", "search.html", "recall", search),
@@ -123,4 +143,5 @@ PAGES = (
     Page("/memories/{id}", "memory.html", "show", memory),
     Page("/memories/{id}/near", "near.html", "recall", near),
     Page("/review", "review.html", "list", review),
+    Page("/{rest:path}", "problem.html", "stats", missing),
 )

@@ -43,6 +43,7 @@ def endpoints(service: Service) -> list[Endpoint]:
 
     return [
         ("GET", "/", "console home", home),
+        ("GET", f"{ROOT}/", "console home", home),
         ("GET", SIGN_IN, "console sign-in", ask),
         ("POST", SIGN_IN, "console sign-in", enter),
         ("POST", f"{ROOT}/sign-out", "console sign-out", leave),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -31,6 +32,9 @@ SAFETY = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
+
+
+MOST_NAMES, ID_LENGTH = 1000, 36
 
 
 class Link(NamedTuple):
@@ -112,9 +116,30 @@ class Visit:
     def id(self) -> str:
         return str(self.request.path_params["id"])
 
+    def here_with(self, **changes: Any) -> str:
+        """The address of this page with some of its parameters changed; what is empty is left out."""
+        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name not in changes]
+        given = [(name, value) for name, value in [*kept, *changes.items()] if value not in (None, "")]
+        return f"?{urlencode(given)}"
+
+    def names(self, type: str) -> dict[str, str]:
+        """The names of users or agents by their ids, to be read instead of ids."""
+        known = self.ask("parties", type=type, limit=MOST_NAMES)
+        return {one.id: one.name for one in known.parties} if known else {}
+
+    @cached_property
+    def _people(self) -> dict[str, str]:
+        keys = self.ask("key.list", revoked=True)
+        return ({one.id: one.name for one in keys.keys} if keys else {}) | self.names("user")
+
+    def person(self, id: str) -> str:
+        """Somebody's name, if it is an id that we know; else what was given."""
+        return self._people.get(id, id) if len(id) == ID_LENGTH else id
+
     def frame(self) -> dict[str, Any]:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
+        name, role, zone = access.introduced(self.service.core, self.principal)
         path = self.request.url.path.removeprefix(ROOT)
         here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
         here = {"/memories": "/search"}.get(here, here)
@@ -123,9 +148,13 @@ class Visit:
             "here": here,
             "proof": access.proof(token) if token else "",
             "organization": self.principal.scope.organization_id,
-            "who": self.principal.key.name if self.principal.key.user_id is None else self.principal.key.user_id,
+            "who": name,
+            "role": role,
+            "me": self.principal.scope.actor,
             "may": self.may,
-            "zone": self.service.core.timezone,
+            "here_with": self.here_with,
+            "person": self.person,
+            "zone": zone,
         }
 
 

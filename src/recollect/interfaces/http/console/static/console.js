@@ -4,30 +4,56 @@
   "use strict";
   const $ = (selector, within = document) => within.querySelector(selector);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-  const proof = $('meta[name="recollect-proof"]').content;
+  const meta = (name, within = document) => $(`meta[name="recollect-${name}"]`, within)?.content ?? "";
+  let proof = meta("proof");
 
   // --- asking the API -----------------------------------------------------------------------------------------
-  async function ask(method, path, body) {
+  async function ask(method, path, body, isAgain = false) {
     const sent = { method, headers: { "x-recollect-csrf": proof }, credentials: "same-origin" };
+    let to = path;
     if (method !== "GET" && method !== "DELETE") {
       sent.headers["content-type"] = "application/json";
       sent.body = JSON.stringify(body ?? {});
     } else if (body) {
-      path += "?" + new URLSearchParams(body);
+      to += "?" + new URLSearchParams(body);
     }
-    const answer = await fetch(path, sent);
+    const answer = await reached(to, sent);
+    if (answer.status === 401) { askToSignIn(); throw new Error("You are signed out"); }
+    if (answer.status === 403 && !isAgain && (await provenAgain())) return ask(method, path, body, true);
     const told = answer.status === 204 ? {} : await answer.json();
     if (!answer.ok) throw new Error([told.error?.message, told.error?.remedy].filter(Boolean).join(": "));
     return told;
   }
 
-  let hiding;
-  function tell(text, isBad = false) {
+  function askToSignIn() {
+    if (!$("#left").open) $("#left").showModal();
+  }
+
+  async function reached(path, sent) {
+    try { return await fetch(path, sent); } catch { throw new Error("The service cannot be reached: nothing was changed by this page"); }
+  }
+
+  // Who signed in again in another tab goes on here; whoever else did must load the page anew.
+  async function provenAgain() {
+    const answer = await reached("/console/search", { credentials: "same-origin" });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = meta("proof", page);
+    if (!fresh || fresh === proof || meta("who", page) !== meta("who")) return false;
+    proof = fresh;
+    return true;
+  }
+
+  const fragment = (path) => reached(path, { headers: { "x-recollect-fragment": "1" }, credentials: "same-origin" });
+
+  let hiding, undoing = null;
+  function tell(text, isBad = false, undo = null) {
     const place = $("#told");
-    place.textContent = text;
+    $("#told-text").textContent = text;
+    $("#undo").hidden = !undo;
+    undoing = undo;
     place.className = isBad ? "shown bad" : "shown";
     clearTimeout(hiding);
-    hiding = setTimeout(() => { place.className = ""; }, isBad ? 8000 : 3500);
+    hiding = setTimeout(() => { place.className = ""; undoing = null; $("#undo").hidden = true; }, isBad || undo ? 8000 : 3500);
   }
 
   // What is told right before a page is loaded again is told by the next one.
@@ -45,14 +71,27 @@
     try { return await work(); } catch (problem) { tell(problem.message, true); return null; }
   }
 
-  function confirmed(title, text) {
+  // One thing at a time: what is clicked twice is done once.
+  let isBusy = false;
+  async function once(button, work) {
+    if (isBusy) return null;
+    isBusy = true;
+    button?.setAttribute("aria-busy", "true");
+    try { return await attempt(work); } finally { isBusy = false; button?.removeAttribute("aria-busy"); }
+  }
+
+  // `asks` names what may be said along with the yes: why, or a label.
+  const questions = { why: ["Reason", "Kept in the history"], label: ["Label", "What it is called, if you like"] };
+  function confirmed(title, text, asks) {
     const dialog = $("#confirm");
     $("#confirm-title").textContent = title;
     $("#confirm-text").textContent = text ?? "";
     $("#confirm-why").value = "";
+    $("#confirm-ask").hidden = !asks;
+    if (asks) [$("#confirm-label").textContent, $("#confirm-why").placeholder] = questions[asks];
     dialog.returnValue = "cancel";
     dialog.showModal();
-    $("#confirm-why").focus();
+    $(asks ? "#confirm-why" : "#confirm-yes").focus();
     return new Promise((resolve) => {
       dialog.addEventListener("close", () => {
         resolve(dialog.returnValue === "yes" ? { why: $("#confirm-why").value.trim() } : null);
@@ -70,14 +109,14 @@
   const version = () => Number(memory.dataset.version);
 
   async function act(button) {
-    const given = await confirmed(button.dataset.title, button.dataset.text);
+    const given = await confirmed(button.dataset.title, button.dataset.text, "why");
     if (!given) return;
     const what = button.dataset.act;
     const body = { version: version() };
     if (given.why) body.why = given.why;
     if (button.dataset.to) body.to = button.dataset.to;
     const id = memory.dataset.memory;
-    await attempt(async () => {
+    await once(button, async () => {
       if (what === "erase") {
         await ask("DELETE", pathOf(id), body);
         reload("It is erased", "/console/search");
@@ -88,8 +127,8 @@
     });
   }
 
-  async function checkCitations() {
-    await attempt(async () => {
+  async function checkCitations(button) {
+    await once(button, async () => {
       const found = await ask("POST", "/v1/check", { id: memory.dataset.memory });
       reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.broken} broken, ${found.unreachable} could not be reached`);
     });
@@ -98,23 +137,38 @@
   $("[data-revise]")?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
-    await attempt(async () => {
+    await once(event.submitter, async () => {
       await ask("PATCH", pathOf(memory.dataset.memory), { content: form.get("content"), why: form.get("why"), version: version() });
       reload("Changed; its former state is in the history");
+    });
+  });
+
+  $("[data-cite]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const comment = new FormData(event.target).get("comment");
+    await once(event.submitter, async () => {
+      const cites = [{ type: "user", user_id: meta("who"), comment }];
+      await ask("POST", `${pathOf(memory.dataset.memory)}/citations`, { cites });
+      reload("Cited");
     });
   });
 
   // --- review -------------------------------------------------------------------------------------------------
   async function neighbours(card) {
     const place = $("[data-neighbours]", card);
-    if (!place || place.childElementCount || card.dataset.asked) return;
-    card.dataset.asked = "yes";
-    const answer = await fetch(card.dataset.near, { headers: { "x-recollect-fragment": "1" }, credentials: "same-origin" });
-    if (!answer.ok) return;
-    place.innerHTML = await answer.text();
-    const merge = $('[data-verdict="merge"]', card);
-    if (merge) merge.hidden = !$('input[type="radio"]', place);
+    card.neighbours ??= (async () => {
+      const answer = await fragment(card.dataset.near);
+      if (!answer.ok) { $("p", place).textContent = "They cannot be shown now."; return; }
+      place.innerHTML = await answer.text();
+      const merge = $('[data-verdict="merge"]', card);
+      if (merge) merge.hidden = !$('input[type="radio"]', place);
+    })();
+    return card.neighbours;
   }
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) { seen.unobserve(entry.target); neighbours(entry.target).catch(() => {}); }
+  }, { rootMargin: "200px" });
+  all("[data-near]").forEach((card) => seen.observe(card));
 
   async function merge(id, card) {
     await neighbours(card);
@@ -134,34 +188,77 @@
   };
   const past = { approve: "Approved", reject: "Rejected", merge: "Merged" };
 
+  // True, or what stood against it, which is also said on the card.
   async function judge(card, verdict) {
+    if (card.classList.contains("busy")) return "it is being judged";
     card.classList.add("busy");
-    const done = await attempt(async () => { await verdicts[verdict](card.dataset.id, card); return true; });
-    card.classList.remove("busy");
-    if (!done) return false;
+    const refused = $(".refused", card);
+    try {
+      await verdicts[verdict](card.dataset.id, card);
+    } catch (problem) {
+      refused.textContent = problem.message;
+      refused.hidden = false;
+      return problem.message;
+    } finally {
+      card.classList.remove("busy");
+    }
     const next = card.nextElementSibling ?? card.previousElementSibling;
     const wasAt = card.classList.contains("at");
     card.remove();
-    tell(past[verdict]);
+    const waiting = $("[data-waiting]");
+    waiting.textContent = (Number(waiting.textContent.replaceAll(",", "")) - 1).toLocaleString("en");
+    countChosen();
     if (wasAt && next) point(next);
-    if (!$(".review > li")) location.reload();
     return true;
+  }
+
+  async function judgeOne(card, verdict) {
+    const done = await judge(card, verdict);
+    if (done !== true) { tell(done, true); return; }
+    const back = () => ask("POST", `${pathOf(card.dataset.id)}/demote`, { why: `${verdict} undone` });
+    tellJudged(past[verdict], verdict === "merge" ? null : () => attempt(async () => { await back(); reload("It waits again"); }));
   }
 
   async function judgeChosen(verdict) {
     const chosen = all("[data-choose]:checked").map((box) => box.closest("[data-id]"));
-    if (!chosen.length) { tell("Nothing is chosen"); return; }
     let done = 0;
-    for (const card of chosen) if (await judge(card, verdict)) done += 1;
-    if (done === chosen.length) tell(`${past[verdict]}: ${done}`);
+    for (const card of chosen) if ((await judge(card, verdict)) === true) done += 1;
+    if (done === chosen.length) tellJudged(`${past[verdict]}: ${done}`);
+    else tell(`${past[verdict]}: ${done}. Refused: ${chosen.length - done}, each says why`, true);
   }
+
+  function tellJudged(text, undo = null) {
+    if ($(".review > li")) tell(text, false, undo); else reload(text);
+  }
+
+  function countChosen() {
+    const boxes = all("[data-choose]"), chosen = boxes.filter((box) => box.checked).length;
+    const whole = $("[data-choose-all]");
+    if (!whole) return;
+    whole.checked = chosen > 0 && chosen === boxes.length;
+    whole.indeterminate = chosen > 0 && chosen < boxes.length;
+    $("[data-chosen]").textContent = chosen ? `${chosen} chosen` : "Choose all";
+    all("[data-bulk]").forEach((button) => { button.disabled = !chosen; });
+  }
+  document.addEventListener("change", ({ target }) => {
+    if ("chooseAll" in target.dataset) all("[data-choose]").forEach((box) => { box.checked = target.checked; });
+    if ("choose" in target.dataset || "chooseAll" in target.dataset) countChosen();
+    if ("submits" in target.dataset) target.form.requestSubmit();
+  });
+  countChosen(); // a page that comes back from the history may come with its choices
 
   // --- what buttons say in their attributes ----------------------------------------------------------------------
   async function send(button, method) {
-    if (button.dataset.title && !(await confirmed(button.dataset.title, button.dataset.text))) return;
-    const body = button.dataset.body ? JSON.parse(button.dataset.body) : {};
+    const { title, text, ask: asks, body: fixed, done, goes } = button.dataset;
+    const given = title ? await confirmed(title, text, asks) : {};
+    if (!given) return;
+    const body = fixed ? JSON.parse(fixed) : {};
+    if (asks && given.why) body[asks] = given.why;
     const path = button.dataset.post ?? button.dataset.patch;
-    await attempt(async () => { await ask(method, path, body); reload("Done"); });
+    await once(button, async () => {
+      const made = await ask(method, path, body);
+      reload(done ?? "Done", goes ? goes + encodeURIComponent(made.id) : undefined);
+    });
   }
 
   document.addEventListener("click", (event) => {
@@ -169,13 +266,15 @@
     if (!button || button.disabled) return;
     const { dataset } = button;
     if (dataset.act) act(button);
-    else if ("check" in dataset) checkCitations();
+    else if ("check" in dataset) checkCitations(button);
     else if (dataset.post) send(button, "POST");
     else if (dataset.patch) send(button, "PATCH");
     else if (dataset.bulk) judgeChosen(dataset.bulk);
-    else if (dataset.verdict === "near") neighbours(button.closest("[data-id]"));
-    else if (dataset.verdict) judge(button.closest("[data-id]"), dataset.verdict);
-    else if ("verifyLog" in dataset) verifyLog();
+    else if (dataset.verdict) judgeOne(button.closest("[data-id]"), dataset.verdict);
+    else if ("verifyLog" in dataset) verifyLog(button);
+    else if (dataset.editUser) editUser(dataset);
+    else if ("close" in dataset) button.closest("dialog").close();
+    else if (button.id === "undo") undoing?.();
     else if (button.id === "theme-button") switchTheme();
     else if (button.id === "help-button") $("#help").showModal();
     else if (button.id === "menu-button") toggleMenu(button);
@@ -200,14 +299,15 @@
   }
 
   // --- service ---------------------------------------------------------------------------------------------------
-  async function verifyLog() {
-    await attempt(async () => {
+  async function verifyLog(button) {
+    await once(button, async () => {
       const found = await ask("POST", "/v1/audit/verify");
       const place = $("#verified");
       place.className = found.sound ? "note" : "trouble";
       place.textContent = found.sound
-        ? `The log is whole: ${found.entries} entries under ${found.seals} seals, ${found.unsealed} wait for theirs.`
-        : `The log was tampered with: ${found.problems.join("; ")}`;
+        ? `✓ The log is whole: ${found.entries.toLocaleString("en")} entries under ${found.seals.toLocaleString("en")} seals, ${found.unsealed.toLocaleString("en")} wait for theirs.`
+        : `✗ The log was tampered with: ${found.problems.join("; ")}`;
+      if (found.anchor) place.append(document.createElement("br"), `Keep this elsewhere, to prove it later: ${found.anchor}`);
     });
   }
 
@@ -216,23 +316,49 @@
     const form = new FormData(event.target);
     const body = { name: form.get("name"), scopes: form.getAll("scopes") };
     if (form.get("expires_days")) body.expires_days = Number(form.get("expires_days"));
-    await attempt(async () => {
+    await once(event.submitter, async () => {
       const made = await ask("POST", "/v1/keys", body);
       $("#made-key-text").textContent = made.key;
       $("#made-key").hidden = false;
       event.target.reset();
       $("#copy-key").focus();
+      await listAnew();
     });
   });
+
+  // The list with the new key in it, while the key itself stays to be copied.
+  async function listAnew() {
+    const answer = await reached(location.href, { credentials: "same-origin" });
+    const fresh = $("#keys", new DOMParser().parseFromString(await answer.text(), "text/html"));
+    if (fresh && $("#keys")) $("#keys").replaceWith(fresh);
+  }
 
   async function copyKey() {
     await attempt(async () => { await navigator.clipboard.writeText($("#made-key-text").textContent); tell("Copied"); });
   }
 
+  function editUser({ editUser: id, ...known }) {
+    const form = $("[data-change-user]");
+    form.reset();
+    form.dataset.changeUser = id;
+    for (const field of ["name", "email", "role", "timezone"]) form.elements[field].value = known[field];
+    $("#user").showModal();
+  }
+
+  $("[data-change-user]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const body = Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
+    await once(event.submitter, async () => {
+      await ask("PATCH", `/v1/users/${encodeURIComponent(form.dataset.changeUser)}`, body);
+      reload("Changed");
+    });
+  });
+
   $("[data-add-user]")?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
-    await attempt(async () => {
+    await once(event.submitter, async () => {
       const body = { name: form.get("name") };
       if (form.get("email")) body.email = form.get("email");
       const made = await ask("POST", "/v1/users", body);
@@ -251,11 +377,13 @@
     const query = new URLSearchParams([...new FormData(search)].filter(([, value]) => value));
     const mine = (asked += 1);
     place.setAttribute("aria-busy", "true");
-    const answer = await fetch(`/console/search/results?${query}`, { headers: { "x-recollect-fragment": "1" }, credentials: "same-origin" });
+    const answer = await attempt(() => fragment(`/console/search/results?${query}`));
     if (mine !== asked) return; // a later question was asked meanwhile
-    if (answer.status === 401) { location.reload(); return; }
-    place.innerHTML = await answer.text();
     place.setAttribute("aria-busy", "false");
+    if (!answer) return;
+    if (answer.status === 401) { askToSignIn(); return; }
+    if (!answer.ok) { tell("The search did not work: try again", true); return; }
+    place.innerHTML = await answer.text();
     history.replaceState(null, "", `/console/search${query.size ? "?" + query : ""}`);
   }
   search?.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(refresh, 180); });
@@ -265,11 +393,13 @@
   const items = () => all("[data-item]");
   const current = () => $("[data-item].at");
 
+  const opener = (item) => $("[data-opens]", item) ?? $("a, summary, button", item);
+
   function point(item) {
     current()?.classList.remove("at");
     item.classList.add("at");
     item.scrollIntoView({ block: "nearest" });
-    (item.matches("[tabindex], a") ? item : $("a", item))?.focus({ preventScroll: true });
+    (item.matches("[tabindex], a") ? item : opener(item))?.focus({ preventScroll: true });
     if (item.dataset.near) neighbours(item);
   }
 
@@ -291,11 +421,11 @@
   function judgeByKey(key) {
     const card = current();
     if (!card?.dataset.id) return false;
-    if (key === " ") { const box = $("[data-choose]", card); box.checked = !box.checked; return true; }
+    if (key === " ") { $("[data-choose]", card)?.click(); return true; }
     const verdict = { a: "approve", x: "reject", m: "merge" }[key];
     const button = verdict && $(`[data-verdict="${verdict}"]`, card);
     if (!button || button.disabled) return false;
-    judge(card, verdict);
+    judgeOne(card, verdict);
     return true;
   }
 
@@ -315,8 +445,11 @@
       if (key === "Escape") target.blur();
       return;
     }
+    if (key === "Escape" && document.body.classList.contains("menu-open")) { toggleMenu($("#menu-button")); return; }
     if (isGoing) { event.preventDefault(); go(key); return; }
-    if (judgeByKey(key) && !target.matches("button")) { event.preventDefault(); return; }
+    if ((key === " " || key === "Enter") && target.matches("button, summary, a, input")) return; // theirs, not ours
+    if (key === "Enter" && target === current()) { opener(target)?.click(); return; }
+    if (judgeByKey(key)) { event.preventDefault(); return; }
     if (plain[key]) { event.preventDefault(); plain[key](); }
   });
 })();
