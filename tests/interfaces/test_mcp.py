@@ -264,7 +264,7 @@ def test_a_name_of_the_settings_is_answered(mem: Any) -> None:
     settings = Settings(server={"host": "0.0.0.0", "hosts": ["memory.example.org"], "upkeep_seconds": 1e6})
     key = mem.key.add("k", scopes=["read"]).key
     headers = {"authorization": f"Bearer {key}", **ACCEPT}
-    with TestClient(application(mem._core, settings)) as client:
+    with TestClient(application(mem._core, settings), "http://127.0.0.1") as client:
         for host, status in (("memory.example.org", 200), ("localhost:1", 200), ("other.example.org", 422)):
             assert client.post("/mcp", json=CALL, headers={**headers, "host": host}).status_code == status
 
