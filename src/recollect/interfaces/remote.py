@@ -3,15 +3,19 @@
     mem = recollect.connect("http://127.0.0.1:7070", key="rk.…")
     mem.remember("Alice prefers pytest")
 
-A problem comes back as the same error that it would be in process. Reads, and writes that carry an idempotency key,
-are tried again when the service is busy or the connection breaks.
+A problem comes back as the same error that it would be in process. Whatever the service turned away undone is tried
+again after the time it names. When the connection breaks, only reads are, and writes that carry an idempotency key:
+another write may have been carried out, and is not sent twice.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import random
 import re
+import selectors
+import socket
 import ssl
 import threading
 import time
@@ -21,11 +25,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
-from recollect.errors import InvalidInput, RecollectError, Unavailable
+from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
 
 PREFIX = "/v1"
 TRIES = 4
+LONGEST_PAUSE = 10.0  # a longer wait is the caller's to decide on
+_TURNED_AWAY = (Overloaded, RateLimited)
 
 
 class RemoteRecollect(Recollect):
@@ -76,47 +82,58 @@ class RemoteRecollect(Recollect):
         for wait in _waits():
             try:
                 return self._once(method, path, body)
-            except Unavailable as error:
-                if not safe or wait is None:
+            except (Unavailable, RateLimited) as error:
+                pause = max(wait or 0.0, float(error.details.get("retry_after", 0)))
+                if wait is None or pause > LONGEST_PAUSE or not (safe or isinstance(error, _TURNED_AWAY)):
                     raise
-                time.sleep(max(wait, float(error.details.get("retry_after", 0))))
+                if error.http_status not in (429, 502, 503):
+                    raise
+                time.sleep(pause * random.uniform(1, 1.25))
         raise AssertionError("unreachable")
 
     def _once(self, method: str, path: str, body: bytes | None) -> bytes:
+        """One request, sent once: after a broken connection nobody knows whether it was carried out."""
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
-        for fresh in (False, True):
-            connection = self._connection(fresh)
-            try:
-                connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-                answer = connection.getresponse()
-                content = answer.read()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                self.close()  # an idle connection may have been closed meanwhile: one more try on a new one
-                if fresh or getattr(self._local, "used", 0) == 0:
-                    break
-                continue
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                raise Unavailable(
-                    f"the service did not answer: {type(error).__name__}", remedy="is it running?"
-                ) from None
-            self._local.used = 1
-            if answer.status >= 400:
-                raise _error(answer.status, content)
-            return content
-        raise Unavailable("the service closed the connection", remedy="is it running?")
+        connection = self._connection()
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except ConnectionRefusedError:
+            self.close()
+            raise Unavailable("the service did not answer: ConnectionRefusedError", remedy="is it running?") from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Unavailable(
+                f"the service did not answer: {type(error).__name__}",
+                remedy="look whether it was done before you repeat it; with an idempotency_key it can be repeated",
+            ) from None
+        if answer.status >= 400:
+            raise _error(answer.status, content)
+        return content
 
-    def _connection(self, fresh: bool) -> http.client.HTTPConnection:
-        connection = getattr(self._local, "connection", None)
-        if connection is None or fresh:
+    def _connection(self) -> http.client.HTTPConnection:
+        """This thread's connection; a new one where there is none, or where the service has closed it meanwhile."""
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is not None and connection.sock is not None and _is_readable(connection.sock):
+            self.close()
+            connection = None
+        if connection is None:
             host, port = self._parts.hostname or "", self._parts.port
             if self._parts.scheme == "https":
                 context = ssl.create_default_context()
                 connection = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
             else:
                 connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
-            self._local.connection, self._local.used = connection, 0
+            self._local.connection = connection
         return connection
+
+
+def _is_readable(idle: socket.socket) -> bool:
+    """Nothing comes unasked on an idle connection but its end."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(idle, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _waits() -> Iterator[float | None]:
