@@ -134,8 +134,8 @@ def application(core: Core, settings: Settings) -> Any:
         upkeep.start()
         async with mcp.running():
             yield
-        upkeep.stop()
-        service.close()
+        await asyncio.to_thread(upkeep.stop)
+        await asyncio.to_thread(service.close)
 
     endpoints = [*files.endpoints(service), *console.endpoints(service, settings)]
     return build(service, endpoints, [mcp.route], lifespan)
