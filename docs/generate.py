@@ -296,7 +296,7 @@ def settings_page() -> str:
     }
     for name, model in inner.items():
         assert isinstance(model, type)
-        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO.get(name, "")}\n")
+        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO.get(name, '')}\n")
         parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
     return "\n".join(parts)
 
