@@ -98,7 +98,7 @@ def test_what_is_wrong_is_told_to_the_model_with_its_remedy(host: Any) -> None:
 def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_path: Path) -> None:
     async def talk() -> None:
         async with host() as client:
-            assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY if name in OPERATIONS}
+            assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY}
         for opened in (over_stdio(tmp_path / "y.db", "--profile", "all"), over_http(*running, "?profile=all")):
             async with opened as client:
                 local = {one.name.replace(".", "_") for one in OPERATIONS.values() if one.local}
@@ -106,6 +106,13 @@ def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_p
                 assert set(await tools_of(client)) == names - local
 
     run(talk)
+
+
+def test_the_default_profile_is_small_and_promotes_nothing() -> None:
+    daily, agents = tools.offered("default"), tools.offered("agent")
+    assert len(daily) <= 15
+    assert not {tool.operation.permission for tool in daily.values()} & {"govern", "admin", "operate"}
+    assert daily.keys() < agents.keys() < tools.offered("all").keys()
 
 
 @pytest.mark.parametrize("profile", tools.PROFILES)
