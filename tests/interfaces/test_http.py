@@ -17,8 +17,9 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect.domain.access import PERMISSIONS
+from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, StoreBusy, Unavailable, VersionConflict
-from recollect.interfaces.http.limits import Gate, Rates
+from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
 from recollect.services import access
@@ -178,6 +179,20 @@ def test_rates_and_quotas_of_a_key(service: Any, mem: Any) -> None:
     answers = [service.get("/v1/stats", headers={"authorization": f"Bearer {few}"}) for _ in range(2)]
     assert [one.status_code for one in answers] == [200, 429]
     assert "today" in answers[1].json()["error"]["message"]
+
+
+def test_a_quota_holds_while_uses_are_written() -> None:
+    """A request that read the key before its uses were written must not take them for unused."""
+    stale = access.ApiKey(organization_id="o", name="k", key_hash="h", requests_per_day=3)
+    usage = Usage(lambda key, uses: None)
+    for _ in range(3):
+        usage.count(stale)
+    usage.flush()
+    with pytest.raises(RateLimited):
+        usage.count(stale)
+    elsewhere = stale.changed(counted=3, counted_on=now().date().isoformat())
+    with pytest.raises(RateLimited):
+        Usage(lambda key, uses: None).count(elsewhere)
 
 
 def test_a_bucket_fills_again() -> None:
