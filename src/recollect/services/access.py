@@ -22,7 +22,21 @@ from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, Name, Text, new_id, now
 from recollect.domain.tenancy import ApiKey, User, UserStatus
 from recollect.errors import Denied, InvalidInput, Unauthenticated
-from recollect.ports.records import Filter, Insert, Order, Query, Scope, Step, Touch, Update, equal, revised
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Filter,
+    Insert,
+    IsNull,
+    Order,
+    Query,
+    Scope,
+    Step,
+    Touch,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 
 PREFIX = "rk"
@@ -147,7 +161,7 @@ def add_key(core: Core, scope: Scope, request: AddKeyRequest) -> KeyMade:
     """Make a key. It is shown this once; only its hash is kept."""
     _may_grant(scope, request.scopes)
     if request.user is not None:
-        load(core, scope, User, request.user)
+        refuse_higher(scope, load(core, scope, User, request.user))
     ends = now() + timedelta(days=request.expires_days) if request.expires_days is not None else None
     limits = {"rate_per_minute": request.rate_per_minute, "requests_per_day": request.requests_per_day}
     return _make_key(core, scope, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
@@ -160,6 +174,12 @@ def _may_grant(scope: Scope, wanted: Iterable[str]) -> None:
         raise Denied(
             f"you cannot grant '{excess[0]}', which you do not have", remedy="ask an owner", permission=excess[0]
         )
+
+
+def refuse_higher(scope: Scope, user: User) -> None:
+    """Nobody changes, ends or speaks for those who may do more than they."""
+    if user.role is not None:
+        _may_grant(scope, ROLES[user.role])
 
 
 def _make_key(
@@ -212,6 +232,8 @@ class RevokeKeyRequest(Request):
 def revoke_key(core: Core, scope: Scope, request: RevokeKeyRequest) -> KeyView:
     """End a key at once: the very next request with it is refused."""
     key = load(core, scope, ApiKey, request.id)
+    if "operate" in key.scopes and "operate" not in (scope.granted or PERMISSIONS):
+        raise Denied("that key may do more than yours", remedy="ask an owner", permission="operate")
     if key.revoked_at is None:
         key = revised(key, scope, revoked_at=now())
         commit(core, scope, [Update(key), logged(scope, "update", "key.revoke", None, key=key.id)])
@@ -286,8 +308,7 @@ def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserVie
     fields = request.model_dump(exclude={"id", "password"}, exclude_none=True)
     if request.role is not None:
         _may_grant(scope, ROLES[request.role])
-    if user.role is not None:
-        _may_grant(scope, ROLES[user.role])  # nobody changes those who may do more than they
+    refuse_higher(scope, user)
     if request.password is not None:
         fields["password_hash"] = hashed_password(request.password)
     try:
@@ -355,7 +376,7 @@ def sign_out(core: Core, principal: Principal) -> None:
 
 def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
     """On the first start: an owner and its key, to be shown once. None where somebody can come in already."""
-    if core.store.count(scope, Query(ApiKey, (equal("is_console", False), equal("revoked_at", None)))):
+    if core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid()))):
         return None
     owners = core.store.find(scope, Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
     owner = owners[0] if owners else made(User, scope, name="Owner", role="owner")
@@ -365,4 +386,8 @@ def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
 
 
 def has_keys(core: Core, scope: Scope) -> bool:
-    return core.store.count(scope, Query(ApiKey, (equal("revoked_at", None),))) > 0
+    return core.store.count(scope, Query(ApiKey, _valid())) > 0
+
+
+def _valid() -> tuple[Filter, ...]:
+    return equal("revoked_at", None), AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now())))
