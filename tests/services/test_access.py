@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recollect
 from recollect.domain.access import ROLES
+from recollect.domain.audit import AccessLog
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied
 from recollect.ports.records import Order, Query, Scope, Touch
 from recollect.services import access
 from recollect.services.directory import RemovePartyRequest, remove_party
+from recollect.services.transfer import FORMAT, ImportRequest, import_
 
 HERE = Scope("default")
 ADMIN = Scope("default", "somebody", ROLES["admin"])
@@ -33,6 +38,34 @@ def test_an_admin_cannot_send_the_owner_away_or_speak_for_them(mem: Any) -> None
             attempt()
     assert access.authenticate(core, made.key).scope.actor == owner
     assert mem.key.revoke(made.id).revoked_at is not None  # whoever has the store itself may
+
+
+@pytest.mark.parametrize("table", ["user", "api_key", "access_log"])
+def test_an_import_raises_nobody(table: str, mem: Any, tmp_path: Path) -> None:
+    """A file is what its maker wrote into it: a key of the owner's, an owner, a past that never was."""
+    made = {
+        "user": User(organization_id="default", name="me", role="owner"),
+        "api_key": ApiKey(organization_id="default", name="mine", key_hash="x", scopes=["operate"]),
+        "access_log": AccessLog(organization_id="default", operation="read"),
+    }[table]
+    lines = [b'{"format": "%s"}\n' % FORMAT.encode()]
+    lines.append(json.dumps({"table": table, "record": made.model_dump(mode="json")}).encode() + b"\n")
+    end = {"end": FORMAT, "records": 1, "hash": hashlib.sha256(b"".join(lines)).hexdigest()}
+    file = tmp_path / "forged.jsonl"
+    file.write_bytes(b"".join([*lines, json.dumps(end).encode() + b"\n"]))
+    with pytest.raises(Denied):
+        import_(mem._core, ADMIN, ImportRequest(path=str(file)))
+    assert import_(mem._core, HERE, ImportRequest(path=str(file))).records == 1  # whoever has the store itself may
+
+
+def test_an_exported_store_that_was_sealed_is_sound_where_it_is_imported(mem: Any, tmp_path: Path) -> None:
+    mem.remember("here")
+    mem.audit.seal()
+    for audit in (False, True):
+        mem.export(str(tmp_path / "x.jsonl"), audit=audit)
+        with recollect.open(tmp_path / f"{audit}.db", embedder="hash") as other:
+            other.import_(str(tmp_path / "x.jsonl"))
+            assert other.audit.verify().problems == []
 
 
 def test_an_admin_manages_everybody_else(mem: Any) -> None:
