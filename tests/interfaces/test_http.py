@@ -18,7 +18,16 @@ from starlette.testclient import TestClient
 import recollect
 from recollect.domain.access import PERMISSIONS
 from recollect.domain.record import now
-from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, StoreBusy, Unavailable, VersionConflict
+from recollect.errors import (
+    DamagedData,
+    Denied,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    StoreBusy,
+    Unavailable,
+    VersionConflict,
+)
 from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
@@ -272,6 +281,24 @@ def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> No
         recollect.connect("http://127.0.0.1:9", "rk").remember("x")
     with pytest.raises(InvalidInput):
         recollect.connect("ftp://x", "rk")
+
+
+def test_an_export_over_the_wire_is_the_same_file(running: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with recollect.connect(*running) as mem:
+        made = mem.remember("to be carried away").id
+        told = mem.export(str(file))
+        assert (told.path, told.records > 1, list(tmp_path.iterdir())) == (str(file), True, [file])
+        mem.erase(made)
+        assert mem.import_(str(file)).records > 0
+        assert mem.show(made).text == "to be carried away"
+        with recollect.open(tmp_path / "here.db", embedder="hash") as here:
+            assert here.import_(str(file)).hash == told.hash
+        file.write_bytes(file.read_bytes()[:-9])
+        with pytest.raises(DamagedData):
+            mem.import_(str(file))
+        with pytest.raises(InvalidInput, match="cannot write"):
+            mem.export(str(tmp_path / "absent" / "x.jsonl"))
 
 
 def test_many_clients_at_once_lose_nothing(running: tuple[str, str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import re
 import selectors
@@ -20,13 +21,15 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
 from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
+from recollect.services.transfer import ExportRequest, ImportRequest, Transferred, checked
 
 PREFIX = "/v1"
 TRIES = 4
@@ -58,9 +61,13 @@ class RemoteRecollect(Recollect):
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name, on the service."""
         chosen = OPERATIONS.get(operation)
-        if chosen is None or chosen.local:
+        if chosen is None or (chosen.local and operation not in ("export", "import_")):
             raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
         request = validated(chosen, fields)
+        if isinstance(request, ExportRequest):
+            return self._export(request)
+        if isinstance(request, ImportRequest):
+            return self._import(request)
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
         safe = chosen.permission == "read" or bool(fields.get("idempotency_key"))
@@ -78,6 +85,30 @@ class RemoteRecollect(Recollect):
     def __repr__(self) -> str:
         return f"<Recollect at {self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}>"
 
+    def _export(self, request: ExportRequest) -> Transferred:
+        """Into a file here, under another name until it is whole and its hash is right."""
+        target = Path(request.path)
+        aside = target.with_name(target.name + ".part")
+        try:
+            with aside.open("wb") as file:
+                self._once("GET", f"{PREFIX}/export?audit={str(request.audit).lower()}", None, file)
+            end = checked(aside)
+            aside.replace(target)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
+            ) from None
+        finally:
+            aside.unlink(missing_ok=True)
+        return Transferred(path=str(target), records=end["records"], hash=end["hash"])
+
+    def _import(self, request: ImportRequest) -> Transferred:
+        path = Path(request.path)
+        checked(path)
+        with path.open("rb") as file:
+            told = self._once("POST", f"{PREFIX}/import?existing={request.existing}", file)
+        return Transferred.model_validate_json(told).model_copy(update={"path": str(path)})
+
     def _exchange(self, method: str, path: str, body: bytes | None, safe: bool) -> bytes:
         for wait in _waits():
             try:
@@ -91,13 +122,17 @@ class RemoteRecollect(Recollect):
                 time.sleep(pause * random.uniform(1, 1.25))
         raise AssertionError("unreachable")
 
-    def _once(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _once(self, method: str, path: str, body: bytes | BinaryIO | None, into: BinaryIO | None = None) -> bytes:
         """One request, sent once: after a broken connection nobody knows whether it was carried out."""
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        if body is not None and not isinstance(body, bytes):
+            headers["content-length"] = str(os.stat(body.fileno()).st_size)
         connection = self._connection()
         try:
             connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
             answer = connection.getresponse()
+            if into is not None and answer.status < 400:
+                _copy(answer, into)
             content = answer.read()
         except ConnectionRefusedError:
             self.close()
@@ -127,6 +162,14 @@ class RemoteRecollect(Recollect):
                 connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
             self._local.connection = connection
         return connection
+
+
+def _copy(answer: http.client.HTTPResponse, into: BinaryIO) -> None:
+    while part := answer.read(1 << 16):
+        try:
+            into.write(part)
+        except OSError as error:
+            raise InvalidInput(f"cannot write the answer: {error.strerror}", remedy="make room") from None
 
 
 def _is_readable(idle: socket.socket) -> bool:

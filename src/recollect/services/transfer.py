@@ -161,7 +161,7 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     A memory and what hangs on it (tags, citations, links, history, vectors) are one: skipped or replaced together.
     """
     path = Path(request.path)
-    end = _checked(path)
+    end = checked(path)
     records = []
     for item in _items(path):
         records.append(_record(item, scope))
@@ -224,7 +224,7 @@ def _memory_of(record: Record) -> str | None:
     return owner if isinstance(owner, str) else None
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def checked(path: Path) -> dict[str, Any]:
     digest, previous, header = hashlib.sha256(), b"", None
     try:
         with path.open("rb") as file:
