@@ -15,7 +15,7 @@ from recollect.domain.access import ROLES
 from recollect.domain.audit import AccessLog
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
-from recollect.errors import Denied
+from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.records import Order, Query, Scope, Touch
 from recollect.services import access
 from recollect.services.directory import RemovePartyRequest, remove_party
@@ -87,3 +87,29 @@ def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path
     again = access.ensure_owner(mem._core, HERE)
     assert again is not None
     assert again.user == made.user
+
+
+def test_guessing_a_password_leaves_a_trace(mem: Any) -> None:
+    user = mem.add_user("Bob", email="bob@example.org").id
+    mem.user.revise(user, role="admin", password="correct horse battery")
+    for organization, email in (
+        ("default", "bob@example.org"),
+        ("default", "eve@example.org"),
+        ("nowhere", "x"),
+        ("\0", "x"),
+    ):
+        with pytest.raises((Unauthenticated, InvalidInput)):
+            access.sign_in(mem._core, organization, email, "a wrong password", "10.0.0.7")
+    tried = mem.log(action="sign in").entries
+    assert [(one.success, one.request.get("user"), one.address) for one in tried] == [
+        (False, None, "10.0.0.7"), (False, user, "10.0.0.7"),
+    ]  # fmt: skip
+    assert "eve" not in str(tried)
+
+
+def test_a_tenant_that_is_gone_takes_no_notes_of_others_along(mem: Any) -> None:
+    core = mem._core
+    for tenant in ("gone", "default"):
+        core.journal.note(Scope(tenant), "read", "show", ["m"])
+    core.journal.flush()
+    assert [one.action for one in mem.log().entries] == ["show"]

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 from recollect.domain.access import PERMISSIONS, ROLES, Permission, Role
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, Name, Text, new_id, now
-from recollect.domain.tenancy import ApiKey, User, UserStatus
+from recollect.domain.tenancy import ApiKey, Organization, User, UserStatus
 from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.records import (
     AnyOf,
@@ -360,10 +360,18 @@ def sign_in(core: Core, organization: str, email: str, password: str, address: s
     user = found[0] if found else None
     fits = password_fits(password, user.password_hash if user else None)
     if user is None or not fits or not user.is_active or user.status != "active" or user.role is None:
+        _note_refusal(core, scope, user)
         raise _WHO
     own = Scope(organization, user.id, address=address)
     ends = now() + timedelta(hours=SIGNED_IN_HOURS)
     return _make_key(core, own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
+
+
+def _note_refusal(core: Core, scope: Scope, user: User | None) -> None:
+    """Guessing leaves a trace: the account if there is one, never what was typed."""
+    if core.store.get(scope, Organization, scope.organization_id) is not None:
+        about = {"user": user.id} if user is not None else {}
+        core.journal.failed(scope, "create", "sign in", about, _WHO.code)
 
 
 def sign_out(core: Core, principal: Principal) -> None:
