@@ -74,7 +74,7 @@ def test_what_is_wrong_is_told_to_the_model_with_its_remedy(host: Any) -> None:
                 ("remember", {"content": "x", "colour": "red"}, "invalid_input", "remember takes content"),
                 ("remember", {}, "invalid_input", "content"),
                 ("recall", {"query": "x", "limit": "many"}, "invalid_input", "limit"),
-                ("promote", {"id": "absent"}, "not_found", "check the id"),
+                ("forget", {"id": "absent"}, "not_found", "check the id"),
             ):
                 told = await client.call_tool(name, fields)
                 assert told.is_error
@@ -222,7 +222,7 @@ def service(mem: Any) -> Iterator[Any]:
         yield client
 
 
-CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "stats", "arguments": {}}}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list", "arguments": {}}}
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
