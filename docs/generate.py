@@ -291,10 +291,12 @@ def settings_page() -> str:
         f"```yaml\n{SETTINGS_EXAMPLE}```\n",
         table(("setting", "type", "default", "variable", "what it is"), _setting_rows(Settings)),
     ]
-    inner = {name: Settings.model_fields[name].annotation for name in ("embedder", "vectors", "language_model")}
+    inner = {
+        name: Settings.model_fields[name].annotation for name in ("embedder", "vectors", "language_model", "server")
+    }
     for name, model in inner.items():
         assert isinstance(model, type)
-        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO[name]}\n")
+        parts.append(f"## {name}\n\n{sentence(model)}{_ALSO.get(name, '')}\n")
         parts.append(table(("setting", "type", "default", "variable", "what it is"), _setting_rows(model, name)))
     return "\n".join(parts)
 

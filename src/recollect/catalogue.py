@@ -97,6 +97,7 @@ _LINES = (
     _op("promote", "governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
     _op("demote", "governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
     _op("archive", "governance:archive", "govern", "POST /memories/{id}/archive", "id", "Put a memory aside without losing it."),
+    _op("merge", "merging:merge", "govern", "POST /memories/{id}/merge", "id others", "Let one memory stand for several that say the same."),
     _op("roll_back", "governance:roll_back", "govern", "POST /roll-back", "source", "Archive all that rests on a source."),
     _op("forget", "lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Let go of a memory; it can be restored."),
     _op("restore", "lifecycle:restore", "delete", "POST /memories/{id}/restore", "id", "Bring a forgotten memory back."),

@@ -96,6 +96,9 @@ class ServerSettings(BaseModel):
         default_factory=list, description="Names this service is reached by, without port; its own machine's always are"
     )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
+    summary_seconds: float | None = Field(
+        3600.0, gt=0, description="How often summaries that are due are written; never where it is null"
+    )
 
 
 class Settings(BaseModel):

@@ -95,6 +95,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "promote": [Example({"id": "cited"})],
     "demote": [Example({"id": "verified"})],
     "archive": [Example({"id": "cited"})],
+    "merge": [
+        Example({"id": "cited", "others": ["plain", "verified"], "promote": "verified"}),
+        Example({"id": "verified", "others": ["plain"]}),
+    ],
     "roll_back": [Example({"source": "user:alice", "why": "she erred"})],
     "forget": [Example({"id": "cited"})],
     "restore": [Example({"id": "forgotten"})],

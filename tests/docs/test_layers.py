@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
 EDGES = {
     ("interfaces/cli.py", "_run_command"),
+    ("interfaces/http/upkeep.py", "_keep_up"),
     ("interfaces/http/service.py", "_answered"),
     ("interfaces/tools.py", "_answer"),
     ("interfaces/runner.py", "_decision"),

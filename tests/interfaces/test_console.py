@@ -42,7 +42,7 @@ def console(mem: Any) -> Iterator[Any]:
     mem.user.revise(user.id, role="owner", password=PASSWORD)
     settings = Settings(store="postgresql://me:hidden@host/db", server={"upkeep_seconds": 1e6})
     app = application(mem._core, settings)
-    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, follow_redirects=False) as client:
         yield client
 
 
@@ -93,7 +93,7 @@ def test_the_cookie_is_for_our_pages_only(console: Any, mem: Any) -> None:
     assert "samesite=strict" in kept
     assert "secure" not in kept
     secure = Settings(server={"upkeep_seconds": 1e6, "secure_cookies": True})
-    with TestClient(application(mem._core, secure), follow_redirects=False) as other:
+    with TestClient(application(mem._core, secure), "http://127.0.0.1", follow_redirects=False) as other:
         assert "secure" in sign_in(other).headers["set-cookie"].lower()
 
 

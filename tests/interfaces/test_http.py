@@ -17,8 +17,18 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect.domain.access import PERMISSIONS
-from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, StoreBusy, Unavailable, VersionConflict
-from recollect.interfaces.http.limits import Gate, Rates
+from recollect.domain.record import now
+from recollect.errors import (
+    DamagedData,
+    Denied,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    StoreBusy,
+    Unavailable,
+    VersionConflict,
+)
+from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
 from recollect.services import access
@@ -32,7 +42,7 @@ def service(mem: Any) -> Iterator[Any]:
     settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000, "most_upload_bytes": 1 << 20})
     request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
     key = access.add_key(mem._core, Scope("default"), request).key
-    with TestClient(application(mem._core, settings), raise_server_exceptions=False) as client:
+    with TestClient(application(mem._core, settings), "http://127.0.0.1", raise_server_exceptions=False) as client:
         client.headers["authorization"] = f"Bearer {key}"
         yield client
 
@@ -180,6 +190,20 @@ def test_rates_and_quotas_of_a_key(service: Any, mem: Any) -> None:
     assert "today" in answers[1].json()["error"]["message"]
 
 
+def test_a_quota_holds_while_uses_are_written() -> None:
+    """A request that read the key before its uses were written must not take them for unused."""
+    stale = access.ApiKey(organization_id="o", name="k", key_hash="h", requests_per_day=3)
+    usage = Usage(lambda key, uses: None)
+    for _ in range(3):
+        usage.count(stale)
+    usage.flush()
+    with pytest.raises(RateLimited):
+        usage.count(stale)
+    elsewhere = stale.changed(counted=3, counted_on=now().date().isoformat())
+    with pytest.raises(RateLimited):
+        Usage(lambda key, uses: None).count(elsewhere)
+
+
 def test_a_bucket_fills_again() -> None:
     clock = [0.0]
     rates = Rates(lambda: clock[0])
@@ -213,7 +237,9 @@ def test_overload_answers_503_and_recovers(mem: Any, monkeypatch: pytest.MonkeyP
         return plain(self)
 
     monkeypatch.setattr(type(mem._core.store), "tenants", slow)
-    with TestClient(application(mem._core, settings), headers={"authorization": f"Bearer {key}"}) as client:
+    with TestClient(
+        application(mem._core, settings), "http://127.0.0.1", headers={"authorization": f"Bearer {key}"}
+    ) as client:
         with ThreadPoolExecutor(6) as pool:
             waiting = [pool.submit(client.get, "/ready") for _ in range(6)]
             deadline = time.monotonic() + 10
@@ -257,6 +283,24 @@ def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> No
         recollect.connect("ftp://x", "rk")
 
 
+def test_an_export_over_the_wire_is_the_same_file(running: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with recollect.connect(*running) as mem:
+        made = mem.remember("to be carried away").id
+        told = mem.export(str(file))
+        assert (told.path, told.records > 1, list(tmp_path.iterdir())) == (str(file), True, [file])
+        mem.erase(made)
+        assert mem.import_(str(file)).records > 0
+        assert mem.show(made).text == "to be carried away"
+        with recollect.open(tmp_path / "here.db", embedder="hash") as here:
+            assert here.import_(str(file)).hash == told.hash
+        file.write_bytes(file.read_bytes()[:-9])
+        with pytest.raises(DamagedData):
+            mem.import_(str(file))
+        with pytest.raises(InvalidInput, match="cannot write"):
+            mem.export(str(tmp_path / "absent" / "x.jsonl"))
+
+
 def test_many_clients_at_once_lose_nothing(running: tuple[str, str]) -> None:
     def write(number: int) -> str:
         with recollect.connect(*running) as mem:
@@ -279,3 +323,64 @@ def test_a_public_address_without_keys_is_refused(tmp_path: Path) -> None:
     from recollect.interfaces.cli import run
 
     assert run(["serve", str(tmp_path / "x.db"), "--host", "0.0.0.0", "--port", "0"]) == 2
+
+
+def test_odd_requests_are_refused_and_not_broken_by(service: Any) -> None:
+    """Each of these was an internal error once."""
+    digits = {"if-match": f'"{"9" * 5000}"'}
+    told(service.patch("/v1/memories/x", json={"content": "y"}, headers=digits), 422)
+    deep = '{"content": {"a": ' + "[" * 900 + "]" * 900 + "}}"
+    problem = told(service.post("/v1/memories", content=deep, headers={"content-type": "application/json"}), 422)
+    assert "100 levels" in problem["message"]
+    told(service.get("/v1/stats", headers={"authorization": "Bearer rk.é.é.é".encode("latin-1")}), 401)
+
+
+def test_a_strangers_name_for_this_machine_is_refused(service: Any) -> None:
+    """A page can point a name of its own at this machine and then ask as if it were at home."""
+    for path in ("/v1/stats", "/metrics", "/openapi.json", "/console/sign-in"):
+        assert "name" in told(service.get(path, headers={"host": "evil.example"}), 422)["message"]
+        assert service.get(path, headers={"host": "localhost:7070"}).status_code == 200
+    assert service.get("/health", headers={"host": "10.0.0.7"}).status_code == 200
+    assert service.get("/v1/stats/", headers={"host": "evil.example"}).status_code == 404  # and is led nowhere
+
+
+@pytest.mark.parametrize("key", ["", "Authorization: Bearer rk.a.b.c\r\n"])
+def test_nothing_large_is_read_from_those_without_a_valid_key(key: str, running: tuple[str, str]) -> None:
+    host, port = running[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        request = f"POST /v1/memories HTTP/1.1\r\nHost: {host}\r\n{key}Content-Length: 1000000\r\n\r\n"
+        connection.sendall(request.encode())  # and not a byte of the body
+        answer = connection.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from starlette.requests import Request as Received
+
+    from recollect.interfaces.http import reading
+
+    monkeypatch.setattr(reading, "SILENT_SECONDS", 0.01)
+
+    async def silence() -> Any:
+        await asyncio.Event().wait()
+
+    async def wait() -> None:
+        with pytest.raises(InvalidInput, match="stopped coming"):
+            await reading.body_of(Received({"type": "http", "headers": []}, silence), 10)
+
+    asyncio.run(wait())
+
+
+def test_figures_behind_a_proxy_need_the_operators_key(mem: Any) -> None:
+    """There every request comes from this machine."""
+    settings = Settings(server={"upkeep_seconds": 1e6, "hosts": ["memory.example"]})
+    mem.within(organization="other")
+    keys = [
+        access.add_key(mem._core, Scope(tenant), access.AddKeyRequest(name="k", scopes=scopes)).key
+        for tenant, scopes in (("default", ["operate"]), ("default", ["read"]), ("other", ["operate"]))
+    ]
+    with TestClient(application(mem._core, settings), "http://memory.example") as client:
+        statuses = [client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code for key in keys]
+        assert [client.get("/metrics").status_code, *statuses] == [401, 200, 403, 403]

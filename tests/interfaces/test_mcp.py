@@ -74,7 +74,7 @@ def test_what_is_wrong_is_told_to_the_model_with_its_remedy(host: Any) -> None:
                 ("remember", {"content": "x", "colour": "red"}, "invalid_input", "remember takes content"),
                 ("remember", {}, "invalid_input", "content"),
                 ("recall", {"query": "x", "limit": "many"}, "invalid_input", "limit"),
-                ("promote", {"id": "absent"}, "not_found", "check the id"),
+                ("forget", {"id": "absent"}, "not_found", "check the id"),
             ):
                 told = await client.call_tool(name, fields)
                 assert told.is_error
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_told_to_the_model_with_its_remedy(host: Any) -> None:
 def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_path: Path) -> None:
     async def talk() -> None:
         async with host() as client:
-            assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY if name in OPERATIONS}
+            assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY}
         for opened in (over_stdio(tmp_path / "y.db", "--profile", "all"), over_http(*running, "?profile=all")):
             async with opened as client:
                 local = {one.name.replace(".", "_") for one in OPERATIONS.values() if one.local}
@@ -106,6 +106,13 @@ def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_p
                 assert set(await tools_of(client)) == names - local
 
     run(talk)
+
+
+def test_the_default_profile_is_small_and_promotes_nothing() -> None:
+    daily, agents = tools.offered("default"), tools.offered("agent")
+    assert len(daily) <= 15
+    assert not {tool.operation.permission for tool in daily.values()} & {"govern", "admin", "operate"}
+    assert daily.keys() < agents.keys() < tools.offered("all").keys()
 
 
 @pytest.mark.parametrize("profile", tools.PROFILES)
@@ -215,7 +222,7 @@ def service(mem: Any) -> Iterator[Any]:
         yield client
 
 
-CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "stats", "arguments": {}}}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list", "arguments": {}}}
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
@@ -264,7 +271,7 @@ def test_a_name_of_the_settings_is_answered(mem: Any) -> None:
     settings = Settings(server={"host": "0.0.0.0", "hosts": ["memory.example.org"], "upkeep_seconds": 1e6})
     key = mem.key.add("k", scopes=["read"]).key
     headers = {"authorization": f"Bearer {key}", **ACCEPT}
-    with TestClient(application(mem._core, settings)) as client:
+    with TestClient(application(mem._core, settings), "http://127.0.0.1") as client:
         for host, status in (("memory.example.org", 200), ("localhost:1", 200), ("other.example.org", 422)):
             assert client.post("/mcp", json=CALL, headers={**headers, "host": host}).status_code == status
 

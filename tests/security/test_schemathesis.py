@@ -36,7 +36,9 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def schema(world: Any) -> Any:
-    service = Service(world.core, ServerSettings(rate_per_minute=10**9, most_body_bytes=1 << 20), "mine")
+    service = Service(
+        world.core, ServerSettings(rate_per_minute=10**9, most_body_bytes=1 << 20, hosts=["testserver"]), "mine"
+    )
     yield schemathesis.openapi.from_asgi("/openapi.json", build(service))
     service.close()
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import recollect
 from recollect.domain.audit import AccessLog, Seal
 from recollect.domain.record import new_id, now
 from recollect.errors import InvalidInput
-from recollect.ports.records import Delete, Insert, Order, Query, Touch
+from recollect.ports.records import Delete, Insert, Order, Query, Scope, Touch
 
 
 @pytest.fixture
@@ -83,3 +85,23 @@ def test_a_log_cut_off_at_its_end_is_seen_by_who_kept_the_anchor(sealed: Any) ->
 def test_an_anchor_must_be_one(sealed: Any) -> None:
     with pytest.raises(InvalidInput, match="no anchor"):
         sealed.audit.verify("soon")
+
+
+def test_what_retention_let_go_is_not_taken_for_tampering(tmp_path: Path) -> None:
+    def entry(id: str, day: int) -> Insert:
+        moment = datetime(2021, 3, day, tzinfo=UTC)
+        return Insert(AccessLog(organization_id="default", id=id, operation="read", timestamp=moment))
+
+    with recollect.open(tmp_path / "x.db", embedder="hash", access_log_days=400) as mem:
+        store = mem._core.store
+        store.transact(Scope("default"), [entry("old", 1), entry("older", 2)])
+        mem.audit.seal()
+        mem.remember("young")
+        anchor = mem.audit.seal().anchor
+        assert mem.sweep().log_entries == 2
+        mem.audit.seal()
+        found = mem.audit.verify(anchor)
+        assert (found.sound, found.let_go, found.seals) == (True, 1, 3)
+        young = mem.log(action="remember").entries[0].id
+        store.transact(Scope("default"), [Delete(AccessLog, young)])
+        assert mem.audit.verify().problems == ["seal 2 covers 2 entries, 1 are there"]

@@ -47,8 +47,13 @@ def storable(text: str) -> str:
     return text
 
 
-def storable_json(value: Any) -> Any:
+DEEPEST_JSON = 100
+
+
+def storable_json(value: Any, depth: int = 0) -> Any:
     """JSON only, with every string storable and every number finite; tuples become the lists they will be read as."""
+    if depth > DEEPEST_JSON:
+        raise ValueError(f"must not be nested more than {DEEPEST_JSON} levels deep")
     if isinstance(value, str):
         storable(value)
     elif isinstance(value, float):
@@ -57,9 +62,9 @@ def storable_json(value: Any) -> Any:
     elif isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise ValueError("JSON keys must be text")
-        return {storable(key): storable_json(inner) for key, inner in value.items()}
+        return {storable(key): storable_json(inner, depth + 1) for key, inner in value.items()}
     elif isinstance(value, list | tuple):
-        return [storable_json(inner) for inner in value]
+        return [storable_json(inner, depth + 1) for inner in value]
     elif value is not None and not isinstance(value, bool | int):
         raise ValueError(f"must be JSON (found {type(value).__name__})")
     return value
@@ -73,8 +78,8 @@ def _printable(identifier: str) -> str:
 
 Text = Annotated[str, AfterValidator(storable)]
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
-Json = Annotated[dict[str, Any], AfterValidator(storable_json)]
-JsonList = Annotated[list[Any], AfterValidator(storable_json)]
+Json = Annotated[dict[str, Any], AfterValidator(lambda value: storable_json(value))]
+JsonList = Annotated[list[Any], AfterValidator(lambda value: storable_json(value))]
 Id = Annotated[
     str,
     StringConstraints(min_length=1, max_length=ID_LENGTH),

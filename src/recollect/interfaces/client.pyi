@@ -31,6 +31,7 @@ from recollect.services.indexing import ReindexReply
 from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
 from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
+from recollect.services.merging import Merged
 from recollect.services.messages import (
     MessagePage,
     MessageReference,
@@ -354,6 +355,17 @@ class Recollect:
 
     def archive(self, id: str, *, why: str = "", version: int | None = None) -> Standing:
         """Put a memory aside without losing it."""
+
+    def merge(
+        self,
+        id: str,
+        others: builtins.list[str],
+        *,
+        promote: Literal["verified", "published"] | None = None,
+        why: str = "",
+        version: int | None = None,
+    ) -> Merged:
+        """Let one memory stand for several that say the same."""
 
     def roll_back(self, source: str, *, why: str = "", dry_run: bool = False) -> RolledBack:
         """Archive all that rests on a source."""

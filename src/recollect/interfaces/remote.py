@@ -3,29 +3,38 @@
     mem = recollect.connect("http://127.0.0.1:7070", key="rk.…")
     mem.remember("Alice prefers pytest")
 
-A problem comes back as the same error that it would be in process. Reads, and writes that carry an idempotency key,
-are tried again when the service is busy or the connection breaks.
+A problem comes back as the same error that it would be in process. Whatever the service turned away undone is tried
+again after the time it names. When the connection breaks, only reads are, and writes that carry an idempotency key:
+another write may have been carried out, and is not sent twice.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
+import random
 import re
+import selectors
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
-from recollect.errors import InvalidInput, RecollectError, Unavailable
+from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
+from recollect.services.transfer import ExportRequest, ImportRequest, Transferred, checked
 
 PREFIX = "/v1"
 TRIES = 4
+LONGEST_PAUSE = 10.0  # a longer wait is the caller's to decide on
+_TURNED_AWAY = (Overloaded, RateLimited)
 
 
 class RemoteRecollect(Recollect):
@@ -52,9 +61,13 @@ class RemoteRecollect(Recollect):
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name, on the service."""
         chosen = OPERATIONS.get(operation)
-        if chosen is None or chosen.local:
+        if chosen is None or (chosen.local and operation not in ("export", "import_")):
             raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
         request = validated(chosen, fields)
+        if isinstance(request, ExportRequest):
+            return self._export(request)
+        if isinstance(request, ImportRequest):
+            return self._import(request)
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
         safe = chosen.permission == "read" or bool(fields.get("idempotency_key"))
@@ -72,51 +85,98 @@ class RemoteRecollect(Recollect):
     def __repr__(self) -> str:
         return f"<Recollect at {self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}>"
 
+    def _export(self, request: ExportRequest) -> Transferred:
+        """Into a file here, under another name until it is whole and its hash is right."""
+        target = Path(request.path)
+        aside = target.with_name(target.name + ".part")
+        try:
+            with aside.open("wb") as file:
+                self._once("GET", f"{PREFIX}/export?audit={str(request.audit).lower()}", None, file)
+            end = checked(aside)
+            aside.replace(target)
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
+            ) from None
+        finally:
+            aside.unlink(missing_ok=True)
+        return Transferred(path=str(target), records=end["records"], hash=end["hash"])
+
+    def _import(self, request: ImportRequest) -> Transferred:
+        path = Path(request.path)
+        checked(path)
+        with path.open("rb") as file:
+            told = self._once("POST", f"{PREFIX}/import?existing={request.existing}", file)
+        return Transferred.model_validate_json(told).model_copy(update={"path": str(path)})
+
     def _exchange(self, method: str, path: str, body: bytes | None, safe: bool) -> bytes:
         for wait in _waits():
             try:
                 return self._once(method, path, body)
-            except Unavailable as error:
-                if not safe or wait is None:
+            except (Unavailable, RateLimited) as error:
+                pause = max(wait or 0.0, float(error.details.get("retry_after", 0)))
+                if wait is None or pause > LONGEST_PAUSE or not (safe or isinstance(error, _TURNED_AWAY)):
                     raise
-                time.sleep(max(wait, float(error.details.get("retry_after", 0))))
+                if error.http_status not in (429, 502, 503):
+                    raise
+                time.sleep(pause * random.uniform(1, 1.25))
         raise AssertionError("unreachable")
 
-    def _once(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _once(self, method: str, path: str, body: bytes | BinaryIO | None, into: BinaryIO | None = None) -> bytes:
+        """One request, sent once: after a broken connection nobody knows whether it was carried out."""
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
-        for fresh in (False, True):
-            connection = self._connection(fresh)
-            try:
-                connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-                answer = connection.getresponse()
-                content = answer.read()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-                self.close()  # an idle connection may have been closed meanwhile: one more try on a new one
-                if fresh or getattr(self._local, "used", 0) == 0:
-                    break
-                continue
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                raise Unavailable(
-                    f"the service did not answer: {type(error).__name__}", remedy="is it running?"
-                ) from None
-            self._local.used = 1
-            if answer.status >= 400:
-                raise _error(answer.status, content)
-            return content
-        raise Unavailable("the service closed the connection", remedy="is it running?")
+        if body is not None and not isinstance(body, bytes):
+            headers["content-length"] = str(os.stat(body.fileno()).st_size)
+        connection = self._connection()
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+            answer = connection.getresponse()
+            if into is not None and answer.status < 400:
+                _copy(answer, into)
+            content = answer.read()
+        except ConnectionRefusedError:
+            self.close()
+            raise Unavailable("the service did not answer: ConnectionRefusedError", remedy="is it running?") from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Unavailable(
+                f"the service did not answer: {type(error).__name__}",
+                remedy="look whether it was done before you repeat it; with an idempotency_key it can be repeated",
+            ) from None
+        if answer.status >= 400:
+            raise _error(answer.status, content)
+        return content
 
-    def _connection(self, fresh: bool) -> http.client.HTTPConnection:
-        connection = getattr(self._local, "connection", None)
-        if connection is None or fresh:
+    def _connection(self) -> http.client.HTTPConnection:
+        """This thread's connection; a new one where there is none, or where the service has closed it meanwhile."""
+        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is not None and connection.sock is not None and _is_readable(connection.sock):
+            self.close()
+            connection = None
+        if connection is None:
             host, port = self._parts.hostname or "", self._parts.port
             if self._parts.scheme == "https":
                 context = ssl.create_default_context()
                 connection = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
             else:
                 connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
-            self._local.connection, self._local.used = connection, 0
+            self._local.connection = connection
         return connection
+
+
+def _copy(answer: http.client.HTTPResponse, into: BinaryIO) -> None:
+    while part := answer.read(1 << 16):
+        try:
+            into.write(part)
+        except OSError as error:
+            raise InvalidInput(f"cannot write the answer: {error.strerror}", remedy="make room") from None
+
+
+def _is_readable(idle: socket.socket) -> bool:
+    """Nothing comes unasked on an idle connection but its end."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(idle, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _waits() -> Iterator[float | None]:

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Any
 
 from pydantic import Field
@@ -21,6 +20,8 @@ from recollect.services import access
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
 from recollect.settings import ServerSettings, Settings, load
+
+STOP_SECONDS = 30  # for those who are still sending or reading; what is at work in a thread is always finished
 
 
 class ServeRequest(Request):
@@ -52,10 +53,16 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         with _listening(settings.server) as (listener, address):
             print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
             _show_logs()
-            config = uvicorn.Config(application(core, settings), log_config=None, lifespan="on", server_header=False)
+            config = uvicorn.Config(
+                application(core, settings),
+                log_config=None,
+                lifespan="on",
+                server_header=False,
+                timeout_graceful_shutdown=STOP_SECONDS,
+            )
             server = uvicorn.Server(config)
-            with _stopped_by_signals(server):
-                asyncio.run(server._serve([listener]))
+            with _stopped_by_signals(server), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+                runner.run(server._serve([listener]))
     finally:
         app.close(core)
     return Served(stopped="by request")
@@ -74,7 +81,9 @@ def _stopped_by_signals(server: Any) -> Iterator[None]:
 
 def _prepare(core: Core, settings: Settings) -> None:
     scope = Scope(settings.organization)
-    if not _is_loopback(settings.server.host) and not access.has_keys(core, scope):
+    from recollect.interfaces.http.senders import is_loopback
+
+    if not is_loopback(settings.server.host) and not access.has_keys(core, scope):
         raise InvalidSettings(
             f"no public address ({settings.server.host}) without keys",
             remedy="make one first: recollect key add NAME --scope admin",
@@ -82,15 +91,6 @@ def _prepare(core: Core, settings: Settings) -> None:
     made = access.ensure_owner(core, scope)
     if made is not None:
         print(f"The owner's key, shown this once:\n\n  {made.key}\n", file=sys.stderr, flush=True)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager
@@ -134,8 +134,8 @@ def application(core: Core, settings: Settings) -> Any:
         upkeep.start()
         async with mcp.running():
             yield
-        upkeep.stop()
-        service.close()
+        await asyncio.to_thread(upkeep.stop)
+        await asyncio.to_thread(service.close)
 
     endpoints = [*files.endpoints(service), *console.endpoints(service, settings)]
     return build(service, endpoints, [mcp.route], lifespan)

@@ -7,7 +7,6 @@ inside one tenant. Passwords are kept as scrypt hashes; signing in makes a key o
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -21,9 +20,23 @@ from pydantic import Field, ValidationError
 from recollect.domain.access import PERMISSIONS, ROLES, Permission, Role
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, Name, Text, new_id, now
-from recollect.domain.tenancy import ApiKey, User, UserStatus
+from recollect.domain.tenancy import ApiKey, Organization, User, UserStatus
 from recollect.errors import Denied, InvalidInput, Unauthenticated
-from recollect.ports.records import Filter, Insert, Order, Query, Scope, Step, Touch, Update, equal, revised
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Filter,
+    Insert,
+    IsNull,
+    Order,
+    Query,
+    Scope,
+    Step,
+    Touch,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 
 PREFIX = "rk"
@@ -70,7 +83,7 @@ def _find(core: Core, token: str) -> ApiKey | None:
     try:
         organization = base64.urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)).decode()
         key = core.store.get(Scope(organization), ApiKey, parts[1])
-    except (binascii.Error, UnicodeDecodeError, InvalidInput):
+    except (ValueError, InvalidInput):  # no base64, no text, or no name an organization could have
         return None
     if key is None or not hmac.compare_digest(key.key_hash, _hashed(token)):
         return None
@@ -165,7 +178,7 @@ def add_key(core: Core, scope: Scope, request: AddKeyRequest) -> KeyMade:
     """Make a key. It is shown this once; only its hash is kept."""
     _may_grant(scope, request.scopes)
     if request.user is not None:
-        load(core, scope, User, request.user)
+        refuse_higher(scope, load(core, scope, User, request.user))
     ends = now() + timedelta(days=request.expires_days) if request.expires_days is not None else None
     limits = {"rate_per_minute": request.rate_per_minute, "requests_per_day": request.requests_per_day}
     return _make_key(core, scope, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
@@ -178,6 +191,12 @@ def _may_grant(scope: Scope, wanted: Iterable[str]) -> None:
         raise Denied(
             f"you cannot grant '{excess[0]}', which you do not have", remedy="ask an owner", permission=excess[0]
         )
+
+
+def refuse_higher(scope: Scope, user: User) -> None:
+    """Nobody changes, ends or speaks for those who may do more than they."""
+    if user.role is not None:
+        _may_grant(scope, ROLES[user.role])
 
 
 def _make_key(
@@ -230,6 +249,8 @@ class RevokeKeyRequest(Request):
 def revoke_key(core: Core, scope: Scope, request: RevokeKeyRequest) -> KeyView:
     """End a key at once: the very next request with it is refused."""
     key = load(core, scope, ApiKey, request.id)
+    if "operate" in key.scopes and "operate" not in (scope.granted or PERMISSIONS):
+        raise Denied("that key may do more than yours", remedy="ask an owner", permission="operate")
     if key.revoked_at is None:
         key = revised(key, scope, revoked_at=now())
         commit(core, scope, [Update(key), logged(scope, "update", "key.revoke", None, key=key.id)])
@@ -304,8 +325,7 @@ def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserVie
     fields = request.model_dump(exclude={"id", "password"}, exclude_none=True)
     if request.role is not None:
         _may_grant(scope, ROLES[request.role])
-    if user.role is not None:
-        _may_grant(scope, ROLES[user.role])  # nobody changes those who may do more than they
+    refuse_higher(scope, user)
     if request.password is not None:
         fields["password_hash"] = hashed_password(request.password)
     try:
@@ -357,10 +377,18 @@ def sign_in(core: Core, organization: str, email: str, password: str, address: s
     user = found[0] if found else None
     fits = password_fits(password, user.password_hash if user else None)
     if user is None or not fits or not user.is_active or user.status != "active" or user.role is None:
+        _note_refusal(core, scope, user)
         raise _WHO
     own = Scope(organization, user.id, address=address)
     ends = now() + timedelta(hours=SIGNED_IN_HOURS)
     return _make_key(core, own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
+
+
+def _note_refusal(core: Core, scope: Scope, user: User | None) -> None:
+    """Guessing leaves a trace: the account if there is one, never what was typed."""
+    if core.store.get(scope, Organization, scope.organization_id) is not None:
+        about = {"user": user.id} if user is not None else {}
+        core.journal.failed(scope, "create", "sign in", about, _WHO.code)
 
 
 def sign_out(core: Core, principal: Principal) -> None:
@@ -373,7 +401,7 @@ def sign_out(core: Core, principal: Principal) -> None:
 
 def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
     """On the first start: an owner and its key, to be shown once. None where somebody can come in already."""
-    if core.store.count(scope, Query(ApiKey, (equal("is_console", False), equal("revoked_at", None)))):
+    if core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid()))):
         return None
     owners = core.store.find(scope, Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
     owner = owners[0] if owners else made(User, scope, name="Owner", role="owner")
@@ -383,4 +411,8 @@ def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
 
 
 def has_keys(core: Core, scope: Scope) -> bool:
-    return core.store.count(scope, Query(ApiKey, (equal("revoked_at", None),))) > 0
+    return core.store.count(scope, Query(ApiKey, _valid())) > 0
+
+
+def _valid() -> tuple[Filter, ...]:
+    return equal("revoked_at", None), AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now())))

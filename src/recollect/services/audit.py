@@ -13,10 +13,11 @@ from recollect.domain.audit import AccessLog, AccessOperation, Seal
 from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Moment, Text
 from recollect.errors import DuplicateKey, InvalidInput
-from recollect.ports.records import Compare, Filter, Insert, IsNull, Order, Query, Scope, Step, Touch, equal
+from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
 from recollect.services.core import Core, Reply, Request
 
 BATCH = 1000
+RETENTION = ("retention", "drop partition")
 # Entries wait for their seal this long at most where somebody seals; one that waited longer was not written by us.
 GRACE = timedelta(hours=1)
 
@@ -151,6 +152,7 @@ class LogVerified(Reply):
     seals: int
     unsealed: int
     anchor: str | None = None
+    let_go: int = Field(0, description="Up to this seal, entries were let go by retention: the log itself says so")
     problems: list[str] = Field(default_factory=list)
 
 
@@ -159,13 +161,13 @@ def verify_log(core: Core, scope: Scope, request: VerifyLogRequest) -> LogVerifi
     core.journal.flush()
     number, digest, entries = 0, "", 0
     problems: list[str] = []
-    kept = _kept(request.anchor)
+    kept, let_go = _kept(request.anchor), _let_go(core, scope)
     for one in _seals(core, scope):
         if one.number != number + 1:
             problems.append(f"seal {number + 1} is missing")
         elif one.previous != digest:
             problems.append(f"seal {one.number} does not follow the one before it")
-        problems += _broken(core, scope, one)
+        problems += _broken(core, scope, one, one.number <= let_go)
         if kept is not None and one.number == kept[0] and one.digest != kept[1]:
             problems.append(f"seal {one.number} is not the one the anchor names")
         number, digest, entries = one.number, one.digest, entries + one.entries
@@ -175,8 +177,9 @@ def verify_log(core: Core, scope: Scope, request: VerifyLogRequest) -> LogVerifi
     unsealed = core.store.count(scope, Query(AccessLog, (IsNull("seal"),)))
     anchor = f"{number}:{digest}" if number else None
     return LogVerified(
-        sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, problems=problems
-    )
+        sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, let_go=let_go,
+        problems=problems,
+    )  # fmt: skip
 
 
 def _kept(anchor: str | None) -> tuple[int, str] | None:
@@ -198,10 +201,18 @@ def _seals(core: Core, scope: Scope) -> Iterator[Seal]:
             return
 
 
-def _broken(core: Core, scope: Scope, one: Seal) -> Iterator[str]:
+def _let_go(core: Core, scope: Scope) -> int:
+    """Up to which seal retention has taken entries away; each time it says so in the log."""
+    said = Query(AccessLog, (OneOf("action", RETENTION),), (Order("id", descending=True),), 10)
+    return max((int(one.request_data.get("seals") or 0) for one in core.store.find(scope, said).records), default=0)
+
+
+def _broken(core: Core, scope: Scope, one: Seal, may_lack: bool) -> Iterator[str]:
     found = core.store.find(
         scope, Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")
     ).records
+    if may_lack and len(found) < one.entries:
+        return
     if len(found) != one.entries:
         yield f"seal {one.number} covers {one.entries} entries, {len(found)} are there"
     elif _digest(one.number, one.previous, found) != one.digest:

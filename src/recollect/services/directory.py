@@ -30,6 +30,7 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.access import refuse_higher
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
@@ -208,6 +209,8 @@ class Removed(Reply):
 def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
     record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
+    if isinstance(record, User):
+        refuse_higher(scope, record)
     copies = _copies(core, scope, request.type, record.id)
     gone = {step.id for step in copies if isinstance(step, Delete)}
     steps = [*copies, *_unlinked(core, scope, request.type, [record.id], gone)]

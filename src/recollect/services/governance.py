@@ -71,7 +71,7 @@ def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
         steps += change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
         steps += fallen_steps(core, scope, [memory], "lost its last citation")
     commit(core, scope, steps)
-    return _standing(core, scope, memory.id)
+    return standing(core, scope, memory.id)
 
 
 class CheckRequest(Request):
@@ -137,7 +137,7 @@ def _checked_now(
     core: Core, scope: Scope, memory: Memory, citations: Sequence[Citation]
 ) -> tuple[list[Citation], bool]:
     """Look the citations up and commit what was found; says whether the memory lost its status."""
-    checked = [_looked_up(core, scope, citation) for citation in citations]
+    checked = [looked_up(core, scope, citation) for citation in citations]
     broken = [citation for citation in checked if citation.state == "broken"]
     steps: list[Step] = [Update(citation) for citation in checked]
     demoted = bool(broken) and memory.status in TRUSTED
@@ -151,7 +151,7 @@ def _checked_now(
     return checked, demoted
 
 
-def _looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
+def looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
     finding = citation.cited().check(core.world(scope, citation.memory_id))
     return revised(citation, scope, state=finding.state, note=finding.note, checked_at=now())
 
@@ -182,26 +182,29 @@ class Standing(Reply):
 def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
     """Raise a memory's status, if its citations, checked now, support it."""
     memory = load(core, scope, Memory, request.id, version=request.version)
-    _refuse_illegal(memory, request.to)
+    refuse_promotion(memory, request.to)
+    checked = [looked_up(core, scope, citation) for citation in citations_of(core, scope, memory.id)]
+    steps: list[Step] = [Update(citation) for citation in checked]
+    commit(core, scope, [*steps, *promotion_steps(core, scope, memory, request.to, request.why, checked)])
+    return standing(core, scope, memory.id)
+
+
+def refuse_promotion(memory: Memory, to: str) -> None:
+    refuse_illegal(memory, to)
     if memory.status == "published":
         raise IllegalTransition(
             "that memory is published already", remedy="demote it to lower its status", id=memory.id
         )
-    citations = citations_of(core, scope, memory.id)
-    if not citations:
-        raise IllegalTransition(
-            "a memory without a citation is a hypothesis and stays one",
-            remedy="say where it comes from: cite a user, file, commit, log entry or url",
-            id=memory.id,
-        )
-    checked = [_looked_up(core, scope, citation) for citation in citations]
+
+
+def promotion_steps(
+    core: Core, scope: Scope, memory: Memory, to: str, why: str, checked: Sequence[Citation]
+) -> list[Step]:
+    """Raise a status that citations, just checked, support."""
     _refuse_unsupported(memory, checked)
-    steps: list[Step] = [Update(citation) for citation in checked]
-    steps += supported_steps(core, scope, memory)
-    steps += change_steps(core, scope, memory, "promoted", request.why, status=request.to)
-    steps += promoted_steps(core, scope, memory.changed(status=request.to))
-    commit(core, scope, steps)
-    return _standing(core, scope, memory.id)
+    steps = supported_steps(core, scope, memory)
+    steps += change_steps(core, scope, memory, "promoted", why, status=to)
+    return steps + promoted_steps(core, scope, memory.changed(status=to))
 
 
 class DemoteRequest(MoveRequest):
@@ -224,15 +227,15 @@ def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
 
 def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
     memory = load(core, scope, Memory, request.id, version=request.version)
-    _refuse_illegal(memory, to)
+    refuse_illegal(memory, to)
     steps = change_steps(core, scope, memory, change, request.why, status=to)
     if to not in TRUSTED:
         steps += fallen_steps(core, scope, [memory], f"was {change}")
     commit(core, scope, steps)
-    return _standing(core, scope, memory.id)
+    return standing(core, scope, memory.id)
 
 
-def _refuse_illegal(memory: Memory, to: str) -> None:
+def refuse_illegal(memory: Memory, to: str) -> None:
     if to not in TRANSITIONS[memory.status]:
         raise IllegalTransition(
             f"a memory cannot go from {memory.status} to {to}",
@@ -242,6 +245,12 @@ def _refuse_illegal(memory: Memory, to: str) -> None:
 
 
 def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
+    if not checked:
+        raise IllegalTransition(
+            "a memory without a citation is a hypothesis and stays one",
+            remedy="say where it comes from: cite a user, file, commit, log entry or url",
+            id=memory.id,
+        )
     broken = [citation for citation in checked if citation.state == "broken"]
     if broken:
         raise IllegalTransition(
@@ -256,7 +265,7 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
         )
 
 
-def _standing(core: Core, scope: Scope, id: str) -> Standing:
+def standing(core: Core, scope: Scope, id: str) -> Standing:
     memory = load(core, scope, Memory, id)
     shown = [f"{citation.source}: {citation.state}" for citation in citations_of(core, scope, id)]
     return Standing(id=id, status=memory.status, version=memory.version, citations=shown)

@@ -18,7 +18,7 @@ from typing import Any
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.errors import RecollectError, StoreError, Unavailable
+from recollect.errors import Conflict, RecollectError, StoreError, Unavailable
 from recollect.ports.records import Insert, RecordStore, Scope, Step, Touch
 
 FLUSH_SECONDS = 1.0
@@ -77,12 +77,16 @@ class Journal:
         try:
             yield
         except RecollectError as error:
-            self._add(scope, entry_of(scope, operation, action, request, success=False, error_message=error.code), ())
+            self.failed(scope, operation, action, request, error.code)
             raise
         finally:
             _seen.reset(token)
         if not seen and not failures_only:
             self._add(scope, entry_of(scope, operation, action, request), ())
+
+    def failed(self, scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any], code: str) -> None:
+        """Something was tried and refused."""
+        self._add(scope, entry_of(scope, operation, action, request, success=False, error_message=code), ())
 
     def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
         """Remember that these memories were read; written soon."""
@@ -124,13 +128,19 @@ class Journal:
                 by_tenant.setdefault(note[0].organization_id, []).append(note)
             try:
                 for organization_id in list(by_tenant):
-                    self._store.transact(Scope(organization_id), _steps(by_tenant[organization_id]))
+                    self._write(organization_id, by_tenant[organization_id])
                     del by_tenant[organization_id]
             except (Unavailable, StoreError):
                 unwritten = [note for notes in by_tenant.values() for note in notes]
                 with self._lock:
                     self._notes = [*unwritten, *self._notes][-MOST_KEPT:]
                 raise
+
+    def _write(self, organization_id: str, notes: list[Note]) -> None:
+        try:
+            self._store.transact(Scope(organization_id), _steps(notes))
+        except Conflict as error:  # the tenant is gone meanwhile: nothing of it may keep the others' from being written
+            log.warning("%d notes of a tenant that is gone were let go: %s", len(notes), error.code)
 
     def close(self) -> None:
         self._flush_quietly()

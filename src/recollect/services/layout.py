@@ -144,7 +144,8 @@ def _drop(core: Core, store: Partitioned, scope: Scope, partition: Partition) ->
         store.drop(partition, [])
         return
     rows = store.rows_by_tenant(partition)
-    store.drop(partition, [_entry(Scope(tenant, scope.actor), partition, count) for tenant, count in rows.items()])
+    notes = [_entry(core, Scope(tenant, scope.actor), partition, count) for tenant, count in rows.items()]
+    store.drop(partition, notes)
 
 
 def _delete_memories(core: Core, scope: Scope, partition: Partition) -> None:
@@ -159,8 +160,14 @@ def _delete_memories(core: Core, scope: Scope, partition: Partition) -> None:
         commit(core, scope, [DeleteWhere(Memory, (OneOf("id", ids),)), note])
 
 
-def _entry(scope: Scope, partition: Partition, count: int) -> AccessLog:
-    note = logged(scope, "delete", "drop partition", partition=partition.name, entries=count).record
+def _entry(core: Core, scope: Scope, partition: Partition, count: int) -> AccessLog:
+    """Says up to which seal entries go, so that whoever proves the log does not take it for tampering."""
+    within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id), Compare("seal", ">=", 1))
+    last = Query(AccessLog, within, (Order("seal", descending=True),), limit=1, deleted="yes")
+    seals = [seal for (seal,) in core.store.select(scope, last, ("seal",))]
+    note = logged(
+        scope, "delete", "drop partition", partition=partition.name, entries=count, seals=max(seals, default=None)
+    ).record
     assert isinstance(note, AccessLog)
     return note
 
@@ -191,10 +198,11 @@ def _delete_entries(core: Core, scope: Scope, before: datetime) -> int:
     deleted = 0
     while True:
         page = Query(AccessLog, (Compare("timestamp", "<", before),), (Order("id"),), limit=PAGE, deleted="yes")
-        ids = tuple(id for (id,) in core.store.select(scope, page, ("id",)))
-        if not ids:
+        rows = core.store.select(scope, page, ("id", "seal"))
+        if not rows:
             return deleted
-        note = logged(scope, "delete", "retention", entries=len(ids))
+        ids, seals = tuple(id for id, _ in rows), [seal for _, seal in rows if seal is not None]
+        note = logged(scope, "delete", "retention", entries=len(ids), seals=max(seals, default=None))
         commit(core, scope, [DeleteWhere(AccessLog, (OneOf("id", ids),)), note])
         deleted += len(ids)
 

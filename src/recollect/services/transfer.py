@@ -21,15 +21,18 @@ from recollect.domain.kinds import describe
 from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record
-from recollect.errors import DamagedData, InvalidInput
+from recollect.domain.tenancy import User
+from recollect.errors import DamagedData, Denied, InvalidInput
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Put, Query, Scope, Step
+from recollect.services.access import refuse_higher
 from recollect.services.core import Core, Reply, Request, commit, logged
 from recollect.services.indexing import Progress, refreshed
 
 FORMAT = "recollect-export-1"
 PAGE = 500
-# The organization itself is named in the first line; keys and leases mean nothing elsewhere.
-LEFT_OUT = frozenset({"organization", "access_log", "lease", "api_key"})
+# The organization itself is named in the first line; keys and leases mean nothing elsewhere; seals go with the log.
+LEFT_OUT = frozenset({"organization", "access_log", "seal", "lease", "api_key"})
+EVIDENCE = frozenset({"access_log", "seal"})
 
 
 class ExportRequest(Request):
@@ -126,7 +129,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _exported(audit: bool) -> list[type[Record]]:
-    left_out = LEFT_OUT - {"access_log"} if audit else LEFT_OUT
+    left_out = LEFT_OUT - EVIDENCE if audit else LEFT_OUT
     return [record for record in parents_first() if record.shape.table not in left_out]
 
 
@@ -158,11 +161,12 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     A memory and what hangs on it (tags, citations, links, history, vectors) are one: skipped or replaced together.
     """
     path = Path(request.path)
-    end = _checked(path)
+    end = checked(path)
     records = []
     for item in _items(path):
         records.append(_record(item, scope))
         progress(len(records), 2 * end["records"])
+    _refuse_rise(core, scope, records)
     steps = _steps(core, scope, records, request.existing)
     if steps:
         commit(core, scope, [*steps, logged(scope, "create", "import", None, records=len(records))])
@@ -170,6 +174,23 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     written = sum(isinstance(step, Insert | Put) for step in steps)
     skipped = len(records) - written
     return Transferred(path=str(path), records=written, hash=end["hash"], skipped=skipped, notes=refreshed(core))
+
+
+def _refuse_rise(core: Core, scope: Scope, records: list[Record]) -> None:
+    """Who comes with a key imports no keys, no evidence, and nobody who may do more than they."""
+    if scope.granted is None:
+        return
+    taboo = next((one.shape.table for one in records if one.shape.table in LEFT_OUT), None)
+    if taboo is not None:
+        raise Denied(
+            f"a file with the table {taboo} is not taken from here",
+            remedy="import it where the store is",
+        )
+    users = [one for one in records if isinstance(one, User)]
+    ids = OneOf("id", tuple(user.id for user in users))
+    here = core.store.find(scope, Query(User, (ids,), deleted="yes")).records if users else []
+    for user in (*users, *here):
+        refuse_higher(scope, user)
 
 
 def _steps(core: Core, scope: Scope, records: list[Record], existing: str) -> list[Step]:
@@ -203,7 +224,7 @@ def _memory_of(record: Record) -> str | None:
     return owner if isinstance(owner, str) else None
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def checked(path: Path) -> dict[str, Any]:
     digest, previous, header = hashlib.sha256(), b"", None
     try:
         with path.open("rb") as file:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from recollect.catalogue import OPERATIONS, invoke
-from recollect.errors import InvalidInput, TooLarge
+from recollect.errors import TooLarge
+from recollect.interfaces.http.reading import arriving
 from recollect.interfaces.http.service import PREFIX, Endpoint, Service
 from recollect.services.transfer import exported_lines
 
@@ -44,12 +45,9 @@ def endpoints(service: Service) -> list[Endpoint]:
 
 async def _receive(request: Request, path: Path, most: int) -> None:
     size = 0
-    try:
-        with path.open("wb") as file:
-            async for part in request.stream():
-                size += len(part)
-                if size > most:
-                    raise TooLarge(f"the file is larger than {most:,} bytes", remedy="import it on the machine itself")
-                file.write(part)
-    except ClientDisconnect:
-        raise InvalidInput("the upload ended too soon", remedy="send it again; nothing was imported") from None
+    with path.open("wb") as file:
+        async for part in arriving(request):
+            size += len(part)
+            if size > most:
+                raise TooLarge(f"the file is larger than {most:,} bytes", remedy="import it on the machine itself")
+            file.write(part)

@@ -46,22 +46,33 @@ class Usage:
     def __init__(self, write: Callable[[ApiKey, int], None]) -> None:
         self._write = write
         self._lock = threading.Lock()
-        self._keys: dict[str, tuple[ApiKey, int]] = {}
+        self._unwritten: dict[str, tuple[ApiKey, int]] = {}
+        self._today: OrderedDict[str, tuple[str, int]] = OrderedDict()
 
     def count(self, key: ApiKey) -> None:
         """One use; RateLimited if the key's day is used up."""
-        with self._lock:
-            _, before = self._keys.get(key.id, (key, 0))
-            self._keys[key.id] = (key, before + 1)
         moment = now()
-        today = key.counted if key.counted_on == moment.date().isoformat() else 0
-        if key.requests_per_day and today + before >= key.requests_per_day:
-            left = 86_400 - (moment.hour * 3600 + moment.minute * 60 + moment.second)
-            raise limited(f"this key's {key.requests_per_day} requests of today are used up", left)
+        day = moment.date().isoformat()
+        with self._lock:
+            used = self._used(key, day)
+            if key.requests_per_day and used >= key.requests_per_day:
+                left = 86_400 - (moment.hour * 3600 + moment.minute * 60 + moment.second)
+                raise limited(f"this key's {key.requests_per_day} requests of today are used up", left)
+            self._today[key.id] = (day, used + 1)
+            self._unwritten[key.id] = (key, self._unwritten.get(key.id, (key, 0))[1] + 1)
+            while len(self._today) > MOST_REMEMBERED:
+                self._today.popitem(last=False)
+
+    def _used(self, key: ApiKey, day: str) -> int:
+        """Our own count, or the record's where others used the key too. The record as it was read may be behind: what
+        it lacks was counted here before."""
+        stored = key.counted if key.counted_on == day else 0
+        known_day, known = self._today.pop(key.id, (day, 0))
+        return max(known if known_day == day else 0, stored + self._unwritten.get(key.id, (key, 0))[1])
 
     def flush(self) -> None:
         with self._lock:
-            keys, self._keys = self._keys, {}
+            keys, self._unwritten = self._unwritten, {}
         for key, uses in keys.values():
             self._write(key, uses)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Union, get_args, get_origin
 
 from starlette.requests import ClientDisconnect, Request
@@ -10,18 +12,21 @@ from starlette.requests import ClientDisconnect, Request
 from recollect.catalogue import Operation
 from recollect.errors import InvalidInput, TooLarge
 
+SILENT_SECONDS = 30.0  # a body that stops coming for so long is given up
+LONGEST_VERSION = 18  # digits that every store keeps as one number
 
-async def fields_of(operation: Operation, request: Request, most_bytes: int) -> dict[str, Any]:
+
+def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, Any]:
     """Every field the request names; what is no field is left in, so that it is refused by name."""
     fields: dict[str, Any] = {}
-    if request.method in ("GET", "DELETE"):
+    if request.method in ("GET", "HEAD", "DELETE"):
         fields = _query(operation, request)
-        if await body_of(request, most_bytes):
+        if body:
             raise InvalidInput("this takes no body", remedy="give the fields in the query")
     else:
         if request.query_params:
             raise InvalidInput("this takes no query", remedy="give the fields in a JSON body")
-        fields = _json(await body_of(request, most_bytes), request.headers.get("content-type", ""))
+        fields = _json(body, request.headers.get("content-type", ""))
     doubled = sorted(request.path_params.keys() & fields.keys())
     if doubled:
         raise InvalidInput(f"'{doubled[0]}' is in the path already", remedy="give it once")
@@ -29,21 +34,43 @@ async def fields_of(operation: Operation, request: Request, most_bytes: int) -> 
     return fields | _headers(operation, request, fields)
 
 
-async def body_of(request: Request, most_bytes: int) -> bytes:
+def declared_bytes(request: Request) -> int | None:
+    """How long the body says it is; None where it comes in pieces until it ends."""
+    if "transfer-encoding" in request.headers:
+        return None
     declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > most_bytes:
+    return int(declared) if declared.isdecimal() and len(declared) <= LONGEST_VERSION else None
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    if (declared_bytes(request) or 0) > most_bytes:
         raise _too_large(most_bytes)
     parts: list[bytes] = []
     size = 0
+    async for part in arriving(request):
+        size += len(part)
+        if size > most_bytes:
+            raise _too_large(most_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def arriving(request: Request) -> AsyncIterator[bytes]:
+    """The pieces of a body, for as long as they keep coming."""
+    stream = request.stream()
+    while (part := await _next(request, stream)) is not None:
+        yield part
+
+
+async def _next(request: Request, stream: AsyncGenerator[bytes, None]) -> bytes | None:
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most_bytes:
-                raise _too_large(most_bytes)
-            parts.append(part)
+        async with asyncio.timeout(SILENT_SECONDS):
+            return await anext(stream, None)
+    except TimeoutError:
+        request.state.is_unread = True
+        raise InvalidInput("the body stopped coming", remedy="send it again, without a pause") from None
     except ClientDisconnect:
         raise InvalidInput("the request ended before its body did", remedy="send it again") from None
-    return b"".join(parts)
 
 
 def _too_large(most: int) -> TooLarge:
@@ -112,6 +139,6 @@ def _headers(operation: Operation, request: Request, fields: dict[str, Any]) -> 
 
 def _version(tag: str | None) -> int:
     number = (tag or "").strip().removeprefix("W/").strip('"')
-    if not number.isdecimal():
+    if not number.isdecimal() or len(number) > LONGEST_VERSION:
         raise InvalidInput("If-Match takes the ETag of an answer", remedy='send it as it came, such as "3"')
     return int(number)

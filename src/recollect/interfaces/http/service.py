@@ -27,7 +27,8 @@ from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailabl
 from recollect.interfaces.http import openapi
 from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.http.observing import Metrics, log_request
-from recollect.interfaces.http.reading import fields_of
+from recollect.interfaces.http.reading import body_of, declared_bytes, fields_of
+from recollect.interfaces.http.senders import check_host
 from recollect.services import access
 from recollect.services.core import Core
 from recollect.settings import ServerSettings
@@ -35,6 +36,8 @@ from recollect.settings import ServerSettings
 PREFIX = "/v1"
 COOKIE = "recollect"
 CSRF = "x-recollect-csrf"
+SMALL_BODY = 1 << 16
+ANYBODYS = frozenset({"health", "ready"})  # probes ask by whatever address they know
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "testclient"})
 Handler = Callable[[Request], Awaitable[Response]]
@@ -62,13 +65,18 @@ class Service:
         with self.gate:
             return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
+    async def expect_key(self, request: Request) -> None:
+        """Nothing is read from those who bring no key, and nothing large from those whose key is not valid."""
+        token = needed_token(request)
+        size = declared_bytes(request)
+        if size is None or size > SMALL_BODY:
+            await self.run(lambda: access.authenticate(self.core, token, address_of(request)))
+
     def principal(self, request: Request) -> access.Principal:
         """Who asks: by a key in the header, or by the console's cookie with the proof that our own page asks."""
-        token, by_cookie = _token(request)
-        if token is None:
-            raise Unauthenticated("this needs a key", remedy="send Authorization: Bearer with a key")
+        token = needed_token(request)
         principal = access.authenticate(self.core, token, address_of(request))
-        if by_cookie and request.method not in ("GET", "HEAD"):
+        if _token(request)[1] and request.method not in ("GET", "HEAD"):
             _check_proof(request, token)
         self.rates.take(principal.key.id, principal.key.rate_per_minute or self.settings.rate_per_minute)
         self.usage.count(principal.key)
@@ -83,7 +91,7 @@ class Service:
         with self.core.journal.attend(principal.scope, operation.access, operation.name, {}, failures_only=True):
             access.authorize(principal, operation.name, operation.permission)
             if not self.grants(principal, operation):
-                raise Denied(f"{operation.name} is for the operator of this service", remedy="ask the operator")
+                raise _operators_alone(operation.name)
         return principal
 
     def grants(self, principal: access.Principal, operation: Operation) -> bool:
@@ -91,14 +99,21 @@ class Service:
         is_operator = principal.scope.organization_id == self.operator
         return operation.permission in principal.granted and (operation.permission != "operate" or is_operator)
 
-    def call(self, operation: Operation, request: Request, fields: dict[str, Any]) -> Any:
-        principal = self.allowed(request, operation)
-        return invoke(operation, self.core, principal.scope, fields)
+    def operators(self, request: Request, what: str) -> None:
+        """Denied to everybody but those who run the service."""
+        principal = self.principal(request)
+        access.authorize(principal, what, "operate")
+        if principal.scope.organization_id != self.operator:
+            raise _operators_alone(what)
 
     def close(self) -> None:
         self.is_closing = True
         self.threads.shutdown(wait=True, cancel_futures=True)
         self.usage.flush()
+
+
+def _operators_alone(what: str) -> Denied:
+    return Denied(f"{what} is for the operator of this service", remedy="ask the operator")
 
 
 def _token(request: Request) -> tuple[str | None, bool]:
@@ -108,6 +123,13 @@ def _token(request: Request) -> tuple[str | None, bool]:
     if "x-api-key" in request.headers:
         return request.headers["x-api-key"], False
     return request.cookies.get(COOKIE), True
+
+
+def needed_token(request: Request) -> str:
+    token, _ = _token(request)
+    if token is None:
+        raise Unauthenticated("this needs a key", remedy="send Authorization: Bearer with a key")
+    return token
 
 
 def address_of(request: Request) -> str | None:
@@ -131,6 +153,7 @@ def build(
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # the redirect would lead to whatever name the request gave
     app.state.service = service
     return app
 
@@ -154,10 +177,16 @@ def _route(path: str, handlers: dict[str, Handler]) -> Route:
 def _operation_endpoint(service: Service, operation: Operation) -> Endpoint:
     method, _, path = operation.route.partition(" ")
 
-    async def handler(request: Request) -> Response:
-        fields = await fields_of(operation, request, service.settings.most_body_bytes)
-        reply = await service.run(lambda: service.call(operation, request, fields))
+    def work(request: Request, body: bytes) -> Response:
+        principal = service.allowed(request, operation)
+        reply = invoke(operation, service.core, principal.scope, fields_of(operation, request, body))
         return _answer(request, reply)
+
+    async def handler(request: Request) -> Response:
+        await service.expect_key(request)
+        body = await body_of(request, service.settings.most_body_bytes)
+        response: Response = await service.run(partial(work, request, body))
+        return response
 
     return method, PREFIX + path, operation.name, handler
 
@@ -175,6 +204,8 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
     began = time.perf_counter()
     request.state.id = request_id(request)
     try:
+        if name not in ANYBODYS:
+            check_host(request, service.settings)
         response = await handler(request)
     except RecollectError as error:
         response = problem(request, error)
@@ -186,6 +217,8 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
     response.headers["x-request-id"] = request.state.id
     response.headers.setdefault("cache-control", "no-store")
     response.headers["x-content-type-options"] = "nosniff"
+    if response.status_code in (401, 413) or getattr(request.state, "is_unread", False):
+        response.headers["connection"] = "close"  # what may still be on its way is not waited for
     service.metrics.count(name, response.status_code, seconds)
     log_request(
         request_id=request.state.id,
@@ -236,8 +269,9 @@ def _surroundings(service: Service) -> list[Endpoint]:
         return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
 
     async def metrics(request: Request) -> Response:
-        if address_of(request) not in LOOPBACK:
-            access.authorize(await service.run(lambda: service.principal(request)), "metrics", "operate")
+        # With names of its own the service stands behind a proxy, and everybody comes from this machine.
+        if address_of(request) not in LOOPBACK or service.settings.hosts:
+            await service.run(lambda: service.operators(request, "metrics"))
         return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
 
     async def openapi_json(request: Request) -> Response:

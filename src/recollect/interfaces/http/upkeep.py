@@ -1,4 +1,9 @@
-"""What the service does by itself, beside the requests: flush what was noted, seal the log, sweep what expired."""
+"""What the service does by itself, beside the requests.
+
+It writes what was noted, seals the access log, makes vectors that are owed because a model was away, deletes what has
+expired and writes summaries that are due. (Months of partitions a PostgreSQL store makes ahead by itself.) Several
+services on one store may all do so: each piece of work is one transaction that finds what another has done.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,17 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from recollect.errors import RecollectError
+from recollect.domain.memory import IndexTask
+from recollect.errors import Closed, RecollectError
 from recollect.interfaces.http.service import Service
-from recollect.ports.records import Scope
+from recollect.ports.records import Query, Scope
+from recollect.services import items
 from recollect.services.audit import SealRequest, seal
+from recollect.services.indexing import ReindexRequest, reindex
 from recollect.services.lifecycle import SweepRequest, sweep
+from recollect.services.rollup import RollUpRequest, roll_up
 
+OWED_SECONDS = 60.0  # a model that is away is not asked again at once
 SWEEP_SECONDS = 3600.0
 log = logging.getLogger("recollect.upkeep")
 
@@ -40,11 +50,26 @@ class Upkeep:
         self._try("usage", self._service.usage.flush)
         self._try("journal", core.journal.flush)
         for organization in core.store.tenants():
-            scope = Scope(organization)
-            self._try("seal", partial(seal, core, scope, SealRequest()))
-            if self._is_due(f"sweep {organization}", SWEEP_SECONDS):
-                self._try("sweep", partial(sweep, core, scope, SweepRequest()))
+            if self._stop.is_set():
+                return
+            self._look_after(Scope(organization))
         self._try("index", core.vectors.refresh)
+
+    def _look_after(self, scope: Scope) -> None:
+        """What one tenant needs. Long work is done in pieces that each commit, and ends early when we stop."""
+        core, tenant, seconds = self._service.core, scope.organization_id, self._service.settings.summary_seconds
+        self._try("seal", partial(seal, core, scope, SealRequest()))
+        if core.store.count(scope, Query(IndexTask)) and self._is_due(f"vectors {tenant}", OWED_SECONDS):
+            self._try("vectors", partial(reindex, core, scope, ReindexRequest(), self._go_on))
+        if self._is_due(f"sweep {tenant}", SWEEP_SECONDS):
+            self._try("sweep", partial(sweep, core, scope, SweepRequest()))
+            self._try("sweep items", partial(items.sweep, core, scope, items.SweepItemsRequest()))
+        if seconds is not None and self._is_due(f"summaries {tenant}", seconds):
+            self._try("summaries", partial(roll_up, core, scope, RollUpRequest(), self._go_on))
+
+    def _go_on(self, done: int, of: int) -> None:
+        if self._stop.is_set():
+            raise Closed("the service is stopping", remedy="the next start goes on with it")
 
     def _is_due(self, task: str, seconds: float) -> bool:
         at = time.monotonic()
@@ -65,3 +90,5 @@ class Upkeep:
                 self.once()
             except RecollectError as error:
                 log.warning("upkeep: %s", error.code)
+            except Exception:  # the edge of the thread, which must live: what is due is tried again
+                log.exception("upkeep failed")

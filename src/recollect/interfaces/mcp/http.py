@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -20,8 +19,9 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Surroundings
 
 from recollect.catalogue import Operation
-from recollect.errors import Denied, InvalidInput, RecollectError
+from recollect.errors import RecollectError
 from recollect.interfaces.http.observing import log_request
+from recollect.interfaces.http.senders import check_host, check_origin
 from recollect.interfaces.http.service import Service, address_of, problem, request_id
 from recollect.interfaces.mcp.server import build
 from recollect.interfaces.mcp.tools import offered
@@ -29,7 +29,6 @@ from recollect.ports.records import Scope
 from recollect.services import access
 
 PATH = "/mcp"
-LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 T = TypeVar("T")
 
 
@@ -105,7 +104,8 @@ class McpEndpoint:
     async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
         service = self._service
         try:
-            check_sender(request, service.settings.host, service.settings.hosts)
+            check_host(request, service.settings)
+            check_origin(request)
             request.state.principal = await service.run(lambda: service.principal(request))
             offered(profile_of(request))
         except RecollectError as error:
@@ -136,22 +136,3 @@ def _marks(request: Request) -> list[tuple[bytes, bytes]]:
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
     ]
-
-
-def check_sender(request: Request, bound_to: str, hosts: list[str]) -> None:
-    """Refuse a page that asks across sites, and a name that was pointed at this machine to get round that."""
-    named = request.headers.get("host", "")
-    host = _host(f"//{named}")
-    known = {*LOOPBACK_NAMES, *hosts}
-    if (hosts or bound_to in LOOPBACK_NAMES) and host not in known:
-        raise InvalidInput("this service does not go by that name", remedy="add it to server.hosts in the settings")
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != named and _host(origin) not in LOOPBACK_NAMES:
-        raise Denied("a page of another site asked", remedy="ask from a program, not from a page")
-
-
-def _host(address: str) -> str:
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""

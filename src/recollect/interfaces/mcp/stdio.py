@@ -29,8 +29,8 @@ class McpRequest(Request):
     """Serve one host."""
 
     store: str | None = Field(None, description="The store: a file, an address, or a YAML settings file")
-    profile: Literal["default", "all", "memory-server"] = Field(
-        "default", description="Which tools to offer: default, all or memory-server"
+    profile: Literal["default", "agent", "all", "memory-server"] = Field(
+        "default", description="Which tools to offer: default, agent, all or memory-server"
     )
     organization: str | None = Field(None, description="The tenant to work in")
     actor: str | None = Field(None, description="On whose behalf")

@@ -10,26 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any
 
 from mcp import types
 
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput
 
-Profile = Literal["default", "all", "memory-server"]
 PROFILES: dict[str, str] = {
-    "default": "What an agent needs every day: remembering, recalling, evidence, letting go, sessions.",
+    "default": "What an assistant needs every day: remembering, recalling, evidence, letting go, know-how.",
+    "agent": "That, and what agents are built on: sessions, messages, blocks, runs, summaries, trust.",
     "all": "Every operation except those on files of the machine.",
     "memory-server": "The tools of the official MCP memory server, over this memory.",
 }
 DAILY = (
-    "remember remember_many recall context show list revise relate cite check promote forget restore history why_not"
-    " stats add_session session.show session.end message.add message.list message.search"
-    " block.list block.show block.append block.replace run.start run.show runs"
-    " episode.record pattern.suggest pattern.apply pattern.report summary.make"
+    "remember recall context show list revise relate cite forget restore history"
+    " episode.record pattern.suggest pattern.apply pattern.report"
 ).split()
-"""The default profile; those of rooms that are not built in are left out."""
+"""The default profile. Every tool is read by the model before every answer, so these are few; and none of them lets a
+model say of its own memories that they are verified."""
+BUILT_ON = (
+    "remember_many why_not check promote stats add_session session.show session.end message.add message.list"
+    " message.search block.list block.show block.append block.replace run.start run.show runs summary.make"
+).split()
+"""What the profile `agent` has beside those."""
 GRAPH = tuple(
     Operation(name, f"graph:{name}", permission, route, (), summary)  # type: ignore[arg-type]
     for name, permission, route, summary in (
@@ -63,9 +67,16 @@ HINTS: dict[str, str] = {
     ),
     "context": "Use it at the start of a task: the answer is ready to be read, within the tokens you allow.",
     "revise": "Use it when something known turned out differently, instead of remembering the opposite beside it.",
-    "forget": "Nothing finds it any more; `restore` brings it back.",
+    "forget": "Use it when a memory is wrong or no longer wanted. Nothing finds it any more; `restore` brings it back.",
     "why_not": "Use it when recall did not find what you know is there.",
-    "check": "Broken evidence demotes its memory.",
+    "show": "Use it with an id from `recall` or `list`, to read the whole of it and what it is linked to.",
+    "list": "Use it to look through what there is by time or filter; to find something, use `recall`.",
+    "relate": "Use it when one memory supports, contradicts or explains another.",
+    "cite": "Use it when you come across evidence for something that is remembered already.",
+    "history": "Use it to see what a memory said before, who changed it and why.",
+    "episode.record": "Use it after a task, whether it went well or badly: know-how is learned from both.",
+    "pattern.suggest": "Use it before a task, to see what has worked for such tasks and how surely.",
+    "pattern.report": "Use it after a pattern was applied, so that it rises or falls by what came of it.",
 }
 CITES = "Evidence: user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS"
 UNTOLD = frozenset({"vector"})  # nothing a language model could give
@@ -164,5 +175,5 @@ def _operations(profile: str) -> Iterator[Operation]:
     if profile == "memory-server":
         yield from GRAPH
         return
-    names: Iterable[str] = OPERATIONS if profile == "all" else (name for name in DAILY if name in OPERATIONS)
+    names: Iterable[str] = {"all": OPERATIONS, "agent": [*DAILY, *BUILT_ON]}.get(profile, DAILY)
     yield from (OPERATIONS[name] for name in names if not OPERATIONS[name].local)

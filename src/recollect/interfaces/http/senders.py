@@ -1,0 +1,50 @@
+"""Who may send at all: programs, and pages of our own; never a page of a stranger in somebody's browser.
+
+A browser on this machine reaches the service, whoever made the page it shows. A strange page has no key; still it must
+not even be answered: neither across sites (its Origin tells) nor by a name of its own that it had pointed at this
+machine afterwards (its Host tells).
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from recollect.errors import Denied, InvalidInput
+from recollect.settings import ServerSettings
+
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(request: Request, settings: ServerSettings) -> None:
+    """Refuse a name that this service does not go by, where it is known by which names it goes."""
+    known = {*LOOPBACK_NAMES, settings.host, *settings.hosts}
+    if (settings.hosts or is_loopback(settings.host)) and _host(f"//{request.headers.get('host', '')}") not in known:
+        raise InvalidInput("this service does not go by that name", remedy="add it to server.hosts in the settings")
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a page that asks across sites."""
+    origin = request.headers.get("origin")
+    if origin is None or urlsplit(origin).netloc == request.headers.get("host", ""):
+        return
+    if _host(origin) not in LOOPBACK_NAMES:
+        raise Denied("a page of another site asked", remedy="ask from a program, not from a page")
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
