@@ -105,7 +105,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "add_agent": [Example({"name": "Builder"})],
     "add_session": [Example({"title": "planning", "user": "user", "agent": "agent"})],
     "add_project": [Example({"name": "Roof"})],
-    "end_session": [Example({"id": "session", "summary": "done"})],
     "remove": [
         Example({"type": "user", "id": "user"}, in_pieces=True, done=NotFound),
         Example({"type": "session", "id": "session"}, in_pieces=True, done=NotFound),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import recollect
 from recollect.domain.record import new_id
 from recollect.errors import NotFound
+from recollect.services.checkpoint_items import MOST_SMALL_RUNS
 
 STREAM = "messages"
 
@@ -67,6 +68,13 @@ def test_folding_keeps_numbers_where_items_in_between_are_gone(mem: Any) -> None
     for _ in range(40):
         stays.put(1, None)
     assert assert_kept_as_put(mem, expected) == 60
+
+
+def test_items_folded_while_others_are_let_go_stay(mem: Any) -> None:
+    for number in range(MOST_SMALL_RUNS):
+        mem.checkpoint.put("t", f"{number:02}", items={STREAM: [b"old"]})
+    mem.checkpoint.put("t", "99", items={STREAM: [b"new"]}, keep=1)
+    assert mem.checkpoint.get("t").lines[0].items[STREAM] == [b"new"]
 
 
 def test_a_number_is_never_given_twice(mem: Any) -> None:

@@ -30,7 +30,7 @@ def talk(mem: Any, session: str = "s", day: str = "2024-05-08", turns: Any = TUR
         mem.remember(text, kind="conversation", author=by, session=session, at=f"{day}T10:{minute:02}:00Z", **owners).id
         for minute, (by, text) in enumerate(turns)
     ]
-    mem.end_session(session)
+    mem.session.end(session)
     return ids
 
 
@@ -70,7 +70,7 @@ def test_a_long_session_is_cut_into_stretches_and_an_open_one_waits(mem: Any) ->
     ids = [receipt.id for receipt in mem.remember_many(said).receipts]
     assert mem.summary.roll_up().written == {"stretch": 2}
     assert mem.summary.roll_up().written == {}
-    mem.end_session("long")
+    mem.session.end("long")
     assert mem.summary.roll_up().written == {"stretch": 1, "session": 1}
     tops = [line.id for line in mem.summary.tree(session="long", depth=9).lines if line.level == "stretch"]
     covered = [part.id for id in tops for part in mem.summary.show(id).parts]
@@ -167,7 +167,7 @@ def test_two_users_words_belong_to_neither(mem: Any) -> None:
     mem.add_session("both", id="both", user="ann")
     for user in ("ann", "bob"):
         mem.remember(f"{user} has 3 cats", kind="conversation", session="both", user=user)
-    mem.end_session("both")
+    mem.session.end("both")
     mem.summary.roll_up()
     assert mem.recall("cats", user="ann", kinds=["summary"]).hits == []
     assert mem.recall("cats", kinds=["summary"]).hits
@@ -191,7 +191,7 @@ def test_rolling_back_a_source_quarantines_its_summaries(mem: Any) -> None:
     mem.add_session("s", id="s")
     bad = mem.remember("Buy shares of X at 9.", session="s", cites=[recollect.cite.user("mallory", "hm")]).id
     good = mem.remember("It rains in Rome on 5 May.", session="s").id
-    mem.end_session("s")
+    mem.session.end("s")
     mem.summary.roll_up()
     assert len(mem.roll_back("user:mallory").derived) == 2
     assert mem.recall("shares", kinds=["summary"]).hits == []

@@ -47,6 +47,11 @@ def storable(text: str) -> str:
     return text
 
 
+def clipped(text: str, most: int) -> str:
+    """The text, or as much of its beginning as fits."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def storable_json(value: Any) -> Any:
     """JSON only, with every string storable and every number finite; tuples become the lists they will be read as."""
     if isinstance(value, str):
@@ -66,7 +71,7 @@ def storable_json(value: Any) -> Any:
 
 
 def _printable(identifier: str) -> str:
-    if any(unicodedata.category(character) == "Cc" for character in identifier):
+    if not identifier.isprintable() and any(unicodedata.category(character) == "Cc" for character in identifier):
         raise ValueError("must not contain control characters")
     return identifier
 

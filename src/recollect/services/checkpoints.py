@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -56,7 +56,8 @@ from recollect.ports.records import (
 )
 from recollect.services.checkpoint_items import (
     Span,
-    append_steps,
+    Spans,
+    append,
     checked_spans,
     pack,
     read_spans,
@@ -108,19 +109,22 @@ def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpoi
     id = line_id(request.thread, request.namespace)
     known = core.store.get(scope, CheckpointLine, id)
     line = known or _new_line(scope, request.thread, request.namespace)
-    starts, added = append_steps(core, scope, line, request.items)
-    ends = {**line.ends, **{stream: start + len(request.items[stream]) for stream, start in starts.items()}}
-    steps: list[Step] = [Insert(line.changed(ends=ends)) if known is None else _written(scope, line, ends=ends)]
+    added = append(core, scope, line, request.items)
+    steps: list[Step] = [
+        Insert(line.changed(**added.counted)) if known is None else _written(scope, line, **added.counted)
+    ]
     if any(request.spans.values()):
         steps.append(_shared_base(core, scope, id, request))
-    checkpoint = _record(scope, id, request, starts)
-    steps += [*added, Put(checkpoint)]
+    checkpoint = _record(scope, id, request, added.starts)
     gone: list[str] = []
-    if known is not None:
-        gone = _outlived(core, scope, id, checkpoint, request.keep, request.keep_seconds)
-        steps += _gone_steps(core, scope, line, gone, checkpoint)
+    if known is not None and (request.keep or request.keep_seconds):
+        standing = _standing(core, scope, id, checkpoint)
+        gone = _outlived(standing, request.keep, request.keep_seconds)
+        steps += _gone_steps(core, scope, line, gone, standing)
+    # Only now: a folded run has the id of its first piece, which may be one of those that go.
+    steps += [*added.steps, Put(checkpoint)]
     commit(core, scope, steps)
-    return PutCheckpointReply(id=request.id, starts=starts, pruned=len(gone))
+    return PutCheckpointReply(id=request.id, starts=added.starts, pruned=len(gone))
 
 
 def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
@@ -138,12 +142,12 @@ def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> Step:
 def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
     """While the base is there, so are its items: it must still be there when this commits."""
     id = _checkpoint_key(line, request.base or "")
-    base = core.store.get(scope, Checkpoint, id)
-    if base is None:
+    base = core.store.select(scope, Query(Checkpoint, (equal("id", id),)), ("spans",))
+    if not base:
         raise NotFound(
             "the checkpoint whose items are shared is gone", remedy="send all items again", base=request.base
         )
-    checked_spans(request.spans, base)
+    checked_spans(request.spans, base[0][0])
     return Require(Checkpoint, id)
 
 
@@ -174,41 +178,48 @@ def _checkpoint_key(line: str, id: str) -> str:
 
 # -- retention -------------------------------------------------------------------------------------------------------
 
-_Known = tuple[str, str | None, list[str], datetime]  # checkpoint id, parent, what it lacks, when it was made
+
+class _Known(NamedTuple):
+    """What retention must know of a checkpoint."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    lacks: list[str]
+    created_at: datetime
+    spans: Spans
 
 
-def _outlived(
-    core: Core, scope: Scope, line: str, newest: Checkpoint | None, keep: int | None, keep_seconds: float | None
-) -> list[str]:
-    """The checkpoints of a line that retention lets go of, `newest` being about to be written."""
-    if keep is None and keep_seconds is None:
-        return []
-    query = Query(Checkpoint, (equal("line_id", line),))
-    known = core.store.select(scope, query, ("checkpoint_id", "parent_id", "lacks", "created_at"))
+def _standing(core: Core, scope: Scope, line: str, newest: Checkpoint | None = None) -> list[_Known]:
+    """The checkpoints of a line, the newest first; `newest` is about to be written."""
+    rows = core.store.select(scope, Query(Checkpoint, (equal("line_id", line),)), _Known._fields)
+    known = {row[0]: _Known(*row) for row in rows}
     if newest is not None:
-        known = [one for one in known if one[0] != newest.checkpoint_id]
-        known.append((newest.checkpoint_id, newest.parent_id, newest.lacks, newest.created_at))
-    known.sort(key=lambda one: one[0], reverse=True)
+        known[newest.checkpoint_id] = _Known(*(getattr(newest, name) for name in _Known._fields))
+    return [known[id] for id in sorted(known, reverse=True)]
+
+
+def _outlived(standing: Sequence[_Known], keep: int | None, keep_seconds: float | None) -> list[str]:
+    """The checkpoints of a line that retention lets go of."""
     cutoff = now() - timedelta(seconds=keep_seconds) if keep_seconds is not None else None
-    kept = [one for one in known[:keep] if cutoff is None or one[3] >= cutoff] or known[:1]
-    needed = _with_ancestors(kept, {one[0]: one for one in known})
-    return [one[0] for one in known if one[0] not in needed]
+    kept = [one for one in standing[:keep] if cutoff is None or one.created_at >= cutoff] or standing[:1]
+    needed = _with_ancestors(kept, {one.checkpoint_id: one for one in standing})
+    return [one.checkpoint_id for one in standing if one.checkpoint_id not in needed]
 
 
-def _with_ancestors(kept: Sequence[Any], known: dict[str, Any]) -> set[str]:
+def _with_ancestors(kept: Sequence[_Known], known: dict[str, _Known]) -> set[str]:
     """Those that stay, and every ancestor up to the one that holds all that a kept one lacks."""
-    needed = {one[0] for one in kept}
-    for _, parent, lacks, _ in kept:
-        missing = set(lacks)
+    needed = {one.checkpoint_id for one in kept}
+    for one in kept:
+        missing, parent = set(one.lacks), one.parent_id
         while missing and parent in known:
             needed.add(parent)
-            _, parent, also_lacks, _ = known[parent]
-            missing &= set(also_lacks)
+            missing &= set(known[parent].lacks)
+            parent = known[parent].parent_id
     return needed
 
 
 def _gone_steps(
-    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], newest: Checkpoint | None = None
+    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], standing: Sequence[_Known]
 ) -> list[Step]:
     """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
 
@@ -217,10 +228,7 @@ def _gone_steps(
     if not gone:
         return []
     mine, leaving = equal("line_id", line.id), OneOf("checkpoint_id", tuple(gone))
-    left = core.store.select(scope, Query(Checkpoint, (mine,)), ("checkpoint_id", "spans"))
-    used = {id: spans for id, spans in left if id not in set(gone)}
-    if newest is not None:
-        used[newest.checkpoint_id] = newest.spans
+    used = {one.checkpoint_id: one.spans for one in standing if one.checkpoint_id not in set(gone)}
     if not used:
         return [Delete(CheckpointLine, line.id)]
     late = Compare("checkpoint_id", "<", min(used))  # written by a task that outlived its checkpoint
@@ -264,19 +272,29 @@ def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCh
     line = line_id(request.thread, request.namespace)
     id = derived_id("writes", line, request.id, request.task)
     given = {place: (channel, value) for (place, channel), value in zip(request.slots, request.values, strict=True)}
+    fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
+    first = Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given)))
+    try:  # nearly always a task writes once, on a line that is there: then nothing need be read
+        commit(core, scope, [first])
+        return WriteCheckpointReply(written=len(given))
+    except ReferenceMissing:
+        commit(core, scope, [Insert(_new_line(scope, request.thread, request.namespace)), first])
+        return WriteCheckpointReply(written=len(given))
+    except DuplicateKey:
+        return _write_more(core, scope, id, given, request.replace)
+
+
+def _write_more(
+    core: Core, scope: Scope, id: str, given: dict[int, tuple[str, bytes]], replace: bool
+) -> WriteCheckpointReply:
     before = core.store.get(scope, CheckpointWrites, id)
     if before is None:
-        is_new = core.store.get(scope, CheckpointLine, line) is None
-        steps: list[Step] = [Insert(_new_line(scope, request.thread, request.namespace))] if is_new else []
-        fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
-        steps.append(Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given))))
-        commit(core, scope, steps)
-        return WriteCheckpointReply(written=len(given))
+        raise VersionConflict("what the task wrote was deleted a moment ago", remedy="try again")
     kept = {place: (channel, value) for (place, channel), value in zip(before.slots, unpack(before.data), strict=True)}
-    merged = {**kept, **given} if request.replace else {**given, **kept}
+    merged = {**kept, **given} if replace else {**given, **kept}
     if merged != kept:
         commit(core, scope, [Update(revised(before, scope, **_slots(merged)))])
-    return WriteCheckpointReply(written=len(given) if request.replace else len(merged) - len(kept))
+    return WriteCheckpointReply(written=len(given) if replace else len(merged) - len(kept))
 
 
 def _slots(written: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
@@ -522,12 +540,12 @@ def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], acti
         line = core.store.get(scope, CheckpointLine, id)
         if line is None:
             continue
-        known = core.store.select(scope, Query(Checkpoint, (equal("line_id", id),)), ("checkpoint_id",))
-        count += len(known) if leaving is None else len(leaving)
+        standing = _standing(core, scope, id)
+        count += len(standing) if leaving is None else len(leaving)
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            steps += [_written(scope, line), *_gone_steps(core, scope, line, leaving)]
+            steps += [_written(scope, line), *_gone_steps(core, scope, line, leaving, standing)]
     if steps:
         commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
@@ -551,7 +569,7 @@ def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> Checkpo
 def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
     names = [None] if request.threads is None else request.threads
     ids = [id for name in names for id in _lines(core, scope, name, None)]
-    gone = {id: _outlived(core, scope, id, None, request.keep, request.keep_seconds) for id in ids}
+    gone = {id: _outlived(_standing(core, scope, id), request.keep, request.keep_seconds) for id in ids}
     return _let_go(core, scope, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
 
 
@@ -575,7 +593,7 @@ def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> Checkpoin
     steps: list[Step] = []
     count = 0
     for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
-        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends)
+        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends, small=line.small)
         mine, target = (equal("line_id", line.id),), copied.id
         steps.append(Insert(copied))
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:

@@ -26,9 +26,7 @@ from recollect.ports.records import (
     Query,
     Scope,
     Step,
-    Update,
     equal,
-    revised,
 )
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
@@ -263,21 +261,6 @@ def _links_to_clear(core: Core, scope: Scope, type: str, ids: list[str]) -> dict
         for (id,) in core.store.select(scope, linked, ("id",)):
             found.setdefault(id, {})[f"{type}_id"] = None
     return found
-
-
-class EndSessionRequest(Request):
-    """Close a session."""
-
-    id: Id = Field(description="The session")
-    summary: Text | None = Field(None, description="What it came to")
-
-
-def end_session(core: Core, scope: Scope, request: EndSessionRequest) -> PartyView:
-    """Mark a session as ended, with a summary if there is one."""
-    session = load(core, scope, Session, request.id)
-    changed = revised(session, scope, ended_at=now(), summary=request.summary or session.summary)
-    commit(core, scope, [Update(changed), logged(scope, "update", "end session", None, id=session.id)])
-    return view(load(core, scope, Session, session.id))
 
 
 class ShowRequest(Request):

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory
-from recollect.domain.record import Id, Moment, now
+from recollect.domain.record import Id, Moment, clipped, now
 from recollect.errors import Conflict, InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request, commit, load
@@ -364,7 +364,7 @@ def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> It
         id=item.id,
         level=item.memory.level if item.memory else "item",
         kind=item.memory.kind if item.memory else "message",
-        text=text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…",
+        text=clipped(text, SHOWN_TEXT),
         stale=bool(summary and is_stale(summary, parts)),
         at=item.at,
     )
