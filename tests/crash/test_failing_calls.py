@@ -27,7 +27,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.learning import PatternUse
 from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
-from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
+from recollect.errors import EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
 
@@ -523,7 +523,7 @@ class Calls:
         def counted(*given: Any, **named: Any) -> Any:
             self.made.append(verb)
             if len(self.made) == self._failing:
-                raise DamagedData("injected")
+                raise StoreError("injected")
             return call(*given, **named)
 
         return counted

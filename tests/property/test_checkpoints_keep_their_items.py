@@ -8,12 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recollect
+from recollect.domain.checkpoints import CheckpointItems
 from recollect.domain.record import new_id
 from recollect.errors import NotFound
+from recollect.ports.records import DeleteWhere, equal
 from recollect.services.checkpoint_items import MOST_SMALL_RUNS
 
 STREAM = "messages"
@@ -75,6 +78,47 @@ def test_items_folded_while_others_are_let_go_stay(mem: Any) -> None:
         mem.checkpoint.put("t", f"{number:02}", items={STREAM: [b"old"]})
     mem.checkpoint.put("t", "99", items={STREAM: [b"new"]}, keep=1)
     assert mem.checkpoint.get("t").lines[0].items[STREAM] == [b"new"]
+
+
+def test_a_copy_made_while_others_write_is_whole(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
+    find = mem._core.store.find
+
+    def meddle(scope: Any, query: Any, *rest: Any) -> Any:
+        if query.record is CheckpointItems:
+            monkeypatch.setattr(mem._core.store, "find", find)
+            mem.checkpoint.put("t", "2", items={STREAM: [b"two"]}, keep=1)
+        return find(scope, query, *rest)
+
+    monkeypatch.setattr(mem._core.store, "find", meddle)
+    mem.checkpoint.copy("t", "copy")
+    assert mem.checkpoint.get("copy").lines[0].items[STREAM] == [b"two"]
+    assert mem.verify().sound
+
+
+def test_a_thread_made_anew_while_it_is_read_is_not_mixed_with_the_old(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"old"]})
+    select = mem._core.store.select
+
+    def meddle(scope: Any, query: Any, *rest: Any) -> Any:
+        if query.record is CheckpointItems:
+            monkeypatch.setattr(mem._core.store, "select", select)
+            mem.checkpoint.delete("t")
+            mem.checkpoint.put("t", "2", items={STREAM: [b"new"]})
+        return select(scope, query, *rest)
+
+    monkeypatch.setattr(mem._core.store, "select", meddle)
+    page = mem.checkpoint.get("t")
+    assert (page.checkpoints[0].id, page.lines[0].items[STREAM]) == ("2", [b"new"])
+
+
+def test_verify_names_a_checkpoint_whose_items_are_missing(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
+    assert mem.verify().sound
+    mem._core.store.transact(mem._scope, [DeleteWhere(CheckpointItems, (equal("stream", STREAM),))])
+    assert [problem.table for problem in mem.verify().problems] == ["checkpoint"]
 
 
 def test_a_number_is_never_given_twice(mem: Any) -> None:

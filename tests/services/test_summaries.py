@@ -9,6 +9,7 @@ import pytest
 
 import recollect
 from recollect.domain.conversations import Message
+from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.records import Insert
 from recollect.testing.fakes import ScriptedModel
@@ -249,3 +250,50 @@ def test_a_summary_of_a_session_with_messages_is_the_sessions(mem: Any) -> None:
     assert [line.id for line in mem.summary.tree(session="talk", depth=1).lines][:1] == [made.id]
     mem.remove("session", "talk")
     assert mem.list(kinds=["summary"]).memories == []
+
+
+def test_what_is_erased_while_it_is_summed_up_is_in_no_summary(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    message = each.message.add("user", "The code is 4711.", session="s").id
+    meanwhile(each, "transact", Message, lambda: each.summary.make(session="s"))
+    each.message.remove(message)
+    assert each.list(kinds=["summary"]).memories == []
+    memory = each.remember("The code is 4712.", session="s").id
+    meanwhile(each, "transact", Memory, lambda: each.summary.roll_up(include_open=True))
+    each.erase(memory)
+    assert each.list(kinds=["summary"]).memories == []
+
+
+def test_what_is_said_while_messages_are_cleared_stays(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    each.message.add("user", "old", session="s")
+    meanwhile(each, "transact", Message, lambda: each.message.add("user", "new", session="s"))
+    assert each.message.clear(session="s").removed == 1
+    assert [one.text for one in each.message.list(session="s").messages] == ["new"]
+
+
+def test_summaries_go_with_all_that_was_said_in_a_session_that_goes(each: Any) -> None:
+    each.add_user("ann", id="ann")
+    each.add_project("house", id="house", owner="ann")
+    each.add_session("talk", id="s", project="house")
+    each.message.add("user", "The code is 4711.", session="s")
+    note = each.remember("a note of nobody's").id
+    each.summary.make(session="s")
+    each.remove("user", "ann")
+    assert [one.id for one in each.list().memories] == [note]
+
+
+def test_rolling_up_twice_at_once_covers_everything_once(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    each.message.add("user", "The first of 5 May.", session="s")
+
+    def more() -> None:
+        each.message.add("user", "The second of 6 May.", session="s")
+        each.summary.roll_up(include_open=True)
+
+    meanwhile(each, "transact", Memory, more)
+    each.summary.roll_up(include_open=True)
+    each.summary.roll_up(include_open=True)
+    stretches = each.list(kinds=["summary"], levels=["stretch"]).memories
+    covered = [part.id for one in stretches for part in each.summary.show(one.id).parts]
+    assert len(covered) == len(set(covered)) == 2

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, MissingExtra, NotFound, VersionConflict
-from recollect.services.core import insistently
 
 try:
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -92,7 +91,7 @@ class MemoryFiles:
             snippet = _numbered(lines[first : at + AROUND + 1], first + 1)
             return f"{EDITED}\n{snippet}"
 
-        return insistently(attempt, VersionConflict)
+        return _unless_changed(attempt)
 
     def insert(self, path: str, line: int, text: str) -> str:
         inner = self._file(path)
@@ -111,7 +110,7 @@ class MemoryFiles:
             self._write(inner, after if after.endswith("\n") else after + "\n", version)
             return f"The file {path} has been edited."
 
-        return insistently(attempt, VersionConflict)
+        return _unless_changed(attempt)
 
     def delete(self, path: str) -> str:
         inner = self._inner(path)
@@ -334,3 +333,12 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         return await asyncio.to_thread(self._tool.clear_all_memory)
+
+
+def _unless_changed(attempt: Callable[[], str]) -> str:
+    """Read, change and write; again if somebody else wrote in between, since then they have got on."""
+    while True:
+        try:
+            return attempt()
+        except VersionConflict:
+            continue

@@ -442,9 +442,6 @@ class Recollect:
     ) -> PartyView:
         """Add a project."""
 
-    def end_session(self, id: str, *, summary: str | None = None) -> PartyView:
-        """Mark a session as ended."""
-
     def parties(
         self,
         type: Literal["user", "agent", "session", "project"],

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine
 from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
+from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Problem, Query, Scope, Step, equal
 from recollect.services.core import Core, made
 
 Span = tuple[int, int]
@@ -186,6 +186,31 @@ def unused_steps(core: Core, scope: Scope, line: str, used: Iterable[Spans]) -> 
         if not any(first < end and last > start for start, end in needed.get(stream, ()))
     )  # fmt: skip
     return [DeleteWhere(CheckpointItems, (OneOf("id", unused),))] if unused else []
+
+
+def check_items(core: Core, scope: Scope) -> Iterator[Problem]:
+    """Every item that a checkpoint uses is there."""
+    for line, version in core.store.select(scope, Query(CheckpointLine), ("id", "version")):
+        missing, seen = _lacking(core, scope, line), None
+        while missing and seen != version:  # somebody may have written to the line while we looked
+            seen = version
+            found = core.store.get(scope, CheckpointLine, line)
+            if found is None or found.version != version:
+                missing, version = _lacking(core, scope, line), found.version if found else 0
+        yield from (Problem("items that it uses are missing", "checkpoint", id) for id in missing)
+
+
+def _lacking(core: Core, scope: Scope, line: str) -> list[str]:
+    mine = (equal("line_id", line),)
+    there: Spans = {}
+    for stream, start, end in core.store.select(scope, Query(CheckpointItems, mine), ("stream", "start", "end")):
+        there.setdefault(stream, []).append((start, end))
+    there = {stream: union(some) for stream, some in there.items()}
+    return [
+        id
+        for id, spans in core.store.select(scope, Query(Checkpoint, mine), ("id", "spans"))
+        if not all(covers(there.get(stream, []), some) for stream, some in spans.items())
+    ]
 
 
 def checked_spans(spans: Mapping[str, Sequence[Span]], base: Mapping[str, Sequence[Span]]) -> None:

@@ -71,6 +71,7 @@ from recollect.services.checkpoint_items import (
 from recollect.services.core import Bytes, Core, Reply, Request, commit, insistently, logged, made
 
 PAGE = 100
+LOOKS = 5
 _OTHERS_WERE_QUICKER = (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing)
 
 
@@ -359,19 +360,20 @@ class CheckpointPage(Reply):
 
 def get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
     """The checkpoint with its items and pending writes; an empty page if there is none."""
-    return insistently(lambda: _get(core, scope, request), DamagedData, tries=5)
+    return insistently(lambda: _get(core, scope, request), DamagedData, tries=LOOKS)
 
 
 def _get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
     """Retention may take a checkpoint away while it is being read: then its items seem damaged, and it is gone."""
     line = line_id(request.thread, request.namespace)
+    lines = _lines(core, scope, equal("id", line))
     if request.id is not None:
         found = core.store.get(scope, Checkpoint, _checkpoint_key(line, request.id))
         records = [found] if found else []
     else:
         newest = Query(Checkpoint, (equal("line_id", line),), (Order("checkpoint_id", True),), 1)
         records = core.store.find(scope, newest).records
-    return _page(core, scope, records, {line: (request.thread, request.namespace)})
+    return _page(core, scope, records, lines)
 
 
 class ListCheckpointsRequest(Request):
@@ -388,11 +390,11 @@ class ListCheckpointsRequest(Request):
 
 def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
     """Checkpoints with their items and pending writes, page by page."""
-    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=5)
+    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=LOOKS)
 
 
 def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
-    lines = _lines(core, scope, request.thread, request.namespace)
+    lines = _lines(core, scope, *_named(request.thread, request.namespace))
     where: list[Filter] = [OneOf("line_id", tuple(lines))]
     where += [equal("checkpoint_id", request.id)] if request.id else []
     where += [Compare("checkpoint_id", "<", request.before)] if request.before else []
@@ -414,26 +416,40 @@ def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> Checkp
     return reply
 
 
-def _lines(core: Core, scope: Scope, thread: str | None, namespace: str | None) -> dict[str, tuple[str, str]]:
-    where = [equal("thread", thread)] if thread is not None else []
-    where += [equal("namespace", namespace)] if namespace is not None else []
-    rows = core.store.select(scope, Query(CheckpointLine, tuple(where)), ("id", "thread", "namespace"))
-    return {id: (of, within) for id, of, within in rows}
+class _Line(NamedTuple):
+    """A line, and when it was made: one that was deleted and made anew numbers its items anew."""
+
+    id: str
+    thread: str
+    namespace: str
+    created_at: datetime
 
 
-def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, tuple[str, str]]) -> CheckpointPage:
+def _lines(core: Core, scope: Scope, *where: Filter) -> dict[str, _Line]:
+    rows = core.store.select(scope, Query(CheckpointLine, where), _Line._fields)
+    return {row[0]: _Line(*row) for row in rows}
+
+
+def _named(thread: str | None, namespace: str | None = None) -> list[Filter]:
+    given = (("thread", thread), ("namespace", namespace))
+    return [equal(name, value) for name, value in given if value is not None]
+
+
+def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, _Line]) -> CheckpointPage:
     kept: list[KeptCheckpoint] = []
     writes = _writes(core, scope, records)
     used: dict[str, dict[str, list[Span]]] = {}
     for record in records:
-        thread, namespace = lines[record.line_id]
+        line = lines.get(record.line_id)
+        if line is None:
+            raise _made_anew()
         spans = spans_of(record)
         for stream, some in spans.items():
             used.setdefault(record.line_id, {}).setdefault(stream, []).extend(some)
         kept.append(
             KeptCheckpoint(
-                thread=thread,
-                namespace=namespace,
+                thread=line.thread,
+                namespace=line.namespace,
                 id=record.checkpoint_id,
                 parent=record.parent_id,
                 created_at=record.created_at,
@@ -444,13 +460,20 @@ def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[s
                 writes=writes.get((record.line_id, record.checkpoint_id), []),
             )
         )
-    return CheckpointPage(checkpoints=kept, lines=[_line_items(core, scope, id, lines[id], used[id]) for id in used])
+    items = [_line_items(core, scope, lines[id], used[id]) for id in used]
+    if used and _lines(core, scope, OneOf("id", tuple(used))) != {id: lines[id] for id in used}:
+        raise _made_anew()
+    return CheckpointPage(checkpoints=kept, lines=items)
 
 
-def _line_items(core: Core, scope: Scope, line: str, named: tuple[str, str], used: dict[str, list[Span]]) -> LineItems:
+def _made_anew() -> DamagedData:
+    return DamagedData("a thread was deleted while it was read", remedy="read it again")
+
+
+def _line_items(core: Core, scope: Scope, line: _Line, used: dict[str, list[Span]]) -> LineItems:
     spans = {stream: union(some) for stream, some in used.items()}
-    items = read_spans(core, scope, line, spans)
-    return LineItems(thread=named[0], namespace=named[1], spans=spans, items=items)
+    items = read_spans(core, scope, line.id, spans)
+    return LineItems(thread=line.thread, namespace=line.namespace, spans=spans, items=items)
 
 
 def _writes(core: Core, scope: Scope, records: Sequence[Checkpoint]) -> dict[tuple[str, str], list[TaskWrites]]:
@@ -490,7 +513,7 @@ class ThreadPage(Reply):
 def threads(core: Core, scope: Scope, request: ThreadsRequest) -> ThreadPage:
     """The threads that have checkpoints, with how many and the newest of each namespace."""
     lines = []
-    for id, (thread, namespace) in _lines(core, scope, request.thread, None).items():
+    for id, thread, namespace, _ in _lines(core, scope, *_named(request.thread)).values():
         mine = Query(Checkpoint, (equal("line_id", id),), (Order("checkpoint_id", True),), 1)
         newest = core.store.select(scope, mine, ("checkpoint_id", "created_at"))
         name, at = newest[0] if newest else (None, None)
@@ -522,9 +545,9 @@ def delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> Check
 
 def _delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
     if request.thread is not None:
-        whole = dict.fromkeys(_lines(core, scope, request.thread, None))
+        whole = dict.fromkeys(_lines(core, scope, *_named(request.thread)))
         return _let_go(core, scope, whole, "checkpoint.delete")
-    lines = _lines(core, scope, None, None)
+    lines = _lines(core, scope)
     gone: dict[str, list[str] | None] = {}
     of_runs = Query(Checkpoint, (OneOf("run_id", tuple(request.runs)),))
     for line, id in core.store.select(scope, of_runs, ("line_id", "checkpoint_id")):
@@ -568,7 +591,7 @@ def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> Checkpo
 
 def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
     names = [None] if request.threads is None else request.threads
-    ids = [id for name in names for id in _lines(core, scope, name, None)]
+    ids = [id for name in names for id in _lines(core, scope, *_named(name))]
     gone = {id: _outlived(_standing(core, scope, id), request.keep, request.keep_seconds) for id in ids}
     return _let_go(core, scope, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
 
@@ -585,8 +608,12 @@ class CheckpointsCopied(Reply):
 
 
 def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
-    """Copy a thread with all its namespaces, checkpoints, items and writes."""
-    if _lines(core, scope, request.target, None):
+    """Copy a thread with all its namespaces, checkpoints, items and writes, as it is at one moment."""
+    return insistently(lambda: _copy(core, scope, request), *_OTHERS_WERE_QUICKER)
+
+
+def _copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+    if _lines(core, scope, *_named(request.target)):
         raise Conflict(
             f"the thread '{request.target[:80]}' has checkpoints already", remedy="delete it first, or choose another"
         )
@@ -595,7 +622,7 @@ def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> Checkpoin
     for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
         copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends, small=line.small)
         mine, target = (equal("line_id", line.id),), copied.id
-        steps.append(Insert(copied))
+        steps += [Require(CheckpointLine, line.id, {"version": line.version}), Insert(copied)]
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1

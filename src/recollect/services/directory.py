@@ -217,15 +217,25 @@ def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Remov
 
 def _copies(core: Core, scope: Scope, type: str, id: str) -> list[Step]:
     """What patterns and summaries repeat of the memories and messages that go along."""
-    if type == "project":
-        sessions = core.store.select(scope, Query(Session, (equal("project_id", id),), deleted="yes"), ("id",))
-        gone = OneOf("session_id", tuple(session for (session,) in sessions))
-        messages = core.store.select(scope, Query(Message, (gone,), deleted="yes"), ("id",)) if sessions else []
-        return erasing_steps(core, scope, [], [message for (message,) in messages])
-    of_it = (equal(f"{type}_id", id),)
-    messages = core.store.select(scope, Query(Message, of_it, deleted="yes"), ("id",))
-    going = core.store.select(scope, Query(Memory, of_it, deleted="yes"), ("id",)) if type != "session" else []
+    said: list[Filter] = [OneOf("session_id", tuple(_sessions_along(core, scope, type, [id])))]
+    if type in ("user", "agent"):
+        said.append(equal(f"{type}_id", id))
+    messages = core.store.select(scope, Query(Message, (AnyOf(tuple(said)),), deleted="yes"), ("id",))
+    going = []
+    if type in ("user", "agent"):
+        going = core.store.select(scope, Query(Memory, (equal(f"{type}_id", id),), deleted="yes"), ("id",))
     return erasing_steps(core, scope, [memory for (memory,) in going], [message for (message,) in messages])
+
+
+def _sessions_along(core: Core, scope: Scope, type: str, ids: Sequence[str]) -> list[str]:
+    """The sessions that go when these parties go, with all that was said in them by whomever."""
+    if type == "session":
+        return list(ids)
+    found: list[str] = []
+    for other, field in _GOES_ALONG[type]:
+        along = core.store.select(scope, Query(PARTIES[other], (OneOf(field, tuple(ids)),), deleted="yes"), ("id",))
+        found += _sessions_along(core, scope, other, [id for (id,) in along]) if along else []
+    return found
 
 
 # What else goes when a party is deleted, and by which of its fields.
