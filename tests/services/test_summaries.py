@@ -230,6 +230,7 @@ def test_a_language_model_writes_and_its_cost_is_recorded(tmp_path: Path) -> Non
     ("line", "note"),
     [
         (ModelFailed("The model is away."), "without the language model"),
+        ({"summary": "They fly on 3\x00 May."}, "does not fit"),
         ({"summary": "They fly on 4 May."}, "1 numbers that are not in what it read"),
         ({"summary": "word " * 400}, "400 words instead of at most 80"),
     ],

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from recollect.domain.learning import posterior
 from recollect.domain.likeness import Matrix, grouped, likeness
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
-from recollect.domain.record import Id, clipped, now
+from recollect.domain.record import Id, Text, clipped, now
 from recollect.domain.templates import generalized
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
@@ -72,8 +72,8 @@ MOST_OF_A_PROBLEM, MOST_OF_A_SOLUTION = 2_000, 10_000
 class PatternWording(BaseModel):
     """What a language model is asked to write of a pattern."""
 
-    problem_space: str = Field(max_length=MOST_OF_A_PROBLEM)
-    solution_template: str = Field(max_length=MOST_OF_A_SOLUTION)
+    problem_space: Text = Field(max_length=MOST_OF_A_PROBLEM)
+    solution_template: Text = Field(max_length=MOST_OF_A_SOLUTION)
 
 
 class LearnRequest(Request):
