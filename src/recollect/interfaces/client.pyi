@@ -1116,6 +1116,7 @@ class Run(Room):
         queue: str = "default",
         agent: str | None = None,
         seconds: float = 60,
+        idempotency_key: str | None = None,
     ) -> Claimed:
         """Take the next run that nobody works on."""
 
