@@ -80,6 +80,15 @@ def test_items_folded_while_others_are_let_go_stay(mem: Any) -> None:
     assert mem.checkpoint.get("t").lines[0].items[STREAM] == [b"new"]
 
 
+def test_a_checkpoint_that_comes_late_is_kept_whole(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"old"]})
+    for id in ("3", "4"):
+        mem.checkpoint.put("t", id)
+    mem.checkpoint.put("t", "2", base="1", spans={STREAM: [(0, 1)]}, keep=2)
+    assert mem.checkpoint.get("t", id="2").lines[0].items[STREAM] == [b"old"]
+    assert mem.verify().sound
+
+
 def test_a_copy_made_while_others_write_is_whole(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
     find = mem._core.store.find
@@ -112,6 +121,23 @@ def test_a_thread_made_anew_while_it_is_read_is_not_mixed_with_the_old(
     monkeypatch.setattr(mem._core.store, "select", meddle)
     page = mem.checkpoint.get("t")
     assert (page.checkpoints[0].id, page.lines[0].items[STREAM]) == ("2", [b"new"])
+
+
+def test_a_thread_made_anew_while_it_is_put_to_numbers_its_items_once(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem.checkpoint.put("t", "1")
+    transact = mem._core.store.transact
+
+    def meddle(scope: Any, steps: Any) -> Any:
+        monkeypatch.setattr(mem._core.store, "transact", transact)
+        mem.checkpoint.delete("t")
+        mem.checkpoint.put("t", "2", items={STREAM: [b"two"]})
+        return transact(scope, steps)
+
+    monkeypatch.setattr(mem._core.store, "transact", meddle)
+    assert mem.checkpoint.put("t", "3", items={STREAM: [b"three"]}).starts == {STREAM: 1}
+    assert mem.checkpoint.get("t", id="2").lines[0].items[STREAM] == [b"two"]
 
 
 def test_verify_names_a_checkpoint_whose_items_are_missing(mem: Any) -> None:
@@ -154,7 +180,7 @@ def test_writers_readers_and_retention_at_once(tmp_path: Path) -> None:
         def write(number: int) -> None:
             branch = Branch((one, two)[number % 2], str(number), expected)
             for _ in range(60):
-                branch.put(random.randint(1, 3), random.choice([None, 2, 6]))
+                branch.put(random.randint(0, 3), random.choice([None, 2, 6, 30]))
 
         def read() -> int:
             rounds = 0
@@ -176,4 +202,5 @@ def assert_kept_as_put_now(mem: Any, expected: dict[str, list[bytes]]) -> None:
     """The newest, while others write: whatever it is by now, it is whole."""
     page = mem.checkpoint.get("t")
     for one in page.checkpoints:
-        assert sorted(page.lines[0].items[STREAM]) == sorted(expected[one.id])
+        items = page.lines[0].items[STREAM] if page.lines else []
+        assert sorted(items) == sorted(expected[one.id])

@@ -111,16 +111,16 @@ def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpoi
     known = core.store.get(scope, CheckpointLine, id)
     line = known or _new_line(scope, request.thread, request.namespace)
     added = append(core, scope, line, request.items)
-    steps: list[Step] = [
-        Insert(line.changed(**added.counted)) if known is None else _written(scope, line, **added.counted)
-    ]
+    steps: list[Step] = [Insert(line.changed(**added.counted))]
+    if known is not None:
+        steps = _written(scope, line, **added.counted)
     if any(request.spans.values()):
         steps.append(_shared_base(core, scope, id, request))
     checkpoint = _record(scope, id, request, added.starts)
     gone: list[str] = []
     if known is not None and (request.keep or request.keep_seconds):
         standing = _standing(core, scope, id, checkpoint)
-        gone = _outlived(standing, request.keep, request.keep_seconds)
+        gone = _outlived(standing, request.keep, request.keep_seconds, request.id)
         steps += _gone_steps(core, scope, line, gone, standing)
     # Only now: a folded run has the id of its first piece, which may be one of those that go.
     steps += [*added.steps, Put(checkpoint)]
@@ -135,9 +135,12 @@ def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
     return line
 
 
-def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> Step:
-    """The first step of whoever puts or deletes on a line: it fails if somebody else did so since the line was read."""
-    return Update(revised(line, scope, **fields))
+def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> list[Step]:
+    """The first steps of whoever puts or deletes on a line: they fail if somebody else did so since the line was read.
+
+    One that was deleted and made anew counts its versions anew, so the version alone would not tell.
+    """
+    return [Require(CheckpointLine, line.id, {"created_at": line.created_at}), Update(revised(line, scope, **fields))]
 
 
 def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
@@ -199,10 +202,13 @@ def _standing(core: Core, scope: Scope, line: str, newest: Checkpoint | None = N
     return [known[id] for id in sorted(known, reverse=True)]
 
 
-def _outlived(standing: Sequence[_Known], keep: int | None, keep_seconds: float | None) -> list[str]:
-    """The checkpoints of a line that retention lets go of."""
+def _outlived(
+    standing: Sequence[_Known], keep: int | None, keep_seconds: float | None, fresh: str | None = None
+) -> list[str]:
+    """The checkpoints of a line that retention lets go of; never `fresh`, even if others put newer ones already."""
     cutoff = now() - timedelta(seconds=keep_seconds) if keep_seconds is not None else None
-    kept = [one for one in standing[:keep] if cutoff is None or one.created_at >= cutoff] or standing[:1]
+    kept = [one for one in standing[:keep] if cutoff is None or one.created_at >= cutoff] or list(standing[:1])
+    kept += [one for one in standing if one.checkpoint_id == fresh and one not in kept]
     needed = _with_ancestors(kept, {one.checkpoint_id: one for one in standing})
     return [one.checkpoint_id for one in standing if one.checkpoint_id not in needed]
 
@@ -568,7 +574,7 @@ def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], acti
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            steps += [_written(scope, line), *_gone_steps(core, scope, line, leaving, standing)]
+            steps += [*_written(scope, line), *_gone_steps(core, scope, line, leaving, standing)]
     if steps:
         commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
@@ -622,7 +628,10 @@ def _copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> Checkpoi
     for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
         copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends, small=line.small)
         mine, target = (equal("line_id", line.id),), copied.id
-        steps += [Require(CheckpointLine, line.id, {"version": line.version}), Insert(copied)]
+        steps += [
+            Require(CheckpointLine, line.id, {"version": line.version, "created_at": line.created_at}),
+            Insert(copied),
+        ]
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1
