@@ -49,7 +49,7 @@ def sum_up(mem: Any) -> None:
         ["Good morning!", "We decided to index orders by 9 May.", "It took 40 ms, now 2 ms."]
     ):
         mem.remember(text, kind="conversation", author="Ann", session="talk", at=f"2024-05-08T10:{minute:02}")
-    mem.end_session("talk")
+    mem.session.end("talk")
     print(f"written: {mem.summary.roll_up().written}")
     for line in mem.summary.tree(depth=9).lines:
         print(f"{'  ' * line.depth}{line.level if line.kind == 'summary' else line.kind}: {line.text}")

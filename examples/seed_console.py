@@ -91,7 +91,7 @@ def _conversation(mem: Any, chance: random.Random, users: Any, agents: Any, proj
             author=chance.choice(PEOPLE),
             at=began + timedelta(minutes=turn * 3),
         )
-    mem.end_session(session.id, summary=f"Agreed what to do about {title}.")
+    mem.session.end(session.id, summary=f"Agreed what to do about {title}.")
     return str(session.id)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Flag = Literal["progress", "local"]
+Flag = Literal["progress", "local", "unlogged"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
@@ -32,6 +32,8 @@ class Operation:
     summary: str
     progress: bool = False
     local: bool = False
+    unlogged: bool = False
+    """Its success makes no entry in the access log, since what it writes says by itself who and when."""
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -108,7 +110,6 @@ _LINES = (
     _op("add_agent", "directory:add_agent", "write", "POST /agents", "name", "Add an agent."),
     _op("add_session", "directory:add_session", "write", "POST /sessions", "title", "Start a session."),
     _op("add_project", "directory:add_project", "write", "POST /projects", "name", "Add a project."),
-    _op("end_session", "directory:end_session", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended."),
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
     _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
     _op("episode.record", "episodes:record_episode", "write", "POST /episodes", "task success", "Remember a task that was tried, and how it went."),
@@ -163,7 +164,7 @@ _LINES = (
     _op("session.show", "conversations:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
     _op("session.list", "conversations:list_sessions", "read", "GET /sessions", "", "List sessions, the newest first."),
     _op("session.revise", "conversations:revise_session", "write", "PATCH /sessions/{id}", "id", "Change a session's title, type, summary or metadata."),
-    _op("session.end", "conversations:end", "write", "POST /sessions/{id}/close", "id", "Mark a session as ended, with a summary."),
+    _op("session.end", "conversations:end", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended, with a summary."),
     _op("session.archive", "conversations:archive_session", "write", "POST /sessions/{id}/archive", "id", "Put a session aside; it takes no messages."),
     _op("session.unarchive", "conversations:unarchive_session", "write", "POST /sessions/{id}/unarchive", "id", "Take a session out again."),
     _op("message.add", "messages:add", "write", "POST /messages", "role text", "Add a message."),
@@ -219,8 +220,8 @@ _LINES = (
     _op("workspace.diff", "snapshots:diff", "read", "GET /workspaces/{id}/diff", "id since to", "Show what changed between snapshots, or since one."),
     _op("workspace.restore", "snapshots:restore", "write", "POST /workspaces/{id}/restore", "id snapshot", "Go back to a snapshot; says what differed."),
     _op("workspace.prune", "snapshots:prune", "delete", "POST /workspaces/{id}/prune", "id", "Let go of old snapshots and unused content."),
-    _op("checkpoint.put", "checkpoints:put", "write", "POST /checkpoints", "thread id", "Save a checkpoint of a program that runs in steps."),
-    _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint."),
+    _op("checkpoint.put", "checkpoints:put", "write", "POST /checkpoints", "thread id", "Save a checkpoint of a program that runs in steps.", "unlogged"),
+    _op("checkpoint.write", "checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint.", "unlogged"),
     _op("checkpoint.get", "checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
     _op("checkpoint.list", "checkpoints:list_checkpoints", "read", "POST /checkpoints/list", "thread", "List checkpoints, the newest first."),
     _op("checkpoint.threads", "checkpoints:threads", "read", "GET /checkpoints/threads", "thread", "List the threads that have checkpoints."),
@@ -258,14 +259,22 @@ ROOMS: dict[str, str] = {
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
 
 
+LOOKS = 5
+
+
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
-    """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput."""
-    from recollect.services.core import sanitized
+    """Validate the fields, run the operation; whatever is wrong with them comes back as InvalidInput.
+
+    What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
+    """
+    from recollect.errors import RequirementFailed
+    from recollect.services.core import insistently, sanitized
 
     request = validated(operation, fields)
     more = (progress,) if progress is not None and operation.progress else ()
-    with core.journal.attend(scope, operation.access, operation.name, sanitized(request)):
-        return operation.function(core, scope, request, *more)
+    asked = {} if operation.unlogged else sanitized(request)
+    with core.journal.attend(scope, operation.access, operation.name, asked, failures_only=operation.unlogged):
+        return insistently(lambda: operation.function(core, scope, request, *more), RequirementFailed, tries=LOOKS)
 
 
 def validated(operation: Operation, fields: dict[str, Any]) -> Request:

@@ -27,7 +27,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.learning import PatternUse
 from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
-from recollect.errors import DamagedData, EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
+from recollect.errors import EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
 
@@ -109,7 +109,6 @@ EXAMPLES: dict[str, list[Example]] = {
     "add_agent": [Example({"name": "Builder"})],
     "add_session": [Example({"title": "planning", "user": "user", "agent": "agent"})],
     "add_project": [Example({"name": "Roof"})],
-    "end_session": [Example({"id": "session", "summary": "done"})],
     "remove": [
         Example({"type": "user", "id": "user"}, in_pieces=True, done=NotFound),
         Example({"type": "session", "id": "session"}, in_pieces=True, done=NotFound),
@@ -528,7 +527,7 @@ class Calls:
         def counted(*given: Any, **named: Any) -> Any:
             self.made.append(verb)
             if len(self.made) == self._failing:
-                raise DamagedData("injected")
+                raise StoreError("injected")
             return call(*given, **named)
 
         return counted

@@ -31,11 +31,12 @@ from langgraph.types import Command, interrupt
 import recollect
 from chat_graph import BEGIN, State, chat, chatting, config
 from postgres_server import server
+from recollect.domain.audit import AccessLog
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine, CheckpointWrites
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.integrations.langgraph import RecollectSaver
 from recollect.interfaces import cli
-from recollect.ports.records import Query
+from recollect.ports.records import Compare, Query, equal
 from recollect.services.checkpoints import CheckpointPage, PutCheckpointRequest
 
 KINDS = (CheckpointLine, Checkpoint, CheckpointItems, CheckpointWrites)
@@ -211,6 +212,16 @@ def test_retention_bounds_what_is_kept(mem: Any) -> None:
     assert counts["CheckpointWrites"] <= 3
     assert mem._core.store._read(mem._scope, "SELECT count(*) FROM recollect_gone", ()) == [(0,)]
     assert len(chatting(RecollectSaver(mem), 61).invoke({"notes": "more"}, config())["messages"]) == 122
+
+
+def test_the_access_log_does_not_grow_with_every_step(mem: Any) -> None:
+    chatting(RecollectSaver(mem, keep=2), 5).invoke(BEGIN, config("t"))
+    mem._core.journal.flush()
+    assert mem._core.store.count(mem._scope, Query(AccessLog, (Compare("operation", "!=", "read"),))) == 0
+    with pytest.raises(InvalidInput):
+        mem.checkpoint.write("t", "1", task="x", slots=[(0, "c")], values=[])
+    mem._core.journal.flush()
+    assert mem._core.store.count(mem._scope, Query(AccessLog, (equal("success", False),))) == 1
 
 
 def test_items_that_no_checkpoint_uses_are_let_go(mem: Any) -> None:

@@ -8,12 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recollect
+from recollect.domain.checkpoints import CheckpointItems
 from recollect.domain.record import new_id
 from recollect.errors import NotFound
+from recollect.ports.records import DeleteWhere, equal
+from recollect.services.checkpoint_items import MOST_SMALL_RUNS
 
 STREAM = "messages"
 
@@ -69,6 +73,80 @@ def test_folding_keeps_numbers_where_items_in_between_are_gone(mem: Any) -> None
     assert assert_kept_as_put(mem, expected) == 60
 
 
+def test_items_folded_while_others_are_let_go_stay(mem: Any) -> None:
+    for number in range(MOST_SMALL_RUNS):
+        mem.checkpoint.put("t", f"{number:02}", items={STREAM: [b"old"]})
+    mem.checkpoint.put("t", "99", items={STREAM: [b"new"]}, keep=1)
+    assert mem.checkpoint.get("t").lines[0].items[STREAM] == [b"new"]
+
+
+def test_a_checkpoint_that_comes_late_is_kept_whole(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"old"]})
+    for id in ("3", "4"):
+        mem.checkpoint.put("t", id)
+    mem.checkpoint.put("t", "2", base="1", spans={STREAM: [(0, 1)]}, keep=2)
+    assert mem.checkpoint.get("t", id="2").lines[0].items[STREAM] == [b"old"]
+    assert mem.verify().sound
+
+
+def test_a_copy_made_while_others_write_is_whole(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
+    find = mem._core.store.find
+
+    def meddle(scope: Any, query: Any, *rest: Any) -> Any:
+        if query.record is CheckpointItems:
+            monkeypatch.setattr(mem._core.store, "find", find)
+            mem.checkpoint.put("t", "2", items={STREAM: [b"two"]}, keep=1)
+        return find(scope, query, *rest)
+
+    monkeypatch.setattr(mem._core.store, "find", meddle)
+    mem.checkpoint.copy("t", "copy")
+    assert mem.checkpoint.get("copy").lines[0].items[STREAM] == [b"two"]
+    assert mem.verify().sound
+
+
+def test_a_thread_made_anew_while_it_is_read_is_not_mixed_with_the_old(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"old"]})
+    select = mem._core.store.select
+
+    def meddle(scope: Any, query: Any, *rest: Any) -> Any:
+        if query.record is CheckpointItems:
+            monkeypatch.setattr(mem._core.store, "select", select)
+            mem.checkpoint.delete("t")
+            mem.checkpoint.put("t", "2", items={STREAM: [b"new"]})
+        return select(scope, query, *rest)
+
+    monkeypatch.setattr(mem._core.store, "select", meddle)
+    page = mem.checkpoint.get("t")
+    assert (page.checkpoints[0].id, page.lines[0].items[STREAM]) == ("2", [b"new"])
+
+
+def test_a_thread_made_anew_while_it_is_put_to_numbers_its_items_once(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem.checkpoint.put("t", "1")
+    transact = mem._core.store.transact
+
+    def meddle(scope: Any, steps: Any) -> Any:
+        monkeypatch.setattr(mem._core.store, "transact", transact)
+        mem.checkpoint.delete("t")
+        mem.checkpoint.put("t", "2", items={STREAM: [b"two"]})
+        return transact(scope, steps)
+
+    monkeypatch.setattr(mem._core.store, "transact", meddle)
+    assert mem.checkpoint.put("t", "3", items={STREAM: [b"three"]}).starts == {STREAM: 1}
+    assert mem.checkpoint.get("t", id="2").lines[0].items[STREAM] == [b"two"]
+
+
+def test_verify_names_a_checkpoint_whose_items_are_missing(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
+    assert mem.verify().sound
+    mem._core.store.transact(mem._scope, [DeleteWhere(CheckpointItems, (equal("stream", STREAM),))])
+    assert [problem.table for problem in mem.verify().problems] == ["checkpoint"]
+
+
 def test_a_number_is_never_given_twice(mem: Any) -> None:
     first = mem.checkpoint.put("t", "1", items={STREAM: [b"old"]}).starts[STREAM]
     mem.checkpoint.put("t", "2", keep=1)
@@ -102,7 +180,7 @@ def test_writers_readers_and_retention_at_once(tmp_path: Path) -> None:
         def write(number: int) -> None:
             branch = Branch((one, two)[number % 2], str(number), expected)
             for _ in range(60):
-                branch.put(random.randint(1, 3), random.choice([None, 2, 6]))
+                branch.put(random.randint(0, 3), random.choice([None, 2, 6, 30]))
 
         def read() -> int:
             rounds = 0
@@ -124,4 +202,5 @@ def assert_kept_as_put_now(mem: Any, expected: dict[str, list[bytes]]) -> None:
     """The newest, while others write: whatever it is by now, it is whole."""
     page = mem.checkpoint.get("t")
     for one in page.checkpoints:
-        assert sorted(page.lines[0].items[STREAM]) == sorted(expected[one.id])
+        items = page.lines[0].items[STREAM] if page.lines else []
+        assert sorted(items) == sorted(expected[one.id])

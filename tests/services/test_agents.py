@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.domain.agents import Block, BlockLink
+from recollect.domain.conversations import Session
+from recollect.domain.workspaces import Workspace
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -308,3 +311,27 @@ def test_a_removed_agent_leaves_no_byte(tmp_path: Path) -> None:
         mem.block.remove(block)
         holding = [path.name for path in tmp_path.rglob("*") if path.is_file() and marker.encode() in path.read_bytes()]
         assert holding == []
+
+
+def test_a_block_relabelled_or_let_go_while_it_is_attached_or_relabelled(team: Any, meanwhile: Any) -> None:
+    block = team.block.add("human", "Ann").id
+    meanwhile(team, "transact", BlockLink, lambda: team.block.revise(block, label="person"))
+    team.block.attach(block, "ada")
+    assert [one.label for one in team.block.list(agent="ada").blocks] == ["person"]
+    meanwhile(team, "transact", BlockLink, lambda: team.block.detach(block, "ada"))
+    assert team.block.revise(block, label="human").agents == []
+
+
+def test_an_agent_paused_or_retired_while_it_is_given_work(team: Any, meanwhile: Any) -> None:
+    meanwhile(team, "transact", Block, lambda: team.agent.pause("ada"))
+    assert team.block.add("human", "Ann", agents=["ada"]).agents == ["ada"]
+    meanwhile(team, "transact", Workspace, lambda: team.agent.retire("ada"))
+    with pytest.raises(IllegalTransition, match="retired"):
+        team.workspace.add("ada")
+
+
+def test_a_session_ends_while_it_is_renamed(team: Any, meanwhile: Any) -> None:
+    team.add_session("tea", id="s")
+    meanwhile(team, "transact", Session, lambda: team.session.revise("s", title="coffee"))
+    ended = team.session.end("s", summary="done")
+    assert (ended.title, ended.summary, ended.ended_at is not None) == ("coffee", "done", True)

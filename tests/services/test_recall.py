@@ -112,6 +112,16 @@ def test_to_act_only_the_trusted_are_admitted(library: Any) -> None:
         library.recall("tea", purpose="act", statuses=["hypothesis"])
 
 
+def test_what_this_session_knows_in_passing_is_found_beside_long_term_memory(library: Any) -> None:
+    for session in ("morning", "evening"):
+        library.remember(f"the tea of the {session} is on", id=session, session=session, namespaces=["short_term"])
+    assert ids(library.recall("tea", also_session="morning", limit=9)) == {"a1", "a2", "b1", "morning"}
+    assert "morning" in library.context("tea", also_session="morning").used
+    assert library.why_not("tea", "evening", also_session="morning").reasons == [
+        "it is short-term memory of another session than morning"
+    ]
+
+
 def test_short_term_memory_is_found_only_within_its_session(library: Any) -> None:
     library.remember("the kettle is on", id="st", session="morning", namespaces=["short_term"])
     assert "st" not in ids(library.recall("kettle"))

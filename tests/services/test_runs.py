@@ -301,6 +301,28 @@ def test_a_holder_who_is_late_but_not_replaced_goes_on(mem: Any) -> None:
     assert mem.run.claim("other").run is None
 
 
+def test_a_claim_whose_answer_was_lost_is_the_same_when_repeated(mem: Any) -> None:
+    for goal in ("one", "two"):
+        mem.run.start(goal, agent="bee")
+    first = mem.run.claim("w", idempotency_key="k")
+    assert mem.run.claim("w", idempotency_key="k") == first
+    assert mem.run.claim("w", id=first.run.id, idempotency_key="k") == first
+    other = mem.run.claim("w2", idempotency_key="k")
+    assert other.run is None  # the key of somebody else's claim
+    assert mem.run.claim("w", idempotency_key="k2").run.goal == "two"
+    mem.run.release(first.run.id, first.fence)
+    assert mem.run.claim("w", idempotency_key="k").fence == first.fence + 1
+
+
+def test_a_claim_repeated_while_it_is_under_way_takes_one_run(mem: Any, meanwhile: Any) -> None:
+    for goal in ("one", "two"):
+        mem.run.start(goal, agent="bee")
+    held: list[Any] = []
+    meanwhile(mem, "transact", Lease, lambda: held.append(mem.run.claim("w", idempotency_key="k")))
+    assert mem.run.claim("w", idempotency_key="k") == held[0]
+    assert [run.status for run in mem.runs().runs].count("running") == 1
+
+
 def test_a_released_run_is_claimed_at_once(mem: Any) -> None:
     run, fence = taken(mem)
     assert mem.run.release(run, fence).status == "queued"

@@ -9,6 +9,7 @@ import pytest
 
 import recollect
 from recollect.domain.conversations import Message
+from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.records import Insert
 from recollect.testing.fakes import ScriptedModel
@@ -30,7 +31,7 @@ def talk(mem: Any, session: str = "s", day: str = "2024-05-08", turns: Any = TUR
         mem.remember(text, kind="conversation", author=by, session=session, at=f"{day}T10:{minute:02}:00Z", **owners).id
         for minute, (by, text) in enumerate(turns)
     ]
-    mem.end_session(session)
+    mem.session.end(session)
     return ids
 
 
@@ -70,7 +71,7 @@ def test_a_long_session_is_cut_into_stretches_and_an_open_one_waits(mem: Any) ->
     ids = [receipt.id for receipt in mem.remember_many(said).receipts]
     assert mem.summary.roll_up().written == {"stretch": 2}
     assert mem.summary.roll_up().written == {}
-    mem.end_session("long")
+    mem.session.end("long")
     assert mem.summary.roll_up().written == {"stretch": 1, "session": 1}
     tops = [line.id for line in mem.summary.tree(session="long", depth=9).lines if line.level == "stretch"]
     covered = [part.id for id in tops for part in mem.summary.show(id).parts]
@@ -167,7 +168,7 @@ def test_two_users_words_belong_to_neither(mem: Any) -> None:
     mem.add_session("both", id="both", user="ann")
     for user in ("ann", "bob"):
         mem.remember(f"{user} has 3 cats", kind="conversation", session="both", user=user)
-    mem.end_session("both")
+    mem.session.end("both")
     mem.summary.roll_up()
     assert mem.recall("cats", user="ann", kinds=["summary"]).hits == []
     assert mem.recall("cats", kinds=["summary"]).hits
@@ -191,7 +192,7 @@ def test_rolling_back_a_source_quarantines_its_summaries(mem: Any) -> None:
     mem.add_session("s", id="s")
     bad = mem.remember("Buy shares of X at 9.", session="s", cites=[recollect.cite.user("mallory", "hm")]).id
     good = mem.remember("It rains in Rome on 5 May.", session="s").id
-    mem.end_session("s")
+    mem.session.end("s")
     mem.summary.roll_up()
     assert len(mem.roll_back("user:mallory").derived) == 2
     assert mem.recall("shares", kinds=["summary"]).hits == []
@@ -229,6 +230,7 @@ def test_a_language_model_writes_and_its_cost_is_recorded(tmp_path: Path) -> Non
     ("line", "note"),
     [
         (ModelFailed("The model is away."), "without the language model"),
+        ({"summary": "They fly on 3\x00 May."}, "does not fit"),
         ({"summary": "They fly on 4 May."}, "1 numbers that are not in what it read"),
         ({"summary": "word " * 400}, "400 words instead of at most 80"),
     ],
@@ -249,3 +251,50 @@ def test_a_summary_of_a_session_with_messages_is_the_sessions(mem: Any) -> None:
     assert [line.id for line in mem.summary.tree(session="talk", depth=1).lines][:1] == [made.id]
     mem.remove("session", "talk")
     assert mem.list(kinds=["summary"]).memories == []
+
+
+def test_what_is_erased_while_it_is_summed_up_is_in_no_summary(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    message = each.message.add("user", "The code is 4711.", session="s").id
+    meanwhile(each, "transact", Message, lambda: each.summary.make(session="s"))
+    each.message.remove(message)
+    assert each.list(kinds=["summary"]).memories == []
+    memory = each.remember("The code is 4712.", session="s").id
+    meanwhile(each, "transact", Memory, lambda: each.summary.roll_up(include_open=True))
+    each.erase(memory)
+    assert each.list(kinds=["summary"]).memories == []
+
+
+def test_what_is_said_while_messages_are_cleared_stays(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    each.message.add("user", "old", session="s")
+    meanwhile(each, "transact", Message, lambda: each.message.add("user", "new", session="s"))
+    assert each.message.clear(session="s").removed == 1
+    assert [one.text for one in each.message.list(session="s").messages] == ["new"]
+
+
+def test_summaries_go_with_all_that_was_said_in_a_session_that_goes(each: Any) -> None:
+    each.add_user("ann", id="ann")
+    each.add_project("house", id="house", owner="ann")
+    each.add_session("talk", id="s", project="house")
+    each.message.add("user", "The code is 4711.", session="s")
+    note = each.remember("a note of nobody's").id
+    each.summary.make(session="s")
+    each.remove("user", "ann")
+    assert [one.id for one in each.list().memories] == [note]
+
+
+def test_rolling_up_twice_at_once_covers_everything_once(each: Any, meanwhile: Any) -> None:
+    each.add_session("s", id="s")
+    each.message.add("user", "The first of 5 May.", session="s")
+
+    def more() -> None:
+        each.message.add("user", "The second of 6 May.", session="s")
+        each.summary.roll_up(include_open=True)
+
+    meanwhile(each, "transact", Memory, more)
+    each.summary.roll_up(include_open=True)
+    each.summary.roll_up(include_open=True)
+    stretches = each.list(kinds=["summary"], levels=["stretch"]).memories
+    covered = [part.id for one in stretches for part in each.summary.show(one.id).parts]
+    assert len(covered) == len(set(covered)) == 2

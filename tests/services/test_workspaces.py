@@ -467,3 +467,60 @@ def test_pull_and_push_go_there_and_back(desk: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         desk.workspace.pull("w", str(tmp_path / "absent"))
     assert desk._core.store.count(desk._scope, Query(WorkspaceFile, (equal("workspace_id", "w"),))) == 1
+
+
+def test_a_file_replaced_and_collected_while_it_is_read_is_read_anew(desk: Any, meanwhile: Any) -> None:
+    desk.workspace.write("w", "a.txt", "old")
+
+    def replaced() -> None:
+        desk.workspace.write("w", "a.txt", "new")
+        desk.workspace.prune("w", keep=0)
+
+    meanwhile(desk, "select", BlobChunk, replaced)
+    assert desk.workspace.read("w", "a.txt").text == "new"
+
+
+def test_a_file_removed_while_it_is_written_is_there_afterwards(desk: Any, meanwhile: Any) -> None:
+    desk.workspace.write("w", "a.txt", "old")
+    meanwhile(desk, "transact", WorkspaceFile, lambda: desk.workspace.remove("w", "a.txt"))
+    assert desk.workspace.write("w", "a.txt", "new").version == 1
+    assert desk.workspace.read("w", "a.txt").text == "new"
+
+
+@pytest.mark.parametrize("verb", ["diff", "restore"])
+def test_a_snapshot_pruned_while_it_is_used_is_not_found(desk: Any, meanwhile: Any, verb: str) -> None:
+    desk.workspace.write("w", "a.txt", "old")
+    taken = desk.workspace.snapshot("w").id
+    desk.workspace.write("w", "a.txt", "new")
+    desk.workspace.snapshot("w")
+    meanwhile(desk, "select", TreeNode, lambda: desk.workspace.prune("w", keep=1))
+    with pytest.raises(NotFound, match="snapshot"):
+        getattr(desk.workspace, verb)("w", taken)
+
+
+def test_a_snapshot_taken_while_others_take_and_prune_is_taken(desk: Any, meanwhile: Any) -> None:
+    desk.workspace.write("w", "a.txt", "old")
+    desk.workspace.snapshot("w")
+    desk.workspace.write("w", "a.txt", "new")
+
+    def others() -> None:
+        desk.workspace.snapshot("w")
+        desk.workspace.prune("w", keep=1)
+
+    meanwhile(desk, "select", TreeNode, others)
+    assert desk.workspace.snapshot("w").hash == desk.workspace.snapshots("w").snapshots[-1].hash
+    assert desk.verify().sound
+
+
+def test_a_folder_is_written_out_while_its_files_change(desk: Any, meanwhile: Any, tmp_path: Path) -> None:
+    desk.workspace.write("w", "a.txt", "old")
+    desk.workspace.write("w", "b.txt", "gone")
+
+    def changed() -> None:
+        desk.workspace.write("w", "a.txt", "new")
+        desk.workspace.remove("w", "b.txt")
+        desk.workspace.prune("w", keep=0)
+
+    meanwhile(desk, "select", BlobChunk, changed)
+    desk.workspace.push("w", str(tmp_path / "out"))
+    assert {one.name: one.read_text() for one in (tmp_path / "out").iterdir()} == {"a.txt": "new"}

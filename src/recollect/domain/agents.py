@@ -275,10 +275,16 @@ class Result(Record):
 
 
 class Lease(Record):
-    """The right of one holder to work on one thing for a while. The id names the thing; `fence` only grows."""
+    """The right of one holder to work on one thing for a while. The id names the thing; `fence` only grows.
 
-    shape: ClassVar[Shape] = Shape("lease", references={"organization_id": _TENANT}, indexes=(("expires_at",),))
+    `claim_key` is the holder's own name of the claim, by which it finds the lease again if the answer was lost.
+    """
+
+    shape: ClassVar[Shape] = Shape(
+        "lease", references={"organization_id": _TENANT}, indexes=(("expires_at",), ("claim_key",))
+    )
 
     holder: Name
     fence: int = Field(ge=1)
     expires_at: Moment
+    claim_key: Id | None = None

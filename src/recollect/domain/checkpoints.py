@@ -32,7 +32,8 @@ class CheckpointLine(Record):
     """All checkpoints of one thread in one namespace hang on it; deleting it deletes them.
 
     Whoever writes to the line writes this record, too, so its version tells that somebody was quicker. `ends` are the
-    numbers that the next items of each stream will have: a number is given once, even if its item is gone.
+    numbers that the next items of each stream will have: a number is given once, even if its item is gone. `small`
+    counts the runs of each stream that were added since somebody looked whether there are enough to be folded.
     """
 
     shape: ClassVar[Shape] = Shape(
@@ -45,6 +46,7 @@ class CheckpointLine(Record):
     thread: ThreadName
     namespace: NamespaceName = ""
     ends: Json = Field(default_factory=dict)
+    small: Json = Field(default_factory=dict)
 
 
 class Checkpoint(Record):

@@ -47,6 +47,11 @@ def storable(text: str) -> str:
     return text
 
 
+def clipped(text: str, most: int) -> str:
+    """The text, or as much of its beginning as fits."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 DEEPEST_JSON = 100
 
 

@@ -39,7 +39,6 @@ LEVELS_SHOWN = 2
 MOST_LINES = 999_999
 WIDTH = len(str(MOST_LINES))
 AROUND = 2  # lines shown before and after a change
-TRIES = 20
 EDITED = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
 
 
@@ -92,7 +91,7 @@ class MemoryFiles:
             snippet = _numbered(lines[first : at + AROUND + 1], first + 1)
             return f"{EDITED}\n{snippet}"
 
-        return _persistently(attempt)
+        return _unless_changed(attempt)
 
     def insert(self, path: str, line: int, text: str) -> str:
         inner = self._file(path)
@@ -111,7 +110,7 @@ class MemoryFiles:
             self._write(inner, after if after.endswith("\n") else after + "\n", version)
             return f"The file {path} has been edited."
 
-        return _persistently(attempt)
+        return _unless_changed(attempt)
 
     def delete(self, path: str) -> str:
         inner = self._inner(path)
@@ -239,16 +238,6 @@ def _spoken() -> Iterator[None]:
         raise ToolError(str(error)) from None
 
 
-def _persistently(attempt: Callable[[], str]) -> str:
-    """Again with what is there now, when somebody else changed the file meanwhile."""
-    for _ in range(TRIES):
-        try:
-            return attempt()
-        except VersionConflict:
-            continue
-    return attempt()
-
-
 def _numbered(lines: list[str], first: int) -> str:
     return "\n".join(f"{number:>{WIDTH}}\t{line}" for number, line in enumerate(lines, first))
 
@@ -344,3 +333,12 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         return await asyncio.to_thread(self._tool.clear_all_memory)
+
+
+def _unless_changed(attempt: Callable[[], str]) -> str:
+    """Read, change and write; again if somebody else wrote in between, since then they have got on."""
+    while True:
+        try:
+            return attempt()
+        except VersionConflict:
+            continue

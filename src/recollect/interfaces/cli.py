@@ -27,7 +27,7 @@ GROUPS = {
     "Changing them": "revise cite uncite relate",
     "Trust": "check promote demote archive merge roll-back",
     "Letting go": "forget restore erase sweep prune",
-    "Whose they are": "add-user add-agent add-session add-project end-session parties remove",
+    "Whose they are": "add-user add-agent add-session add-project parties remove",
     "Agents at work": "agent block tool state workspace session message",
     "Runs of agents": "runs run",
     "Learning": "episode pattern summary",

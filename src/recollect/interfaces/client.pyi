@@ -169,6 +169,7 @@ class Recollect:
         user: str | None = None,
         agent: str | None = None,
         session: str | None = None,
+        also_session: str | None = None,
         project: str | None = None,
         kinds: builtins.list[str] = ...,
         scopes: builtins.list[Literal["task", "project", "global"]] = ...,
@@ -203,6 +204,7 @@ class Recollect:
         user: str | None = None,
         agent: str | None = None,
         session: str | None = None,
+        also_session: str | None = None,
         project: str | None = None,
         kinds: builtins.list[str] = ...,
         scopes: builtins.list[Literal["task", "project", "global"]] = ...,
@@ -240,6 +242,7 @@ class Recollect:
         user: str | None = None,
         agent: str | None = None,
         session: str | None = None,
+        also_session: str | None = None,
         project: str | None = None,
         kinds: builtins.list[str] = ...,
         scopes: builtins.list[Literal["task", "project", "global"]] = ...,
@@ -276,6 +279,7 @@ class Recollect:
         user: str | None = None,
         agent: str | None = None,
         session: str | None = None,
+        also_session: str | None = None,
         project: str | None = None,
         kinds: builtins.list[str] = ...,
         scopes: builtins.list[Literal["task", "project", "global"]] = ...,
@@ -453,9 +457,6 @@ class Recollect:
         owner: str | None = None,
     ) -> PartyView:
         """Add a project."""
-
-    def end_session(self, id: str, *, summary: str | None = None) -> PartyView:
-        """Mark a session as ended."""
 
     def parties(
         self,
@@ -1127,6 +1128,7 @@ class Run(Room):
         queue: str = "default",
         agent: str | None = None,
         seconds: float = 60,
+        idempotency_key: str | None = None,
     ) -> Claimed:
         """Take the next run that nobody works on."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Column, Table
 
+from recollect.domain.record import clipped
 from recollect.services.queueing import Claimed
 from recollect.services.timeline import RunPage, RunView, StepView, Timeline
 
@@ -99,13 +100,11 @@ def _status(run: RunView) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+    return clipped(" ".join(text.split()), WIDTH)
 
 
 def _json(value: Any, limit: int) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clipped(json.dumps(value, ensure_ascii=False), limit)
 
 
 def claimed(renderer: Renderer, reply: Claimed) -> None:

@@ -157,8 +157,7 @@ class Runner:
 
     def drive(self, id: str) -> Timeline:
         """Drive one run until it ends, is stopped, or asks."""
-        claimed = self._client.call("run.claim", worker=self.worker, id=id, seconds=self._lease_seconds)
-        self._work_on(claimed)
+        self._work_on(self._claimed(id=id))
         return self._shown(id)
 
     def work(
@@ -168,9 +167,7 @@ class Runner:
         driven = 0
         with _stopped_by_sigterm(self):
             while not self._stopping.is_set():
-                claimed = self._client.call(
-                    "run.claim", worker=self.worker, queue=queue, agent=agent, seconds=self._lease_seconds
-                )
+                claimed = self._claimed(queue=queue, agent=agent)
                 if claimed.run is not None:
                     self._work_on(claimed)
                     driven += 1
@@ -179,6 +176,12 @@ class Runner:
                 else:
                     break
         return driven
+
+    def _claimed(self, **wanted: Any) -> Claimed:
+        """A claim has a key, so that one whose answer was lost is the same when it is repeated."""
+        mine = {"worker": self.worker, "seconds": self._lease_seconds, "idempotency_key": new_id()}
+        claimed: Claimed = self._client.call("run.claim", **mine, **wanted)
+        return claimed
 
     def stop(self) -> None:
         """Finish the step at hand, let go of the run, claim no other."""
@@ -285,8 +288,7 @@ class Runner:
 class _Patient:
     """A client that tries again: a store that is busy for a moment costs no result.
 
-    Every call of a runner may be repeated, since steps are recognised by their numbers. Only a claim whose answer was
-    lost costs something: the run waits until that lease is over.
+    Every call of a runner may be repeated: steps are recognised by their numbers, claims by their keys.
     """
 
     def __init__(self, client: Client) -> None:

@@ -56,8 +56,11 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
+    """A field is one of these values; or none of them, not even where it is empty."""
+
     field: str
     values: tuple[Any, ...]
+    wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +380,7 @@ def passes(record: Record, given: Filter) -> bool | None:
     if isinstance(given, Compare):
         return _compares(value, given) if given.key is None else _member_compares(value, given)
     if isinstance(given, OneOf):
-        return value in [_as_kept(one) for one in given.values]
+        return (value in [_as_kept(one) for one in given.values]) == given.wanted
     if isinstance(given, Holds):
         return isinstance(value, list) and given.value in value
     return (value is None) == given.wanted

@@ -6,12 +6,16 @@ until the last one; what a crash leaves of it is unused, and collected.
 Collecting is safe beside writers without stopping them: what seems unused is first marked `doomed`, then looked for
 once more, and only deleted if the mark is still there. Whoever begins to use a blob or node takes the mark off in the
 transaction of the use, so a use is either older than the second look, which finds it, or ends the deletion.
+
+A reader goes from a file or snapshot to its content in several reads, so what it is led to may be replaced and
+collected on the way: then it seems damaged, and `steadily` looks again from the beginning.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from recollect.domain.record import Record, new_id
 from recollect.domain.trees import Entries, levels
@@ -43,10 +47,19 @@ from recollect.ports.records import (
     Touch,
     equal,
 )
-from recollect.services.core import Core, made
+from recollect.services.core import Core, insistently, made
 
+T = TypeVar("T")
 BATCH_BYTES = 2_500_000
 PAGE = 500
+LOOKS = 5
+
+
+def steadily(look: Callable[[], T]) -> T:
+    """A look at files, snapshots or their content; again if what it was led to is gone, which is damage only if it
+    stays so.
+    """
+    return insistently(look, DamagedData, tries=LOOKS)
 
 
 def use_steps(core: Core, scope: Scope, contents: dict[str, bytes]) -> list[Step]:
@@ -122,8 +135,12 @@ def read_blob(store: RecordStore, scope: Scope, id: str) -> bytes:
 def stored_file(store: RecordStore, scope: Scope, workspace: str, path: str) -> bytes | None:
     """A file of a workspace as it is now; None if there is none."""
     query = Query(WorkspaceFile, (equal("workspace_id", workspace), equal("path", path)), limit=1)
-    rows = store.select(scope, query, ("content_hash",))
-    return read_blob(store, scope, rows[0][0]) if rows else None
+
+    def look() -> bytes | None:
+        rows = store.select(scope, query, ("content_hash",))
+        return read_blob(store, scope, rows[0][0]) if rows else None
+
+    return steadily(look)
 
 
 def load_nodes(store: RecordStore, scope: Scope, ids: Sequence[str]) -> dict[str, Entries]:
@@ -139,10 +156,11 @@ def collect(core: Core, scope: Scope) -> tuple[int, int]:
     if not core.store.count(scope, Query(Blob)) and not core.store.count(scope, Query(TreeNode)):
         return 0, 0
     mark = new_id()
-    for record, ids in _unused(core, scope).items():
+    for record, ids in steadily(lambda: _unused(core, scope)).items():
         for start in range(0, len(ids), PAGE):
             core.store.transact(scope, [Touch(record, id, put={"doomed": mark}) for id in ids[start : start + PAGE]])
-    gone = {record: _delete_marked(core, scope, record, ids, mark) for record, ids in _unused(core, scope).items()}
+    unused = steadily(lambda: _unused(core, scope))
+    gone = {record: _delete_marked(core, scope, record, ids, mark) for record, ids in unused.items()}
     return gone[Blob], gone[TreeNode]
 
 

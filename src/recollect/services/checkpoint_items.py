@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine
 from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
+from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Problem, Query, Scope, Step, equal
 from recollect.services.core import Core, made
 
 Span = tuple[int, int]
@@ -100,25 +101,36 @@ def _read_stream(core: Core, scope: Scope, line: str, stream: str, spans: Sequen
         ) from None
 
 
-def append_steps(
-    core: Core, scope: Scope, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]
-) -> tuple[dict[str, int], list[Step]]:
-    """The numbers at which the new items of each stream begin, and the steps that write them.
+@dataclass(slots=True)
+class Appended:
+    """Where the new items of each stream begin, the steps that write them, and what the line says afterwards."""
+
+    starts: dict[str, int] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    counted: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def append(core: Core, scope: Scope, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> Appended:
+    """New items at the ends of their streams; small runs are folded when many were added.
 
     The caller writes the line in the same transaction, so nobody else can have appended or folded in between.
     """
-    starts: dict[str, int] = {}
-    steps: list[Step] = []
+    ends, small, done = dict(line.ends), dict(line.small), Appended()
     for stream, fresh in items.items():
         if not fresh:
             continue
-        start = starts[stream] = line.ends.get(stream, 0)
-        small = _small_runs(core, scope, line.id, stream, start)
-        if len(small) == MOST_SMALL_RUNS:
-            steps += _folded(core, scope, line.id, stream, small, start, fresh)
+        start = done.starts[stream] = ends.get(stream, 0)
+        ends[stream] = start + len(fresh)
+        many = small.get(stream, 0) >= MOST_SMALL_RUNS
+        runs = _small_runs(core, scope, line.id, stream, start) if many else []
+        if len(runs) == MOST_SMALL_RUNS:
+            done.steps += _folded(core, scope, line.id, stream, runs, start, fresh)
+            small[stream] = 1
         else:
-            steps.append(Insert(_run(scope, line.id, stream, start, fresh)))
-    return starts, steps
+            done.steps.append(Insert(_run(scope, line.id, stream, start, fresh)))
+            small[stream] = (len(runs) if many else small.get(stream, 0)) + 1
+    done.counted = {"ends": ends, "small": small}
+    return done
 
 
 def _small_runs(core: Core, scope: Scope, line: str, stream: str, end: int) -> list[tuple[str, int, int]]:
@@ -176,9 +188,34 @@ def unused_steps(core: Core, scope: Scope, line: str, used: Iterable[Spans]) -> 
     return [DeleteWhere(CheckpointItems, (OneOf("id", unused),))] if unused else []
 
 
-def checked_spans(spans: Mapping[str, Sequence[Span]], base: Checkpoint | None) -> None:
+def check_items(core: Core, scope: Scope) -> Iterator[Problem]:
+    """Every item that a checkpoint uses is there."""
+    for line, version in core.store.select(scope, Query(CheckpointLine), ("id", "version")):
+        missing, seen = _lacking(core, scope, line), None
+        while missing and seen != version:  # somebody may have written to the line while we looked
+            seen = version
+            found = core.store.get(scope, CheckpointLine, line)
+            if found is None or found.version != version:
+                missing, version = _lacking(core, scope, line), found.version if found else 0
+        yield from (Problem("items that it uses are missing", "checkpoint", id) for id in missing)
+
+
+def _lacking(core: Core, scope: Scope, line: str) -> list[str]:
+    mine = (equal("line_id", line),)
+    there: Spans = {}
+    for stream, start, end in core.store.select(scope, Query(CheckpointItems, mine), ("stream", "start", "end")):
+        there.setdefault(stream, []).append((start, end))
+    there = {stream: union(some) for stream, some in there.items()}
+    return [
+        id
+        for id, spans in core.store.select(scope, Query(Checkpoint, mine), ("id", "spans"))
+        if not all(covers(there.get(stream, []), some) for stream, some in spans.items())
+    ]
+
+
+def checked_spans(spans: Mapping[str, Sequence[Span]], base: Mapping[str, Sequence[Span]]) -> None:
     """Only what the base holds can be shared with it."""
-    held = {stream: union(some) for stream, some in spans_of(base).items()} if base else {}
+    held = {stream: union((start, end) for start, end in some) for stream, some in base.items()}
     if not all(covers(held.get(stream, []), some) for stream, some in spans.items()):
         raise InvalidInput(
             "the checkpoint shares items that its base does not hold", remedy="give the base they come from"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -56,7 +56,8 @@ from recollect.ports.records import (
 )
 from recollect.services.checkpoint_items import (
     Span,
-    append_steps,
+    Spans,
+    append,
     checked_spans,
     pack,
     read_spans,
@@ -70,6 +71,7 @@ from recollect.services.checkpoint_items import (
 from recollect.services.core import Bytes, Core, Reply, Request, commit, insistently, logged, made
 
 PAGE = 100
+LOOKS = 5
 _OTHERS_WERE_QUICKER = (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing)
 
 
@@ -108,19 +110,22 @@ def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpoi
     id = line_id(request.thread, request.namespace)
     known = core.store.get(scope, CheckpointLine, id)
     line = known or _new_line(scope, request.thread, request.namespace)
-    starts, added = append_steps(core, scope, line, request.items)
-    ends = {**line.ends, **{stream: start + len(request.items[stream]) for stream, start in starts.items()}}
-    steps: list[Step] = [Insert(line.changed(ends=ends)) if known is None else _written(scope, line, ends=ends)]
+    added = append(core, scope, line, request.items)
+    steps: list[Step] = [Insert(line.changed(**added.counted))]
+    if known is not None:
+        steps = _written(scope, line, **added.counted)
     if any(request.spans.values()):
         steps.append(_shared_base(core, scope, id, request))
-    checkpoint = _record(scope, id, request, starts)
-    steps += [*added, Put(checkpoint)]
+    checkpoint = _record(scope, id, request, added.starts)
     gone: list[str] = []
-    if known is not None:
-        gone = _outlived(core, scope, id, checkpoint, request.keep, request.keep_seconds)
-        steps += _gone_steps(core, scope, line, gone, checkpoint)
+    if known is not None and (request.keep or request.keep_seconds):
+        standing = _standing(core, scope, id, checkpoint)
+        gone = _outlived(standing, request.keep, request.keep_seconds, request.id)
+        steps += _gone_steps(core, scope, line, gone, standing)
+    # Only now: a folded run has the id of its first piece, which may be one of those that go.
+    steps += [*added.steps, Put(checkpoint)]
     commit(core, scope, steps)
-    return PutCheckpointReply(id=request.id, starts=starts, pruned=len(gone))
+    return PutCheckpointReply(id=request.id, starts=added.starts, pruned=len(gone))
 
 
 def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
@@ -130,20 +135,23 @@ def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
     return line
 
 
-def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> Step:
-    """The first step of whoever puts or deletes on a line: it fails if somebody else did so since the line was read."""
-    return Update(revised(line, scope, **fields))
+def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> list[Step]:
+    """The first steps of whoever puts or deletes on a line: they fail if somebody else did so since the line was read.
+
+    One that was deleted and made anew counts its versions anew, so the version alone would not tell.
+    """
+    return [Require(CheckpointLine, line.id, {"created_at": line.created_at}), Update(revised(line, scope, **fields))]
 
 
 def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
     """While the base is there, so are its items: it must still be there when this commits."""
     id = _checkpoint_key(line, request.base or "")
-    base = core.store.get(scope, Checkpoint, id)
-    if base is None:
+    base = core.store.select(scope, Query(Checkpoint, (equal("id", id),)), ("spans",))
+    if not base:
         raise NotFound(
             "the checkpoint whose items are shared is gone", remedy="send all items again", base=request.base
         )
-    checked_spans(request.spans, base)
+    checked_spans(request.spans, base[0][0])
     return Require(Checkpoint, id)
 
 
@@ -174,41 +182,51 @@ def _checkpoint_key(line: str, id: str) -> str:
 
 # -- retention -------------------------------------------------------------------------------------------------------
 
-_Known = tuple[str, str | None, list[str], datetime]  # checkpoint id, parent, what it lacks, when it was made
+
+class _Known(NamedTuple):
+    """What retention must know of a checkpoint."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    lacks: list[str]
+    created_at: datetime
+    spans: Spans
+
+
+def _standing(core: Core, scope: Scope, line: str, newest: Checkpoint | None = None) -> list[_Known]:
+    """The checkpoints of a line, the newest first; `newest` is about to be written."""
+    rows = core.store.select(scope, Query(Checkpoint, (equal("line_id", line),)), _Known._fields)
+    known = {row[0]: _Known(*row) for row in rows}
+    if newest is not None:
+        known[newest.checkpoint_id] = _Known(*(getattr(newest, name) for name in _Known._fields))
+    return [known[id] for id in sorted(known, reverse=True)]
 
 
 def _outlived(
-    core: Core, scope: Scope, line: str, newest: Checkpoint | None, keep: int | None, keep_seconds: float | None
+    standing: Sequence[_Known], keep: int | None, keep_seconds: float | None, fresh: str | None = None
 ) -> list[str]:
-    """The checkpoints of a line that retention lets go of, `newest` being about to be written."""
-    if keep is None and keep_seconds is None:
-        return []
-    query = Query(Checkpoint, (equal("line_id", line),))
-    known = core.store.select(scope, query, ("checkpoint_id", "parent_id", "lacks", "created_at"))
-    if newest is not None:
-        known = [one for one in known if one[0] != newest.checkpoint_id]
-        known.append((newest.checkpoint_id, newest.parent_id, newest.lacks, newest.created_at))
-    known.sort(key=lambda one: one[0], reverse=True)
+    """The checkpoints of a line that retention lets go of; never `fresh`, even if others put newer ones already."""
     cutoff = now() - timedelta(seconds=keep_seconds) if keep_seconds is not None else None
-    kept = [one for one in known[:keep] if cutoff is None or one[3] >= cutoff] or known[:1]
-    needed = _with_ancestors(kept, {one[0]: one for one in known})
-    return [one[0] for one in known if one[0] not in needed]
+    kept = [one for one in standing[:keep] if cutoff is None or one.created_at >= cutoff] or list(standing[:1])
+    kept += [one for one in standing if one.checkpoint_id == fresh and one not in kept]
+    needed = _with_ancestors(kept, {one.checkpoint_id: one for one in standing})
+    return [one.checkpoint_id for one in standing if one.checkpoint_id not in needed]
 
 
-def _with_ancestors(kept: Sequence[Any], known: dict[str, Any]) -> set[str]:
+def _with_ancestors(kept: Sequence[_Known], known: dict[str, _Known]) -> set[str]:
     """Those that stay, and every ancestor up to the one that holds all that a kept one lacks."""
-    needed = {one[0] for one in kept}
-    for _, parent, lacks, _ in kept:
-        missing = set(lacks)
+    needed = {one.checkpoint_id for one in kept}
+    for one in kept:
+        missing, parent = set(one.lacks), one.parent_id
         while missing and parent in known:
             needed.add(parent)
-            _, parent, also_lacks, _ = known[parent]
-            missing &= set(also_lacks)
+            missing &= set(known[parent].lacks)
+            parent = known[parent].parent_id
     return needed
 
 
 def _gone_steps(
-    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], newest: Checkpoint | None = None
+    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], standing: Sequence[_Known]
 ) -> list[Step]:
     """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
 
@@ -217,10 +235,7 @@ def _gone_steps(
     if not gone:
         return []
     mine, leaving = equal("line_id", line.id), OneOf("checkpoint_id", tuple(gone))
-    left = core.store.select(scope, Query(Checkpoint, (mine,)), ("checkpoint_id", "spans"))
-    used = {id: spans for id, spans in left if id not in set(gone)}
-    if newest is not None:
-        used[newest.checkpoint_id] = newest.spans
+    used = {one.checkpoint_id: one.spans for one in standing if one.checkpoint_id not in set(gone)}
     if not used:
         return [Delete(CheckpointLine, line.id)]
     late = Compare("checkpoint_id", "<", min(used))  # written by a task that outlived its checkpoint
@@ -264,19 +279,29 @@ def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCh
     line = line_id(request.thread, request.namespace)
     id = derived_id("writes", line, request.id, request.task)
     given = {place: (channel, value) for (place, channel), value in zip(request.slots, request.values, strict=True)}
+    fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
+    first = Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given)))
+    try:  # nearly always a task writes once, on a line that is there: then nothing need be read
+        commit(core, scope, [first])
+        return WriteCheckpointReply(written=len(given))
+    except ReferenceMissing:
+        commit(core, scope, [Insert(_new_line(scope, request.thread, request.namespace)), first])
+        return WriteCheckpointReply(written=len(given))
+    except DuplicateKey:
+        return _write_more(core, scope, id, given, request.replace)
+
+
+def _write_more(
+    core: Core, scope: Scope, id: str, given: dict[int, tuple[str, bytes]], replace: bool
+) -> WriteCheckpointReply:
     before = core.store.get(scope, CheckpointWrites, id)
     if before is None:
-        is_new = core.store.get(scope, CheckpointLine, line) is None
-        steps: list[Step] = [Insert(_new_line(scope, request.thread, request.namespace))] if is_new else []
-        fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
-        steps.append(Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given))))
-        commit(core, scope, steps)
-        return WriteCheckpointReply(written=len(given))
+        raise VersionConflict("what the task wrote was deleted a moment ago", remedy="try again")
     kept = {place: (channel, value) for (place, channel), value in zip(before.slots, unpack(before.data), strict=True)}
-    merged = {**kept, **given} if request.replace else {**given, **kept}
+    merged = {**kept, **given} if replace else {**given, **kept}
     if merged != kept:
         commit(core, scope, [Update(revised(before, scope, **_slots(merged)))])
-    return WriteCheckpointReply(written=len(given) if request.replace else len(merged) - len(kept))
+    return WriteCheckpointReply(written=len(given) if replace else len(merged) - len(kept))
 
 
 def _slots(written: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
@@ -341,19 +366,20 @@ class CheckpointPage(Reply):
 
 def get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
     """The checkpoint with its items and pending writes; an empty page if there is none."""
-    return insistently(lambda: _get(core, scope, request), DamagedData, tries=5)
+    return insistently(lambda: _get(core, scope, request), DamagedData, tries=LOOKS)
 
 
 def _get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
     """Retention may take a checkpoint away while it is being read: then its items seem damaged, and it is gone."""
     line = line_id(request.thread, request.namespace)
+    lines = _lines(core, scope, equal("id", line))
     if request.id is not None:
         found = core.store.get(scope, Checkpoint, _checkpoint_key(line, request.id))
         records = [found] if found else []
     else:
         newest = Query(Checkpoint, (equal("line_id", line),), (Order("checkpoint_id", True),), 1)
         records = core.store.find(scope, newest).records
-    return _page(core, scope, records, {line: (request.thread, request.namespace)})
+    return _page(core, scope, records, lines)
 
 
 class ListCheckpointsRequest(Request):
@@ -370,11 +396,11 @@ class ListCheckpointsRequest(Request):
 
 def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
     """Checkpoints with their items and pending writes, page by page."""
-    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=5)
+    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=LOOKS)
 
 
 def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
-    lines = _lines(core, scope, request.thread, request.namespace)
+    lines = _lines(core, scope, *_named(request.thread, request.namespace))
     where: list[Filter] = [OneOf("line_id", tuple(lines))]
     where += [equal("checkpoint_id", request.id)] if request.id else []
     where += [Compare("checkpoint_id", "<", request.before)] if request.before else []
@@ -396,26 +422,40 @@ def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> Checkp
     return reply
 
 
-def _lines(core: Core, scope: Scope, thread: str | None, namespace: str | None) -> dict[str, tuple[str, str]]:
-    where = [equal("thread", thread)] if thread is not None else []
-    where += [equal("namespace", namespace)] if namespace is not None else []
-    rows = core.store.select(scope, Query(CheckpointLine, tuple(where)), ("id", "thread", "namespace"))
-    return {id: (of, within) for id, of, within in rows}
+class _Line(NamedTuple):
+    """A line, and when it was made: one that was deleted and made anew numbers its items anew."""
+
+    id: str
+    thread: str
+    namespace: str
+    created_at: datetime
 
 
-def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, tuple[str, str]]) -> CheckpointPage:
+def _lines(core: Core, scope: Scope, *where: Filter) -> dict[str, _Line]:
+    rows = core.store.select(scope, Query(CheckpointLine, where), _Line._fields)
+    return {row[0]: _Line(*row) for row in rows}
+
+
+def _named(thread: str | None, namespace: str | None = None) -> list[Filter]:
+    given = (("thread", thread), ("namespace", namespace))
+    return [equal(name, value) for name, value in given if value is not None]
+
+
+def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, _Line]) -> CheckpointPage:
     kept: list[KeptCheckpoint] = []
     writes = _writes(core, scope, records)
     used: dict[str, dict[str, list[Span]]] = {}
     for record in records:
-        thread, namespace = lines[record.line_id]
+        line = lines.get(record.line_id)
+        if line is None:
+            raise _made_anew()
         spans = spans_of(record)
         for stream, some in spans.items():
             used.setdefault(record.line_id, {}).setdefault(stream, []).extend(some)
         kept.append(
             KeptCheckpoint(
-                thread=thread,
-                namespace=namespace,
+                thread=line.thread,
+                namespace=line.namespace,
                 id=record.checkpoint_id,
                 parent=record.parent_id,
                 created_at=record.created_at,
@@ -426,13 +466,20 @@ def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[s
                 writes=writes.get((record.line_id, record.checkpoint_id), []),
             )
         )
-    return CheckpointPage(checkpoints=kept, lines=[_line_items(core, scope, id, lines[id], used[id]) for id in used])
+    items = [_line_items(core, scope, lines[id], used[id]) for id in used]
+    if used and _lines(core, scope, OneOf("id", tuple(used))) != {id: lines[id] for id in used}:
+        raise _made_anew()
+    return CheckpointPage(checkpoints=kept, lines=items)
 
 
-def _line_items(core: Core, scope: Scope, line: str, named: tuple[str, str], used: dict[str, list[Span]]) -> LineItems:
+def _made_anew() -> DamagedData:
+    return DamagedData("a thread was deleted while it was read", remedy="read it again")
+
+
+def _line_items(core: Core, scope: Scope, line: _Line, used: dict[str, list[Span]]) -> LineItems:
     spans = {stream: union(some) for stream, some in used.items()}
-    items = read_spans(core, scope, line, spans)
-    return LineItems(thread=named[0], namespace=named[1], spans=spans, items=items)
+    items = read_spans(core, scope, line.id, spans)
+    return LineItems(thread=line.thread, namespace=line.namespace, spans=spans, items=items)
 
 
 def _writes(core: Core, scope: Scope, records: Sequence[Checkpoint]) -> dict[tuple[str, str], list[TaskWrites]]:
@@ -472,7 +519,7 @@ class ThreadPage(Reply):
 def threads(core: Core, scope: Scope, request: ThreadsRequest) -> ThreadPage:
     """The threads that have checkpoints, with how many and the newest of each namespace."""
     lines = []
-    for id, (thread, namespace) in _lines(core, scope, request.thread, None).items():
+    for id, thread, namespace, _ in _lines(core, scope, *_named(request.thread)).values():
         mine = Query(Checkpoint, (equal("line_id", id),), (Order("checkpoint_id", True),), 1)
         newest = core.store.select(scope, mine, ("checkpoint_id", "created_at"))
         name, at = newest[0] if newest else (None, None)
@@ -504,9 +551,9 @@ def delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> Check
 
 def _delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
     if request.thread is not None:
-        whole = dict.fromkeys(_lines(core, scope, request.thread, None))
+        whole = dict.fromkeys(_lines(core, scope, *_named(request.thread)))
         return _let_go(core, scope, whole, "checkpoint.delete")
-    lines = _lines(core, scope, None, None)
+    lines = _lines(core, scope)
     gone: dict[str, list[str] | None] = {}
     of_runs = Query(Checkpoint, (OneOf("run_id", tuple(request.runs)),))
     for line, id in core.store.select(scope, of_runs, ("line_id", "checkpoint_id")):
@@ -522,12 +569,12 @@ def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], acti
         line = core.store.get(scope, CheckpointLine, id)
         if line is None:
             continue
-        known = core.store.select(scope, Query(Checkpoint, (equal("line_id", id),)), ("checkpoint_id",))
-        count += len(known) if leaving is None else len(leaving)
+        standing = _standing(core, scope, id)
+        count += len(standing) if leaving is None else len(leaving)
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            steps += [_written(scope, line), *_gone_steps(core, scope, line, leaving)]
+            steps += [*_written(scope, line), *_gone_steps(core, scope, line, leaving, standing)]
     if steps:
         commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
@@ -550,8 +597,8 @@ def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> Checkpo
 
 def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
     names = [None] if request.threads is None else request.threads
-    ids = [id for name in names for id in _lines(core, scope, name, None)]
-    gone = {id: _outlived(core, scope, id, None, request.keep, request.keep_seconds) for id in ids}
+    ids = [id for name in names for id in _lines(core, scope, *_named(name))]
+    gone = {id: _outlived(_standing(core, scope, id), request.keep, request.keep_seconds) for id in ids}
     return _let_go(core, scope, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
 
 
@@ -567,17 +614,24 @@ class CheckpointsCopied(Reply):
 
 
 def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
-    """Copy a thread with all its namespaces, checkpoints, items and writes."""
-    if _lines(core, scope, request.target, None):
+    """Copy a thread with all its namespaces, checkpoints, items and writes, as it is at one moment."""
+    return insistently(lambda: _copy(core, scope, request), *_OTHERS_WERE_QUICKER)
+
+
+def _copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+    if _lines(core, scope, *_named(request.target)):
         raise Conflict(
             f"the thread '{request.target[:80]}' has checkpoints already", remedy="delete it first, or choose another"
         )
     steps: list[Step] = []
     count = 0
     for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
-        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends)
+        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends, small=line.small)
         mine, target = (equal("line_id", line.id),), copied.id
-        steps.append(Insert(copied))
+        steps += [
+            Require(CheckpointLine, line.id, {"version": line.version, "created_at": line.created_at}),
+            Insert(copied),
+        ]
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1

@@ -12,11 +12,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
-from recollect.domain.record import Id, Json, Name, Text
+from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.errors import InvalidInput
 from recollect.ports.records import Filter, IsNull, Order, Query, Scope, Update, equal
-from recollect.services.core import Core, Reply, Request, as_of_version, commit, load, logged, rewritten
-from recollect.services.directory import EndSessionRequest, end_session
+from recollect.services.core import Core, Reply, Request, as_of_version, commit, load, logged, persistently, rewritten
 
 
 class SessionView(Reply):
@@ -91,17 +90,23 @@ class ReviseSessionRequest(SessionRequest):
 
 def revise_session(core: Core, scope: Scope, request: ReviseSessionRequest) -> SessionView:
     """Change title, type, summary or metadata."""
-    session = as_of_version(load(core, scope, Session, request.id), request.version)
     names = ("title", "type", "summary", "metadata")
     fields = {name: value for name in names if (value := getattr(request, name)) is not None}
     if not fields:
         raise InvalidInput("nothing to change was given", remedy="give title, type, summary or metadata")
-    return _changed(core, scope, session, "revise session", **fields)
+    return _changed(core, scope, request.id, "revise session", fields, request.version)
+
+
+class EndSessionRequest(SessionRequest):
+    """A session that is over."""
+
+    summary: Text | None = Field(None, description="What it came to")
 
 
 def end(core: Core, scope: Scope, request: EndSessionRequest) -> SessionView:
     """Mark a session as ended, with a summary if there is one."""
-    return show_session(core, scope, SessionRequest(id=end_session(core, scope, request).id))
+    fields = {"ended_at": now()} | ({"summary": request.summary} if request.summary else {})
+    return _changed(core, scope, request.id, "end session", fields)
 
 
 def archive_session(core: Core, scope: Scope, request: SessionRequest) -> SessionView:
@@ -118,13 +123,20 @@ def _set_archived(core: Core, scope: Scope, id: str, archived: bool) -> SessionV
     session = load(core, scope, Session, id)
     if session.is_archived == archived:
         return _view(core, scope, session)
-    return _changed(core, scope, session, "archive session" if archived else "unarchive session", is_archived=archived)
+    action = "archive session" if archived else "unarchive session"
+    return _changed(core, scope, id, action, {"is_archived": archived})
 
 
-def _changed(core: Core, scope: Scope, session: Session, action: str, **fields: Any) -> SessionView:
-    after = rewritten(session, scope, **fields)
-    commit(core, scope, [Update(after), logged(scope, "update", action, None, id=session.id, fields=sorted(fields))])
-    return _view(core, scope, after.changed(version=session.version + 1))
+def _changed(
+    core: Core, scope: Scope, id: str, action: str, fields: dict[str, Any], version: int | None = None
+) -> SessionView:
+    def attempt() -> SessionView:
+        session = as_of_version(load(core, scope, Session, id), version)
+        after = rewritten(session, scope, **fields)
+        commit(core, scope, [Update(after), logged(scope, "update", action, None, id=id, fields=sorted(fields))])
+        return _view(core, scope, after.changed(version=session.version + 1))
+
+    return persistently(version, attempt)
 
 
 def _view(core: Core, scope: Scope, session: Session) -> SessionView:

@@ -135,7 +135,13 @@ def logged(
 
 
 def commit(core: Core, scope: Scope, steps: Sequence[Step]) -> int:
-    seq = core.store.transact(scope, steps).seq
+    """Write the steps. What was read, is to be changed and is gone was deleted meanwhile: another look says so."""
+    try:
+        seq = core.store.transact(scope, steps).seq
+    except NotFound as gone:
+        raise VersionConflict(
+            "somebody deleted what was to be changed", remedy="read it again", **gone.details
+        ) from None
     core.vectors.hint(seq)
     return seq
 

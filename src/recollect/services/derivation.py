@@ -15,7 +15,19 @@ from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
 from recollect.domain.provenance import Citation, cite
 from recollect.domain.templates import Try, generalized
 from recollect.errors import IllegalTransition
-from recollect.ports.records import Delete, DeleteWhere, OneOf, Query, Require, Scope, Step, Update, equal, revised
+from recollect.ports.records import (
+    Absent,
+    Delete,
+    DeleteWhere,
+    OneOf,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, logged
 from recollect.services.indexing import reindex_steps
 from recollect.services.revise import MADE_FROM_OTHERS, dependants, new_content
@@ -44,22 +56,32 @@ def supported_steps(core: Core, scope: Scope, memory: Memory) -> list[Step]:
 
 
 def forgetting_steps(core: Core, scope: Scope, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
-    """Delete every summary, on every level, that repeats what is let go of."""
-    return [Delete(Memory, summary) for summary in _summaries_over(core, scope, ids, messages) if summary not in ids]
+    """Delete every summary, on every level, that repeats what is let go of.
 
-
-def _summaries_over(core: Core, scope: Scope, ids: Sequence[str], messages: Sequence[str]) -> list[str]:
+    Stands before what is let go of, whose links go with it: one that was made since we looked fails the transaction.
+    """
+    steps: list[Step] = []
     over: set[str] = set()
     if messages:
         sources = OneOf("source", tuple(cite.log(message).source() for message in messages))
-        cited = [id for (id,) in core.store.select(scope, Query(Citation, (sources,)), ("memory_id",))]
-        over |= {*cited, *dependants(core, scope, cited)} if cited else set()
+        cited = {id for (id,) in core.store.select(scope, Query(Citation, (sources,)), ("memory_id",))}
+        over |= {*cited, *dependants(core, scope, sorted(cited))} if cited else set()
+        steps.append(Absent(Citation, (sources, OneOf("memory_id", tuple(sorted(cited)), wanted=False))))
     if ids:
         over |= set(dependants(core, scope, ids))
+    if ids or over:
+        steps.append(_no_other_from((*ids, *sorted(over)), (*ids, *sorted(over)), SUMMARIZES))
     if not over:
-        return []
+        return steps
     found = Query(Memory, (OneOf("id", tuple(sorted(over))), equal("kind", "summary")), deleted="yes")
-    return sorted(id for (id,) in core.store.select(scope, found, ("id",)))
+    summaries = sorted(id for (id,) in core.store.select(scope, found, ("id",)))
+    return [*steps, *(Delete(Memory, summary) for summary in summaries if summary not in ids)]
+
+
+def _no_other_from(origins: tuple[str, ...], known: tuple[str, ...], link: str) -> Step:
+    """Nothing but what is known was made from these."""
+    others = OneOf("source_id", known, wanted=False)
+    return Absent(Relationship, (OneOf("target_id", origins), equal("type", link), others))
 
 
 def erasing_steps(core: Core, scope: Scope, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
@@ -73,12 +95,13 @@ def _reworded_steps(core: Core, scope: Scope, gone: Sequence[str]) -> list[Step]
     links = Query(Relationship, (OneOf("target_id", tuple(gone)), equal("type", GENERALIZED)))
     ids = {id for (id,) in core.store.select(scope, links, ("source_id",))} - set(gone)
     found = core.store.find(scope, Query(Memory, (OneOf("id", tuple(sorted(ids))),), deleted="yes")) if ids else None
-    return [
+    reworded = [
         step
         for pattern in (found.records if found else [])
         if pattern.kind == "pattern"
         for step in _without(core, scope, pattern, set(gone))
     ]
+    return [_no_other_from(tuple(gone), (*gone, *sorted(ids)), GENERALIZED), *reworded]
 
 
 def _without(core: Core, scope: Scope, pattern: Memory, gone: set[str]) -> list[Step]:

@@ -26,9 +26,7 @@ from recollect.ports.records import (
     Query,
     Scope,
     Step,
-    Update,
     equal,
-    revised,
 )
 from recollect.services.access import refuse_higher
 from recollect.services.agents import at_work
@@ -222,15 +220,25 @@ def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Remov
 
 def _copies(core: Core, scope: Scope, type: str, id: str) -> list[Step]:
     """What patterns and summaries repeat of the memories and messages that go along."""
-    if type == "project":
-        sessions = core.store.select(scope, Query(Session, (equal("project_id", id),), deleted="yes"), ("id",))
-        gone = OneOf("session_id", tuple(session for (session,) in sessions))
-        messages = core.store.select(scope, Query(Message, (gone,), deleted="yes"), ("id",)) if sessions else []
-        return erasing_steps(core, scope, [], [message for (message,) in messages])
-    of_it = (equal(f"{type}_id", id),)
-    messages = core.store.select(scope, Query(Message, of_it, deleted="yes"), ("id",))
-    going = core.store.select(scope, Query(Memory, of_it, deleted="yes"), ("id",)) if type != "session" else []
+    said: list[Filter] = [OneOf("session_id", tuple(_sessions_along(core, scope, type, [id])))]
+    if type in ("user", "agent"):
+        said.append(equal(f"{type}_id", id))
+    messages = core.store.select(scope, Query(Message, (AnyOf(tuple(said)),), deleted="yes"), ("id",))
+    going = []
+    if type in ("user", "agent"):
+        going = core.store.select(scope, Query(Memory, (equal(f"{type}_id", id),), deleted="yes"), ("id",))
     return erasing_steps(core, scope, [memory for (memory,) in going], [message for (message,) in messages])
+
+
+def _sessions_along(core: Core, scope: Scope, type: str, ids: Sequence[str]) -> list[str]:
+    """The sessions that go when these parties go, with all that was said in them by whomever."""
+    if type == "session":
+        return list(ids)
+    found: list[str] = []
+    for other, field in _GOES_ALONG[type]:
+        along = core.store.select(scope, Query(PARTIES[other], (OneOf(field, tuple(ids)),), deleted="yes"), ("id",))
+        found += _sessions_along(core, scope, other, [id for (id,) in along]) if along else []
+    return found
 
 
 # What else goes when a party is deleted, and by which of its fields.
@@ -266,21 +274,6 @@ def _links_to_clear(core: Core, scope: Scope, type: str, ids: list[str]) -> dict
         for (id,) in core.store.select(scope, linked, ("id",)):
             found.setdefault(id, {})[f"{type}_id"] = None
     return found
-
-
-class EndSessionRequest(Request):
-    """Close a session."""
-
-    id: Id = Field(description="The session")
-    summary: Text | None = Field(None, description="What it came to")
-
-
-def end_session(core: Core, scope: Scope, request: EndSessionRequest) -> PartyView:
-    """Mark a session as ended, with a summary if there is one."""
-    session = load(core, scope, Session, request.id)
-    changed = revised(session, scope, ended_at=now(), summary=request.summary or session.summary)
-    commit(core, scope, [Update(changed), logged(scope, "update", "end session", None, id=session.id)])
-    return view(load(core, scope, Session, session.id))
 
 
 class ShowRequest(Request):

@@ -14,7 +14,7 @@ from pydantic import Field
 from recollect.domain.agents import Execution, Proposal, Result
 from recollect.domain.lineage import history_of
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id, Json, Moment, Text
+from recollect.domain.record import Id, Json, Moment, Text, clipped
 from recollect.errors import Conflict
 from recollect.ports.records import OneOf, Query, Scope
 from recollect.services.core import Core, Request, load
@@ -89,9 +89,9 @@ def episode_from_run(core: Core, scope: Scope, request: EpisodeFromRunRequest) -
     asked = RecordEpisodeRequest(
         task=run.goal,
         success=request.success if request.success is not None else run.status == "succeeded",
-        action_plan=_clipped("\n".join(step for step in steps if step)),
-        action_output=_clipped("\n".join([*outputs, _shown(run.result)]).strip()),
-        initial_state_snapshot=_clipped(_shown(cycles[0].snapshot) if cycles else ""),
+        action_plan=clipped("\n".join(step for step in steps if step), MOST_CHARACTERS),
+        action_output=clipped("\n".join([*outputs, _shown(run.result)]).strip(), MOST_CHARACTERS),
+        initial_state_snapshot=clipped(_shown(cycles[0].snapshot) if cycles else "", MOST_CHARACTERS),
         critique=request.critique or _shown(run.error),
         tags=request.tags,
         cites=[cite.log(run.id, run.created_at, "run")],
@@ -137,9 +137,4 @@ def _shown(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MOST_OF_A_LINE else flat[: MOST_OF_A_LINE - 1] + "…"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+    return clipped(" ".join(text.split()), MOST_OF_A_LINE)

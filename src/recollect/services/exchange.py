@@ -14,11 +14,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from recollect.domain.record import Text
 from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blob_hash
+from recollect.errors import DamagedData
 from recollect.ports.outside import Found
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
-from recollect.services.blobs import BATCH_BYTES, read_blob
+from recollect.services.blobs import BATCH_BYTES, read_blob, steadily, stored_file
 from recollect.services.core import Core, Reply, load, persistently
-from recollect.services.snapshots import entries_of
+from recollect.services.snapshots import entries_of, of_workspace
 from recollect.services.workspaces import Change, WorkspaceRequest
 
 FILES_AT_ONCE = 500
@@ -147,15 +148,25 @@ def push(core: Core, scope: Scope, request: PushRequest) -> Pushed:
 
 def _contents(core: Core, scope: Scope, request: PushRequest) -> Iterator[tuple[str, bytes]]:
     if request.snapshot is not None:
-        for entry in entries_of(core, scope, request.id, request.snapshot):
-            yield entry.path, read_blob(core.store, scope, entry.content_hash)
+        yield from _contents_then(core, scope, request.id, request.snapshot)
         return
     after: str | None = None
     while True:
         query = Query(WorkspaceFile, (equal("workspace_id", request.id),), (Order("path"),), FILES_AT_ONCE, after)
         page = core.store.find(scope, query)
         for file in page.records:
-            yield file.path, read_blob(core.store, scope, file.content_hash)
+            data = stored_file(core.store, scope, request.id, file.path)
+            if data is not None:  # or else it was removed just now
+                yield file.path, data
         after = page.next
         if after is None:
             return
+
+
+def _contents_then(core: Core, scope: Scope, workspace: str, snapshot: str) -> Iterator[tuple[str, bytes]]:
+    for entry in steadily(lambda: entries_of(core, scope, workspace, snapshot)):
+        try:
+            yield entry.path, read_blob(core.store, scope, entry.content_hash)
+        except DamagedData:
+            of_workspace(core, scope, workspace, snapshot)  # gone, if somebody pruned it meanwhile
+            raise

@@ -8,6 +8,7 @@ store, whatever its clock says.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
@@ -34,12 +35,15 @@ def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: flo
     return store.get(scope, Lease, name)
 
 
-def taking(held: Lease | None, scope: Scope, name: str, holder: str, until: datetime) -> tuple[Lease, Step]:
+def taking(
+    held: Lease | None, scope: Scope, name: str, holder: str, until: datetime, claim_key: str | None = None
+) -> tuple[Lease, Step]:
     """The lease with its next fencing number, and the step that takes it: whoever read it earlier is refused."""
+    fields: dict[str, Any] = {"holder": holder, "expires_at": until, "claim_key": claim_key}
     if held is None:
-        lease = Lease(organization_id=scope.organization_id, id=name, holder=holder, fence=1, expires_at=until)
+        lease = Lease(organization_id=scope.organization_id, id=name, fence=1, **fields)
         return lease, Insert(lease)
-    lease = revised(held, scope, holder=holder, fence=held.fence + 1, expires_at=until)
+    lease = revised(held, scope, fence=held.fence + 1, **fields)
     return lease, Update(lease)
 
 

@@ -339,15 +339,14 @@ def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved
 def clear(core: Core, scope: Scope, request: Whose) -> MessagesRemoved:
     """Delete all messages of a session, an agent or a user for good, traces included."""
     request.refuse_nobody()
-    where = request.filters()
-    count = core.store.count(scope, Query(Message, where))
-    if count:
+    ids = [id for (id,) in core.store.select(scope, Query(Message, request.filters()), ("id",))]
+    if ids:
         asked = request.model_dump(exclude_none=True)
-        entry = logged(scope, "delete", "clear messages", None, count=count, **asked)
-        ids = [id for (id,) in core.store.select(scope, Query(Message, where), ("id",))]
-        commit(core, scope, [*erasing_steps(core, scope, [], ids), DeleteWhere(Message, where), entry])
+        entry = logged(scope, "delete", "clear messages", None, count=len(ids), **asked)
+        these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
+        commit(core, scope, [*erasing_steps(core, scope, [], ids), these, entry])
         erase_traces(core)
-    return MessagesRemoved(removed=count)
+    return MessagesRemoved(removed=len(ids))
 
 
 class Popped(Reply):

@@ -33,6 +33,9 @@ class Wanted(Request):
     user: Id | None = Field(None, description="Only this user's")
     agent: Id | None = Field(None, description="Only this agent's")
     session: Id | None = Field(None, description="Only of this session; also looks into short-term memory")
+    also_session: Id | None = Field(
+        None, description="Beside long-term memory also the short-term memory of this session"
+    )
     project: Id | None = Field(None, description="Only of this project")
     kinds: list[Name] = Field(default_factory=list, description="Only of these kinds")
     scopes: list[MemoryScope] = Field(default_factory=list, description="Only with these scopes")
@@ -94,7 +97,8 @@ def narrow(wanted: Wanted, moment: datetime, *, evidence_only: bool = False) -> 
     A summary repeats what it covers: beside its own evidence it would take a place in the answer without adding to it,
     and as a neighbour in the session it would lend its words to everything.
     """
-    namespaces = tuple(wanted.namespaces) or ((LONG_TERM, SHORT_TERM) if wanted.session else (LONG_TERM,))
+    both = wanted.session or wanted.also_session
+    namespaces = tuple(wanted.namespaces) or ((LONG_TERM, SHORT_TERM) if both else (LONG_TERM,))
     facets: dict[str, tuple[str, ...]] = {
         f"{name}_id": (value,)
         for name in ("user", "agent", "session", "project")
@@ -167,3 +171,6 @@ def _alive(wanted: Wanted, moment: datetime, namespaces: tuple[str, ...]) -> Ite
         yield Condition("it is archived", Compare("status", "!=", "archived"))
     searched = AnyOf(tuple(Holds("namespaces", name) for name in namespaces))
     yield Condition(f"it is not searched in {' or '.join(namespaces)}", searched)
+    if wanted.also_session is not None:
+        known_here = AnyOf((Holds("namespaces", LONG_TERM), equal("session_id", wanted.also_session)))
+        yield Condition(f"it is short-term memory of another session than {wanted.also_session}", known_here)

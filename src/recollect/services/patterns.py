@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from recollect.domain.learning import posterior
 from recollect.domain.likeness import Matrix, grouped, likeness
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
-from recollect.domain.record import Id, now
+from recollect.domain.record import Id, Text, clipped, now
 from recollect.domain.templates import generalized
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
@@ -72,8 +72,8 @@ MOST_OF_A_PROBLEM, MOST_OF_A_SOLUTION = 2_000, 10_000
 class PatternWording(BaseModel):
     """What a language model is asked to write of a pattern."""
 
-    problem_space: str = Field(max_length=MOST_OF_A_PROBLEM)
-    solution_template: str = Field(max_length=MOST_OF_A_SOLUTION)
+    problem_space: Text = Field(max_length=MOST_OF_A_PROBLEM)
+    solution_template: Text = Field(max_length=MOST_OF_A_SOLUTION)
 
 
 class LearnRequest(Request):
@@ -295,16 +295,12 @@ def _revised(pattern: Memory, wording: Wording[PatternWording], members: Sequenc
 def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
     template = generalized([tried(episode) for episode in episodes])
     offline = PatternWording(
-        problem_space=_clipped(template.problem, MOST_OF_A_PROBLEM),
-        solution_template=_clipped(template.solution, MOST_OF_A_SOLUTION),
+        problem_space=clipped(template.problem, MOST_OF_A_PROBLEM),
+        solution_template=clipped(template.solution, MOST_OF_A_SOLUTION),
     )
     shown = episodes[:SHOWN_TO_THE_MODEL]
     material = "\n\n".join(_material(number, one.content) for number, one in enumerate(shown, 1))
     return worded(core, Prompt(INSTRUCTIONS, material), offline, _objection)
-
-
-def _clipped(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _material(number: int, content: dict[str, Any]) -> str:

@@ -41,6 +41,7 @@ from recollect.services.timeline import (
     StepView,
     lease_name,
     on_branch,
+    run_of,
     run_view,
     standing,
     steps_between,
@@ -57,6 +58,7 @@ class ClaimRequest(Request):
     queue: Name = Field("default", description="The queue to look in")
     agent: Id | None = Field(None, description="Only runs of this agent")
     seconds: float = Field(60, gt=0, le=86_400, description="How long it may be silent before another takes over")
+    idempotency_key: Id | None = Field(None, description="The same key again gives the run that it gave before")
 
 
 class AgentBrief(Reply):
@@ -89,13 +91,34 @@ class Claimed(Reply):
 
 def claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
     """Take the next run that nobody works on."""
+    return _claimed_before(core, scope, request) or _claim(core, scope, request)
+
+
+def _claimed_before(core: Core, scope: Scope, request: ClaimRequest) -> Claimed | None:
+    """The run that this very claim was given; its answer did not arrive."""
+    if request.idempotency_key is None:
+        return None
+    mine = (equal("holder", request.worker), *_this_claim(request.idempotency_key))
+    for lease in core.store.find(scope, Query(Lease, mine, limit=1)).records:
+        run = core.store.get(scope, Execution, run_of(lease.id))
+        agent = core.store.get(scope, Agent, run.agent_id) if run else None
+        if run is not None and agent is not None and run.status == "running":
+            return _claimed(core, scope, run, standing(core, scope, run), lease, agent)
+    return None
+
+
+def _this_claim(key: str) -> tuple[Filter, ...]:
+    return (equal("claim_key", key), Compare("expires_at", ">", now()))
+
+
+def _claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
     if request.id is not None:
         return _claim_one(core, scope, load(core, scope, Execution, request.id), request)
     for run in _claimable(core, scope, request):
         taken = _take(core, scope, run, request)
         if taken is not None:
             return taken
-    return Claimed()
+    return _claimed_before(core, scope, request) or Claimed()
 
 
 def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed:
@@ -171,9 +194,10 @@ def _take(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Cl
     stands = standing(core, scope, run)
     verdict = _verdict(run, stands)
     until = moment + timedelta(seconds=request.seconds) if verdict["status"] == "running" else moment
-    lease, taking_it = taking(held, scope, lease_name(run.id), request.worker, until)
+    lease, taking_it = taking(held, scope, lease_name(run.id), request.worker, until, request.idempotency_key)
     goes_on = revised(run, scope, **verdict, **_counted(run, request.worker, moment))
-    steps = [taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(scope, stands, verdict["status"])]
+    once = [Absent(Lease, _this_claim(request.idempotency_key))] if request.idempotency_key else []
+    steps = [*once, taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(scope, stands, verdict["status"])]
     action = "claim" if verdict["status"] == "running" else f"run {verdict['status']}"
     try:
         commit(core, scope, [*steps, logged(scope, "update", action, None, id=run.id, fence=lease.fence)])

@@ -11,7 +11,7 @@ from recollect.domain.record import Id
 from recollect.domain.trees import Entry
 from recollect.domain.workspaces import Workspace
 from recollect.ports.records import Scope
-from recollect.services.blobs import read_blob
+from recollect.services.blobs import read_blob, steadily
 from recollect.services.core import Core, Reply, load
 from recollect.services.snapshots import entry_of
 from recollect.services.workspaces import FileRequest, find_file, no_file
@@ -41,6 +41,10 @@ class FileContent(Reply):
 
 def read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
     """A file with its content, proven by its hash."""
+    return steadily(lambda: _read(core, scope, request))
+
+
+def _read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
     load(core, scope, Workspace, request.id)
     if request.snapshot is not None:
         return _shown(core, scope, entry_of(core, scope, request.id, request.snapshot, request.path), None)

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory
-from recollect.domain.record import Id, Moment, now
+from recollect.domain.record import Id, Moment, clipped, now
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Order, Query, Scope, equal
+from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request, commit, load
 from recollect.services.indexing import Progress
 from recollect.services.revise import MADE_FROM_OTHERS
@@ -122,20 +122,32 @@ class _Run:
         try:
             _, notes = write(self.core, self.scope, unit)
         except Conflict as conflict:
-            notes = (f"something changed meanwhile, roll up again: {conflict.message}",)
+            notes = (_changed_meanwhile(conflict),)
         else:
             self.report.written[unit.level] = self.report.written.get(unit.level, 0) + 1
+        self.note(*notes)
+
+    def note(self, *notes: str) -> None:
         self.report.notes += [note for note in notes if note not in self.report.notes]
 
     def drop(self, ids: Sequence[str]) -> None:
-        if ids:
-            steps = dropping(self.core, self.scope, ids)
+        if not ids:
+            return
+        steps = dropping(self.core, self.scope, ids)
+        try:
             commit(self.core, self.scope, steps)
-            self.report.dropped += len(steps)
+        except Conflict as conflict:
+            self.note(_changed_meanwhile(conflict))
+        else:
+            self.report.dropped += sum(isinstance(step, Delete) for step in steps)
 
     def step(self) -> None:
         self.done += 1
         self.progress(self.done, max(self.total, self.done))
+
+
+def _changed_meanwhile(conflict: Conflict) -> str:
+    return f"something changed meanwhile, roll up again: {conflict.message}"
 
 
 def roll_up(core: Core, scope: Scope, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
@@ -201,7 +213,8 @@ def _roll_session(run: _Run, session: Session) -> None:
     run.drop([one.id for one in stale])
     covered = {id for one in stretches if one not in stale for id in covered_ids(one)}
     for stretch in _runs(items, covered, is_over):
-        run.write(Unit("stretch", f"stretch:{digest_of(stretch)}", tuple(stretch), _owners(stretch, session)))
+        # Named after what it begins with: who rolls up at the same time and has seen more begins there, too.
+        run.write(Unit("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session)))
     if is_over and items:
         parts = [memory_item(one) for one in _stretches(run, session)]
         _keep_one(run, "session", f"session:{session.id}", parts, _owners(parts, session))
@@ -364,7 +377,7 @@ def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> It
         id=item.id,
         level=item.memory.level if item.memory else "item",
         kind=item.memory.kind if item.memory else "message",
-        text=text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…",
+        text=clipped(text, SHOWN_TEXT),
         stale=bool(summary and is_stale(summary, parts)),
         at=item.at,
     )

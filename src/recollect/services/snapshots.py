@@ -19,7 +19,7 @@ from recollect.domain.trees import Difference, Entries, Entry, bucket_of, differ
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
 from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
-from recollect.services.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps
+from recollect.services.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
 from recollect.services.core import Core, Reply, commit, load, logged, made
 from recollect.services.lifecycle import erase_traces
 from recollect.services.workspaces import TRIES, Change, WorkspaceRequest
@@ -51,6 +51,10 @@ class SnapshotRequest(WorkspaceRequest):
 
 def snapshot(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
     """Keep the workspace as it is now; costs what changed since the last time."""
+    return steadily(lambda: _taken(core, scope, request))
+
+
+def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
     for _ in range(TRIES):
         workspace = load(core, scope, Workspace, request.id)
         buckets, root, nodes = _tree_now(core, scope, workspace)
@@ -148,6 +152,10 @@ class DiffRequest(WorkspaceRequest):
 
 def diff(core: Core, scope: Scope, request: DiffRequest) -> Compared:
     """What changed in a workspace between two snapshots, or since one."""
+    return steadily(lambda: _compared(core, scope, request))
+
+
+def _compared(core: Core, scope: Scope, request: DiffRequest) -> Compared:
     workspace = load(core, scope, Workspace, request.id)
     before = _root(core, scope, request.id, request.since)
     if request.to is None:
@@ -170,10 +178,11 @@ def _differences_to_now(core: Core, scope: Scope, workspace: Workspace, before: 
 
 
 def _root(core: Core, scope: Scope, workspace: str, snapshot: str) -> str | None:
-    return _of_workspace(core, scope, workspace, snapshot).manifest_hash or None
+    return of_workspace(core, scope, workspace, snapshot).manifest_hash or None
 
 
-def _of_workspace(core: Core, scope: Scope, workspace: str, snapshot: str) -> Snapshot:
+def of_workspace(core: Core, scope: Scope, workspace: str, snapshot: str) -> Snapshot:
+    """The snapshot, or NotFound if there is none or it is another workspace's."""
     found = load(core, scope, Snapshot, snapshot)
     if found.workspace_id != workspace:
         raise NotFound(f"there is no snapshot '{snapshot[:80]}' of that workspace", remedy="list its snapshots")
@@ -242,8 +251,12 @@ class Restored(Reply):
 
 def restore(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
     """Make the workspace what it was at a snapshot, in one transaction; says what differed."""
-    target = _root(core, scope, request.id, request.snapshot)
+    return steadily(lambda: _restored(core, scope, request))
+
+
+def _restored(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
     for _ in range(TRIES):
+        target = _root(core, scope, request.id, request.snapshot)
         workspace = load(core, scope, Workspace, request.id)
         found = _differences_to_now(core, scope, workspace, target)
         turned = [Difference(one.path, one.after, one.before) for one in found]

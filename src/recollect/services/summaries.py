@@ -23,7 +23,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.extracts import Sentence, extract, numbers_in, sentences
 from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id
+from recollect.domain.record import Id, Text
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Scope, Step, equal
@@ -50,7 +50,7 @@ WHAT = {
 class SummaryWording(BaseModel):
     """What a language model is asked to write of something longer."""
 
-    summary: str = Field(max_length=20_000)
+    summary: Text = Field(max_length=20_000)
 
 
 @dataclass(frozen=True, slots=True)

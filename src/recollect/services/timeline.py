@@ -116,6 +116,10 @@ def lease_name(run: str) -> str:
     return f"run {run}"
 
 
+def run_of(lease: str) -> str:
+    return lease.removeprefix("run ")
+
+
 def tool_of(proposal: Proposal) -> str | None:
     call = proposal.tool_call
     return None if call is None else str(call.get("tool", ""))

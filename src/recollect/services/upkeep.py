@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
 from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
 from recollect.services.blobs import check_content
+from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
 
@@ -49,7 +51,8 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     ]
     try:
         problems += _check_memories(core, scope)
-        problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in check_content(core, scope)]
+        kept = chain(check_content(core, scope), check_items(core, scope))
+        problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in kept]
         problems += [ProblemView(what=sentence, table="embedding") for sentence in _index_problems(core)]
         memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
     except RecollectError as error:

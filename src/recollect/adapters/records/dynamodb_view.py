@@ -350,7 +350,7 @@ def values_of(given: Filter, field: str) -> Collection[Any] | None:
     """The values that a filter leaves to a field, if it names them."""
     if isinstance(given, Compare) and given.field == field and given.operator == "=" and given.key is None:
         return () if given.value is None else (given.value,)
-    if isinstance(given, OneOf) and given.field == field and None not in given.values:
+    if isinstance(given, OneOf) and given.wanted and given.field == field and None not in given.values:
         return tuple(dict.fromkeys(given.values))
     return None
 

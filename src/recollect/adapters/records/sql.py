@@ -136,7 +136,8 @@ class Compiler:
         parts = [self._dialect.many(column, plain, self.bind)] if plain else []
         if len(plain) < len(given.values):
             parts.append(f"{column} IS NULL")
-        return "(" + " OR ".join(parts) + ")" if parts else "FALSE"
+        any_of_them = "(" + " OR ".join(parts) + ")" if parts else "FALSE"
+        return any_of_them if given.wanted else f"({any_of_them} IS NOT TRUE)"
 
     def _linked(self, scope: Scope, given: Linked, alias: str) -> str:
         inner = self._alias()

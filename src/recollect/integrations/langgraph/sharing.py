@@ -236,12 +236,17 @@ def absolute(reference: list[Any], start: int) -> list[Any]:
 def _runs(numbers: Iterable[int]) -> list[list[int]]:
     """Numbers as stretches from, up to but not including; new items count downwards."""
     runs: list[list[int]] = []
+    end: int | None = None
+    step = 1
     for number in numbers:
-        step = 1 if number >= 0 else -1
-        if runs and runs[-1][1] == number and (runs[-1][0] >= 0) == (number >= 0):
-            runs[-1][1] = number + step
-        else:
-            runs.append([number, number + step])
+        if number != end:
+            if end is not None:
+                runs[-1][1] = end
+            step = 1 if number >= 0 else -1
+            runs.append([number, number])
+        end = number + step
+    if end is not None:
+        runs[-1][1] = end
     return runs
 
 

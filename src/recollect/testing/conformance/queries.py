@@ -228,6 +228,8 @@ class QueryRules:
     ) -> None:
         stored(store, acme, *_three(acme))
         assert ids(store, acme, Query(Memory, (OneOf(field, values),))) == list(expected)
+        others = [id for id in "abc" if id not in expected]
+        assert ids(store, acme, Query(Memory, (OneOf(field, values, wanted=False),))) == others
 
     def test_is_null_and_is_not(self, store: RecordStore, acme: Scope) -> None:
         stored(store, acme, *_three(acme), memory(acme, "d", author=""))

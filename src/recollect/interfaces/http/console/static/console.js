@@ -174,11 +174,7 @@
     await neighbours(card);
     const into = $('[data-neighbours] input[type="radio"]:checked', card)?.value;
     if (!into) throw new Error("There is no neighbour to merge into");
-    const shown = await ask("GET", pathOf(id));
-    // The evidence goes over first: whatever fails after that, nothing is lost.
-    if (shown.citations.length) await ask("POST", `${pathOf(into)}/citations`, { cites: shown.citations.map((one) => one.evidence) });
-    await ask("POST", `${pathOf(id)}/links`, { to: into, type: "merged_into" });
-    await ask("POST", `${pathOf(id)}/archive`, { why: `merged into ${into}` });
+    await ask("POST", `${pathOf(into)}/merge`, { others: [id], why: "merged in review" });
   }
 
   const verdicts = {
