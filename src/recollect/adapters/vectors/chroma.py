@@ -167,6 +167,11 @@ class ChromaAnnex:
     def tend(self, generation: Generation) -> None:
         """Chroma keeps its graphs by itself."""
 
+    def examine(self) -> str:
+        """What is there, in a sentence; makes nothing on a server."""
+        with self._our_errors():
+            return f"Chroma {self._opened().get_version()}"
+
     def close(self) -> None:
         self._closed = True
         client, self._client, self._collections = self._client, None, {}
