@@ -211,3 +211,14 @@ def test_an_unknown_command_of_a_room_is_told(cli: Any) -> None:
     assert code == 2
     assert "config check" in err
     assert cli("config")[0] == 0
+
+
+def test_many_problems_are_counted_not_poured_out(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(25):
+        cli("remember", f"note {number}")
+    monkeypatch.setenv("RECOLLECT_EMBEDDER__DIMENSIONS", "32")
+    code, out, _ = cli("verify")
+    assert code == 1
+    assert "has no vector by hash-32 in long_term" in out
+    assert "and 5 more" in out
+    assert len(out.splitlines()) == 21

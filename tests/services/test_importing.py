@@ -15,7 +15,7 @@ from every_store import EVERY_STORE
 from recollect.domain.agents import Result
 from recollect.domain.memory import Embedding, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
-from recollect.errors import DuplicateKey, InvalidInput, StoreFull
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, StoreFull
 from recollect.ports.records import Delete, Query
 from recollect.services import importing
 
@@ -166,3 +166,23 @@ def test_a_key_that_is_taken_stops_the_import_and_says_how_to_go_on(tmp_path: Pa
         two.remove("user", "other")
         two.import_(file)
         assert two.stats().memories == one.stats().memories
+
+
+def test_seals_come_along_only_with_the_log_that_they_seal(tmp_path: Path) -> None:
+    file = str(tmp_path / "all.jsonl")
+    with recollect.open("memory://", embedder="hash") as one:
+        filled(one, 3)
+        one.audit.seal()
+        for audit in (False, True):
+            one.export(file, audit=audit)
+            with recollect.open("memory://", embedder="hash") as two:
+                two.import_(file)
+                assert two.audit.verify().sound
+                assert two.audit.verify().seals == (1 if audit else 0)
+                two.import_(file)
+        with recollect.open("memory://", embedder="hash") as three:
+            three.remember("something")
+            three.audit.seal()
+            with pytest.raises(Conflict, match="sealed access log"):
+                three.import_(file)
+            assert three.audit.verify().sound

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from recollect.domain.audit import Seal
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
 from recollect.domain.provenance import Citation
@@ -57,6 +58,7 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
         with path.open("rb") as file:
             survey = _Survey(path.name, scope, progress)
             survey.read(file)
+            _refuse_two_logs(core, scope, survey.seals)
             for batch in survey.batches(file):
                 written += _write(core, scope, batch, request.existing, written)
                 done += len(batch)
@@ -65,6 +67,15 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
     notes = refreshed(core)
     return Transferred(path=str(path), records=written, hash=survey.hash, skipped=survey.records - written, notes=notes)
+
+
+def _refuse_two_logs(core: Core, scope: Scope, seals: set[str]) -> None:
+    """The seals of a log are numbered and follow one another: two sealed logs would look like one that was forged."""
+    if seals and not seals.issuperset(id for (id,) in core.store.select(scope, Query(Seal, deleted="yes"), ("id",))):
+        raise Conflict(
+            "the file has a sealed access log, and so has this organization",
+            remedy="export without the access log (--audit), or import into another organization",
+        )
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -79,6 +90,7 @@ class _Survey:
     progress: Progress
     records: int = 0
     hash: str = ""
+    seals: set[str] = field(default_factory=set)
     _heads: array[int] = field(default_factory=lambda: array("Q"))
     _memories: array[int] = field(default_factory=lambda: array("Q"))
     _owners: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -97,6 +109,8 @@ class _Survey:
                 self._heads.append(offset)
                 if isinstance(record, Memory):
                     self._memories.append(_digest_of(record.id))
+                elif isinstance(record, Seal):
+                    self.seals.add(record.id)
             offset += len(line)
             self.progress(len(self._heads) + len(places), 2 * self.records)
         if len(self._heads) + len(places) != self.records:

@@ -24,8 +24,10 @@ from recollect.services.indexing import Progress
 
 FORMAT = "recollect-export-1"
 PAGE = 500
-# The organization itself is named in the first line; keys and leases mean nothing elsewhere.
-LEFT_OUT = frozenset({"organization", "access_log", "lease", "api_key"})
+# The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
+# the log that they seal.
+AUDIT = frozenset({"access_log", "seal"})
+LEFT_OUT = frozenset({"organization", "lease", "api_key"}) | AUDIT
 
 
 class ExportRequest(Request):
@@ -129,7 +131,7 @@ def _plain(record: Record) -> dict[str, Any]:
 
 
 def _exported(audit: bool) -> list[type[Record]]:
-    left_out = LEFT_OUT - {"access_log"} if audit else LEFT_OUT
+    left_out = LEFT_OUT - AUDIT if audit else LEFT_OUT
     return [record for record in parents_first() if record.shape.table not in left_out]
 
 
