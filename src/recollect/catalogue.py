@@ -157,7 +157,7 @@ _LINES = (
     _op("doctor", "upkeep:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),
     _op("reindex", "indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", "progress"),
     _op("export", "transfer:export", "admin", "POST /export", "path", "Write everything to a JSON Lines file.", "progress", "local"),
-    _op("import_", "transfer:import_", "admin", "POST /import", "path", "Read an exported file.", "progress", "local"),
+    _op("import_", "importing:import_", "admin", "POST /import", "path", "Read an exported file.", "progress", "local"),
     _op("partitions", "layout:partitions", "operate", "POST /partitions", "", "Show the months of a large store; make them ahead, drop old ones."),
     _op("migrate", "layout:migrate", "operate", "POST /migrate", "", "Bring the tables up to date; spread them over a cluster."),
     _op("backup", "transfer:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use.", "local"),

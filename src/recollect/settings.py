@@ -28,10 +28,18 @@ Provider = Literal["minilm", "openai", "hash", "none"]
 VectorProvider = Literal["auto", "embedded", "pgvector", "chroma"]
 
 
-class EmbedderSettings(BaseModel):
-    """Which model turns text into vectors."""
+class _Settings(BaseModel):
+    """A part of the settings: its repr, which ends up in logs, shows no password."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown(value) if isinstance(value, str) else value
+
+
+class EmbedderSettings(_Settings):
+    """Which model turns text into vectors."""
 
     provider: Provider = Field(
         "minilm",
@@ -41,16 +49,15 @@ class EmbedderSettings(BaseModel):
     base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
     dimensions: int | None = Field(None, ge=1, description="Learned from the first answer if left out")
     api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
+    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
     late_interaction: bool = Field(
         True, description="Keep 48 bytes a token beside each vector of the built-in model: better ranking, more disk"
     )
     threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
 
 
-class VectorSettings(BaseModel):
+class VectorSettings(_Settings):
     """What finds the nearest vectors. The records stay the truth: an index is made from them, and can be made again."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: VectorProvider = Field(
         "auto", description="auto (the database's own if it has one, else embedded), embedded, pgvector, chroma"
@@ -63,10 +70,8 @@ class VectorSettings(BaseModel):
     secret_file: Path | None = Field(None, description="Or the file that holds it")
 
 
-class LanguageModelSettings(BaseModel):
+class LanguageModelSettings(_Settings):
     """Which model words patterns and summaries. Without one they are put together from what was said."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: Literal["none", "openai"] = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
     base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
@@ -79,10 +84,8 @@ class LanguageModelSettings(BaseModel):
     )
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(_Settings):
     """The service that `recollect serve` starts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = Field("127.0.0.1", description="The address to listen on; another than this machine's own needs keys")
     port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 takes a free one")
@@ -101,9 +104,7 @@ class ServerSettings(BaseModel):
     )
 
 
-class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class Settings(_Settings):
     store: str = Field(
         "recollect.db",
         description="Where memories live: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
@@ -136,10 +137,6 @@ class Settings(BaseModel):
         LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
     )
     server: ServerSettings = Field(ServerSettings(), description="The service; see `recollect serve`")
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in super().__repr_args__():
-            yield name, shown(value) if isinstance(value, str) else value
 
     @field_validator("vectors", mode="before")
     @classmethod
@@ -182,9 +179,13 @@ def secret(name: str, file: Path | None = None) -> str | None:
 def shown(address: str) -> str:
     """An address without its password."""
     parts = urlsplit(address) if "://" in address else None
-    if parts is None or parts.password is None:
+    if parts is None:
         return address
-    return address.replace(f":{parts.password}@", ":***@", 1)
+    masked = _SECRET_OPTION.sub(r"\1***", address)
+    return masked if parts.password is None else masked.replace(f":{parts.password}@", ":***@", 1)
+
+
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
 
 
 _PLACE = re.compile(r"\$\{(file:)?([^}]+)\}")
@@ -295,8 +296,10 @@ def _from_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidSettings(f"cannot read '{path}': {error.strerror}", remedy="give an existing file") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise InvalidSettings(f"'{path}' is not YAML", remedy="see docs/reference/settings.md") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        raise InvalidSettings(f"'{path}' is not YAML{where}", remedy="see docs/reference/settings.md") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -307,11 +310,20 @@ def _from_yaml(path: Path) -> dict[str, Any]:
         )  # beside the settings file, wherever one stands
     if isinstance(values.get("vectors"), str):
         values["vectors"] = _vectors(values["vectors"])
-    if isinstance(values.get("vectors"), dict):
-        for name in ("path", "secret_file"):
-            if values["vectors"].get(name):
-                values["vectors"][name] = path.parent / Path(str(values["vectors"][name])).expanduser()
+    for part, name in _PATHS:
+        inner = values.get(part)
+        if isinstance(inner, dict) and inner.get(name):
+            inner[name] = path.parent / Path(str(inner[name])).expanduser()
     return values
+
+
+_PATHS = (
+    ("vectors", "path"),
+    ("vectors", "secret_file"),
+    ("embedder", "api_key_file"),
+    ("incoming_embedder", "api_key_file"),
+    ("language_model", "api_key_file"),
+)
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

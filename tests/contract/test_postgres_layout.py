@@ -147,7 +147,11 @@ def test_sweep_keeps_the_retention_of_the_settings(mem: Any) -> None:
     assert mem.sweep().log_entries == 0
     with recollect.open(mem.address, embedder="hash", access_log_days=400) as keeping:
         assert keeping.sweep(dry_run=True).log_entries == 0
-        assert keeping.sweep().log_entries == 2
+        assert keeping.sweep().log_entries == 0  # the log of an organization is its own to keep
+        assert keeping.within("acme").sweep().log_entries == 1
+        assert mem._core.store.get(Scope("globex"), AccessLog, old_id(2)) is not None
+        assert "access_log_2021_03" in names(mem.partitions())
+        assert keeping.within("globex").sweep().log_entries == 1
     assert "access_log_2021_03" not in names(mem.partitions())
 
 

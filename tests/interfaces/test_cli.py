@@ -186,7 +186,7 @@ def test_config_check_says_what_is_wrong_and_how_to_mend_it(
     monkeypatch.delenv("RECOLLECT_EMBEDDER__PROVIDER")
     code, out, _ = cli("config", "check")
     assert code == 0
-    assert "recollect.db will be made" in out
+    assert "recollect.db: it will be made" in out
     assert not (tmp_path / "recollect.db").exists()
     (tmp_path / "r.yaml").write_text(
         "store: postgresql://app:hush@127.0.0.1:1/memory\nembedder: {provider: openai, base_url: 'http://127.0.0.1:1'}\n"
@@ -197,7 +197,7 @@ def test_config_check_says_what_is_wrong_and_how_to_mend_it(
     assert "hush" not in out
     findings = json.loads(out)["findings"]
     assert {one["name"]: one["well"] for one in findings} == {
-        "settings": True, "store": False, "embedder": False, "citations": False,
+        "settings": True, "store": False, "vectors": True, "embedder": False, "citations": False,
     }  # fmt: skip
     assert all(one["remedy"] for one in findings if not one["well"])
     (tmp_path / "r.yaml").write_text("colour: red")
@@ -211,3 +211,14 @@ def test_an_unknown_command_of_a_room_is_told(cli: Any) -> None:
     assert code == 2
     assert "config check" in err
     assert cli("config")[0] == 0
+
+
+def test_many_problems_are_counted_not_poured_out(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(25):
+        cli("remember", f"note {number}")
+    monkeypatch.setenv("RECOLLECT_EMBEDDER__DIMENSIONS", "32")
+    code, out, _ = cli("verify")
+    assert code == 1
+    assert "has no vector by hash-32 in long_term" in out
+    assert "and 5 more" in out
+    assert len(out.splitlines()) == 21

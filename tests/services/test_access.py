@@ -19,7 +19,7 @@ from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.records import Order, Query, Scope, Touch
 from recollect.services import access
 from recollect.services.directory import RemovePartyRequest, remove_party
-from recollect.services.transfer import FORMAT, ImportRequest, import_
+from recollect.services.importing import FORMAT, ImportRequest, import_
 
 HERE = Scope("default")
 ADMIN = Scope("default", "somebody", ROLES["admin"])

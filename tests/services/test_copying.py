@@ -122,10 +122,49 @@ def test_what_changed_since_is_brought_over() -> None:
     assert target.get(Scope("acme"), Memory, "m00001") == source.get(Scope("acme"), Memory, "m00001")
 
 
-def test_a_target_with_more_in_it_is_told_apart() -> None:
+def test_a_target_with_more_in_it_is_left_alone() -> None:
     source, target = stored(3), stored(5)
-    with pytest.raises(Conflict, match="3 records of memory here, 5 there"):
+    source.transact(Scope("acme"), [Update(source.get(Scope("acme"), Memory, "m00001").changed(text="new"))])
+    before = content_hash(target, Scope("acme"))
+    with pytest.raises(Conflict, match="2 of memory, 2 of tag") as told:
         copy(source, target)
+    assert "import" in told.value.remedy
+    assert content_hash(target, Scope("acme")) == before
+
+
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_what_was_deleted_and_replaced_since_is_followed(kind: str, tmp_path: Path) -> None:
+    address, target = EVERY_STORE[kind](tmp_path), str(tmp_path / "target.db")
+    filled(address)
+    with recollect.open(address, embedder="hash") as mem:
+        first, second = mem.remember("Bob likes tea", tags=["a"]).id, mem.remember("Bob likes water").id
+    app.copy(address, target)
+    with recollect.open(address, embedder="hash") as mem:
+        mem.revise(first, "Bob likes milk", why="he said so", tags=["changed"])
+        mem.erase(second)
+        mem.within("acme ' \" % é").remove("user", "ann")
+    assert app.copy(address, target).written > 0
+    for name in ("default", "acme ' \" % é"):
+        files = [exported(place, name, tmp_path / "out.jsonl") for place in (address, target)]
+        assert files[0] == files[1]
+    with recollect.open(target, embedder="hash") as mem:
+        assert mem.verify().sound
+
+
+def test_a_target_that_was_used_on_its_own_keeps_what_it_has(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    filled(source)
+    app.copy(source, target)
+    with recollect.open(target, embedder="hash") as mem:
+        id = mem.list().memories[0].id
+        mem.revise(id, "written in the copy", why="by mistake")
+    with recollect.open(source, embedder="hash") as mem:
+        mem.revise(id, "written in the source", why="first")
+        mem.revise(id, "written in the source again", why="second")
+    with pytest.raises(Conflict, match="never had"):
+        app.copy(source, target)
+    with recollect.open(target, embedder="hash") as mem:
+        assert mem.show(id).text == "written in the copy"
 
 
 def test_written_to_while_copying_is_caught_up_with() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import recollect
 from chroma_server import ChromaServer, chroma
 from postgres_server import server
+from recollect.adapters.vectors import chroma as adapter
 from recollect.adapters.vectors import outside
 from recollect.errors import IndexFailed, InvalidSettings, MissingExtra, StoreBusy
 from recollect.services import gathering
@@ -206,3 +209,37 @@ def test_a_missing_package_names_its_extra(
     with pytest.raises(MissingExtra) as caught:
         opened(tmp_path, vectors)
     assert f"recollect[{extra}]" in caught.value.remedy
+
+
+def test_a_server_that_takes_calls_and_says_nothing_costs_a_search_little(
+    tmp_path: Path, own_server: ChromaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "_SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(adapter, "_CONNECT_SECONDS", 0.3)
+    with opened(tmp_path, f"chroma+{own_server.url}", background=False) as mem:
+        kept = mem.remember("Alice prefers pytest")
+        assert not mem.recall("pytest", by="meaning").notes
+        own_server.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(2):  # the first waits for an answer, the next for a sign of life
+                began = time.monotonic()
+                found = mem.recall("pytest", by="meaning")
+                assert found[0].id == kept.id
+                assert "searched without the vector index" in found.notes[0]
+                assert time.monotonic() - began < 5
+        finally:
+            own_server.process.send_signal(signal.SIGCONT)
+        assert not mem.recall("pytest", by="meaning").notes
+        assert mem.verify().sound
+
+
+def test_the_longer_it_is_away_the_less_often_it_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "_PAUSE_SECONDS", 0.001)
+    with opened(tmp_path, "chroma+http://127.0.0.1:1", background=False) as mem:
+        mem.remember("Alice prefers pytest")
+        pauses = []
+        for _ in range(4):
+            time.sleep(max(0.0, mem._core.vectors._away_until - time.monotonic()))
+            mem.recall("pytest", by="meaning")
+            pauses.append(mem._core.vectors._pause_seconds)
+        assert pauses == [0.002, 0.004, 0.008, 0.016]

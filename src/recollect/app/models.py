@@ -40,12 +40,12 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
     return OpenAICompatibleEmbedder(
         base_url=settings.base_url,
         model=settings.model,
-        api_key=secret(settings.api_key_env),
+        api_key=secret(settings.api_key_env, settings.api_key_file),
         dimensions=settings.dimensions,
     )
 
 
-def language_model_of(settings: LanguageModelSettings) -> LanguageModel | None:
+def language_model_of(settings: LanguageModelSettings, retries: int = 3) -> LanguageModel | None:
     if settings.provider == "none":
         return None
     from recollect.adapters.models.language import OpenAICompatibleModel
@@ -59,5 +59,6 @@ def language_model_of(settings: LanguageModelSettings) -> LanguageModel | None:
         model=settings.model,
         api_key=secret(settings.api_key_env, settings.api_key_file),
         timeout_seconds=settings.timeout_seconds,
+        retries=retries,
         temperature=settings.temperature,
     )

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from recollect.errors import DamagedData, InvalidSettings, MissingExtra
+from recollect.errors import DamagedData, InvalidSettings, MissingExtra, StoreReadOnly
 
 
 def record_store(address: str) -> tuple[Any, Path | None]:
     """The store that an address means, and the folder beside it for the vector index."""
+    return _STORES[_scheme_of(address)](address)
+
+
+def _scheme_of(address: str) -> str:
     scheme = urlsplit(address).scheme if "://" in address else ""
-    maker = _STORES.get(scheme)
-    if maker is None:
+    if scheme not in _STORES:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
             remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
         )
-    return maker(address)
+    return scheme
+
+
+def examine_store(address: str) -> str:
+    """What lies at an address, in a sentence, without making or changing anything."""
+    scheme = _scheme_of(address)
+    if scheme == "memory":
+        return "in memory, for as long as the program runs"
+    path = file_of(address)
+    if path is not None and not path.exists():
+        return _could_be_made(path)
+    if path is not None and not os.access(path, os.W_OK):
+        raise StoreReadOnly(f"'{path}' cannot be written", remedy="give it back its write permission")
+    module, extra = _EXAMINERS[scheme]
+    try:
+        examine = import_module(f"recollect.adapters.records.{module}").examine
+    except ImportError:
+        raise MissingExtra(f"{scheme}:// needs its driver", remedy=f"pip install 'recollect[{extra}]'") from None
+    return str(examine(path or address))
+
+
+def _could_be_made(path: Path) -> str:
+    if path.parent.is_dir() and os.access(path.parent, os.W_OK):
+        return "it will be made when it is first used"
+    raise StoreReadOnly(f"'{path}' cannot be made", remedy=f"make '{path.parent}' a folder that you may write in")
 
 
 def file_of(address: str) -> Path | None:
@@ -102,4 +131,15 @@ _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
     "postgresql": _postgres,
     "postgres": _postgres,
     "dynamodb": _dynamodb,
+}
+
+
+# Which module looks at a store before it is used, and which extra brings its driver.
+_EXAMINERS = {
+    "": ("sqlite_upkeep", ""),
+    "sqlite": ("sqlite_upkeep", ""),
+    "duckdb": ("duckdb_upkeep", "duckdb"),
+    "postgresql": ("postgres_check", "postgres"),
+    "postgres": ("postgres_check", "postgres"),
+    "dynamodb": ("dynamodb_upkeep", "dynamodb"),
 }

@@ -23,10 +23,7 @@ def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> V
     if vectors.provider == "pgvector" and vectors.url:
         return _outside(store, settings, _pgvector_beside(vectors, vectors.url))
     if vectors.provider == "pgvector" and not own:
-        raise InvalidSettings(
-            "the record store has no pgvector of its own",
-            remedy="set vectors.url to a PostgreSQL database that has it, or install it there",
-        )
+        raise _no_pgvector()
     if own and vectors.provider != "embedded":
         from recollect.adapters.vectors.pgvector import PgVectorStore
 
@@ -38,6 +35,33 @@ def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> V
 
         return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
     return EmbeddedIndex(store, index_folder, background=settings.background)
+
+
+def _no_pgvector() -> InvalidSettings:
+    return InvalidSettings(
+        "the record store has no pgvector of its own",
+        remedy="install pgvector there and let an administrator run CREATE EXTENSION vector, "
+        "or set vectors.url to a PostgreSQL database that has it",
+    )
+
+
+def examine_vectors(settings: Settings) -> str:
+    """Try the vector store that the settings name, without making anything; what is there, in a sentence."""
+    vectors = settings.vectors
+    _check_vectors(vectors)
+    if vectors.path is not None and not vectors.path.exists():
+        return f"{vectors.path} will be made when it is first used"
+    annex = _chroma(vectors) if vectors.provider == "chroma" else None
+    if vectors.provider == "pgvector":
+        if not vectors.url and not settings.store.startswith(("postgresql://", "postgres://")):
+            raise _no_pgvector()
+        annex = _pgvector_beside(vectors, vectors.url or settings.store)
+    if annex is None:
+        return "the store's own, or the embedded index" if vectors.provider == "auto" else vectors.provider
+    try:
+        return annex.examine()
+    finally:
+        annex.close()
 
 
 def _check_vectors(vectors: VectorSettings) -> None:

@@ -29,7 +29,8 @@ from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
 from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
-from recollect.services.transfer import ExportRequest, ImportRequest, Transferred, checked
+from recollect.services.importing import ImportRequest, checked
+from recollect.services.transfer import ExportRequest, Transferred
 
 PREFIX = "/v1"
 TRIES = 4
@@ -92,7 +93,8 @@ class RemoteRecollect(Recollect):
         try:
             with aside.open("wb") as file:
                 self._once("GET", f"{PREFIX}/export?audit={str(request.audit).lower()}", None, file)
-            end = checked(aside)
+            with aside.open("rb") as file:
+                records, hash = checked(file, target.name)
             aside.replace(target)
         except OSError as error:
             raise InvalidInput(
@@ -100,13 +102,17 @@ class RemoteRecollect(Recollect):
             ) from None
         finally:
             aside.unlink(missing_ok=True)
-        return Transferred(path=str(target), records=end["records"], hash=end["hash"])
+        return Transferred(path=str(target), records=records, hash=hash)
 
     def _import(self, request: ImportRequest) -> Transferred:
         path = Path(request.path)
-        checked(path)
-        with path.open("rb") as file:
-            told = self._once("POST", f"{PREFIX}/import?existing={request.existing}", file)
+        try:
+            with path.open("rb") as file:
+                checked(file, path.name)
+                file.seek(0)
+                told = self._once("POST", f"{PREFIX}/import?existing={request.existing}", file)
+        except OSError as error:
+            raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
         return Transferred.model_validate_json(told).model_copy(update={"path": str(path)})
 
     def _exchange(self, method: str, path: str, body: bytes | None, safe: bool) -> bytes:

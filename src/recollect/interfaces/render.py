@@ -34,6 +34,7 @@ from recollect.services.upkeep import Diagnosis, Stats, Verified
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
+LISTED = 20
 
 
 class Renderer:
@@ -138,16 +139,19 @@ class Renderer:
     def verified(self, reply: Verified) -> None:
         if reply.sound:
             self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
-        for problem in reply.problems:
+        for problem in reply.problems[:LISTED]:
             where = " ".join(part for part in (problem.table, problem.id) if part)
             self.console.print(f"[red]✗[/] {escape(f'{where}: ' if where else '')}{escape(problem.what)}")
+        if len(reply.problems) > LISTED:
+            self.console.print(f"and {len(reply.problems) - LISTED:,} more: --json lists them all")
 
     def diagnosis(self, reply: Diagnosis) -> None:
+        width = max(10, *(len(finding.name) for finding in reply.findings))
         for finding in reply.findings:
             mark = "[green]✓[/]" if finding.well else "[red]✗[/]"
-            self.console.print(f"{mark} {finding.name:10} {escape(finding.says)}")
+            self.console.print(f"{mark} {finding.name:{width}} {escape(finding.says)}")
             if finding.remedy:
-                self.console.print(f"             {escape(finding.remedy)}")
+                self.console.print(f"{' ' * (width + 3)}{escape(finding.remedy)}")
         for done in reply.mended:
             self.console.print(f"mended: {escape(done)}")
 

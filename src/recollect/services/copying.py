@@ -2,7 +2,9 @@
 
 Record by record, parents first and by id, in batches that each commit. What the target already has is compared and
 left alone, so a copy that was stopped goes on where it was when it is run again, and a second run brings over
-only what changed. At the end both sides are read again and their content hashes compared.
+only what changed, and lets go of what the source let go of. A target that has what the source never had was written to
+by somebody else: that is said before anything is changed. At the end both sides are read again and their content hashes
+compared.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
+from recollect.domain.audit import AccessLog
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Conflict, InvalidInput, ReferenceMissing
-from recollect.ports.records import Insert, OneOf, Order, Put, Query, RecordStore, Scope, Step
+from recollect.ports.records import Compare, Delete, Filter, Insert, OneOf, Order, Put, Query, RecordStore, Scope, Step
 from recollect.services.core import Reply
 from recollect.services.indexing import Progress
 from recollect.services.transfer import parents_first, record_line
 
 BATCH = 500
+CHANGES = 10_000
 # The right to work on something for a minute means nothing elsewhere.
 LEFT_OUT = frozenset({"lease"})
 ROUNDS = 3
@@ -82,6 +86,7 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
     """Rounds, because the source may be written to meanwhile; what is the same already costs only reading."""
     written = 0
     for last in (False,) * (ROUNDS - 1) + (True,):
+        _follow_deletions(source, target, scope)
         try:
             written += sum(_copy_records(source, target, scope, record, meter) for record in _copied())
         except ReferenceMissing:
@@ -94,6 +99,66 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
                 organization=scope.organization_id, records=_size(source, scope), written=written, hash=here
             )
     raise Conflict(_difference(source, target, scope), remedy="copy into an empty store, while nobody writes to either")
+
+
+def _follow_deletions(source: RecordStore, target: RecordStore, scope: Scope) -> None:
+    """Delete in the target what the source has deleted for good; refuse a target that has what it never had."""
+    extra = {record: ids for record in _copied() if (ids := list(_extra(source, target, scope, record)))}
+    if not extra:
+        return
+    gone = _gone(source, scope)
+    foreign = {
+        record.shape.table: count
+        for record, ids in extra.items()
+        if (count := sum((record.shape.table, id) not in gone for id in _told(source, scope, record, ids)))
+    }
+    if foreign:
+        raise Conflict(
+            f"'{scope.organization_id}' in the target has records that the source never had: "
+            + ", ".join(f"{count} of {table}" for table, count in sorted(foreign.items())),
+            remedy="nothing was changed; copy into a store without it, or bring the two together by export and import",
+        )
+    for record in reversed(_copied()):
+        ids = extra.get(record, [])
+        for start in range(0, len(ids), BATCH):
+            target.transact(scope, [Delete(record, id) for id in ids[start : start + BATCH]])
+
+
+def _extra(source: RecordStore, target: RecordStore, scope: Scope, record: type[Record]) -> Iterator[str]:
+    """The ids that only the target has."""
+    after: tuple[Filter, ...] = ()
+    while True:
+        page = Query(record, after, (Order("id"),), BATCH, deleted="yes")
+        ids = tuple(id for (id,) in target.select(scope, page, ("id",)))
+        if not ids:
+            return
+        here = {id for (id,) in source.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
+        yield from (id for id in ids if id not in here)
+        after = (Compare("id", ">", ids[-1]),)
+
+
+def _told(source: RecordStore, scope: Scope, record: type[Record], ids: list[str]) -> list[str]:
+    """Those of them that the source would remember if it had ever had them.
+
+    Some records go without a trace, and so do whole months of the access log; whoever uses a target on its own leaves
+    entries in its log that are younger.
+    """
+    if not record.shape.leaves_trace:
+        return []
+    if record is not AccessLog:
+        return ids
+    first = source.select(scope, Query(AccessLog, (), (Order("id"),), 1, deleted="yes"), ("id",))
+    return [id for id in ids if not first or id > first[0][0]]
+
+
+def _gone(source: RecordStore, scope: Scope) -> set[tuple[str, str]]:
+    """Whatever the source has ever deleted for good and remembers."""
+    gone: set[tuple[str, str]] = set()
+    after = 0
+    while changes := source.changes(scope, after, CHANGES):
+        gone.update((one.table, one.id) for one in changes if one.gone)
+        after = changes[-1].seq
+    return gone
 
 
 def _copied() -> list[type[Record]]:

@@ -103,7 +103,9 @@ def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator
             for namespace in memory.namespaces:
                 key = (memory.id, embedder.model, namespace)
                 if key not in stored and key not in owed:
-                    yield ProblemView(what=f"has no vector in {namespace}", table="memory", id=memory.id)
+                    yield ProblemView(
+                        what=f"has no vector by {embedder.model} in {namespace}", table="memory", id=memory.id
+                    )
                 elif key in stored and stored[key] != (facets_of(memory), text_hash(memory)):
                     yield ProblemView(what="its vector is of another state of it", table="memory", id=memory.id)
 

@@ -38,6 +38,7 @@ from recollect.ports.records import (
     Committed,
     Compare,
     Filter,
+    Insert,
     Linked,
     Problem,
     Query,
@@ -251,6 +252,7 @@ class _Tables:
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         work = Steps(self, scope)
         self._foresee(scope, steps)
+        self._foresee_references(work, scope, steps)
         try:
             done = work.apply(steps)
         except (Conflict, InvalidInput, NotFound):
@@ -292,6 +294,19 @@ class _Tables:
                 )
                 found = self._execute(text, [scope.organization_id, values])
                 self._foreseen[record, field] = {value for (value,) in found}
+
+    def _foresee_references(self, work: Steps, scope: Scope, steps: Sequence[Step]) -> None:
+        """What thousands of records refer to, asked at once: a question in between would write them one by one."""
+        asked: dict[str, set[str]] = {}
+        inserted = [step.record for step in steps if isinstance(step, Insert)]
+        for record in inserted if len(inserted) > FEW else ():
+            for field, reference in record.shape.references.items():
+                if (id := getattr(record, field)) is not None:
+                    asked.setdefault(reference.to, set()).add(id)
+        for table, ids in asked.items():
+            text = f"SELECT id, is_deleted FROM {quoted(table)} WHERE organization_id = ? AND id IN (SELECT unnest(?))"
+            for id, is_deleted in self._execute(text, [scope.organization_id, sorted(ids)]):
+                work.expect(table, id, is_deleted)
 
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         assert self._cursor is not None

@@ -10,7 +10,7 @@ import duckdb
 
 from recollect.adapters.records import schema
 from recollect.adapters.records.duckdb_dialect import TYPES
-from recollect.adapters.records.duckdb_file import end
+from recollect.adapters.records.duckdb_file import DuckdbFile, end
 from recollect.adapters.records.duckdb_text import terms_of, text_table
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.soundness import check_count, check_references
@@ -50,6 +50,21 @@ def migrate(cursor: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
             end(cursor)
             raise
     return applied
+
+
+def examine(path: Path) -> str:
+    """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
+    file = DuckdbFile(path)
+    try:
+        with file.cursor() as cursor:
+            _refuse_foreign(cursor, path)
+            try:
+                done = dict(cursor.execute("SELECT number, checksum FROM recollect_migrations").fetchall())
+            except duckdb.CatalogException:
+                done = {}
+        return schema.outstanding(done, f"'{path.name}'")
+    finally:
+        file.close()
 
 
 def _is_current(cursor: duckdb.DuckDBPyConnection) -> bool:

@@ -45,15 +45,40 @@ def migrate(store: DynamoStore) -> list[str]:
     return [one.name for one in missing]
 
 
+def examine(address: str) -> str:
+    """What is there, in a sentence; makes nothing."""
+    link = Link(address, attempts=2)
+    try:
+        table = _described(link)
+        if table is None:
+            return "the table will be made when it is first used"
+        _check_keys(link, table)
+        done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
+        return f"the table is {table['TableStatus'].lower()}; {schema.outstanding(done, link.label)}"
+    finally:
+        link.close()
+
+
 def _ensure_table(link: Link) -> None:
+    table = _described(link)
     with link.our_errors():
-        try:
-            found = link.client.describe_table(TableName=link.table)["Table"]
-        except link.client.exceptions.ResourceNotFoundException:
+        if table is None:
             _create(link)
             return
-        if found["TableStatus"] != "ACTIVE":
+        if table["TableStatus"] != "ACTIVE":
             _wait(link)
+    _check_keys(link, table)
+
+
+def _described(link: Link) -> dict[str, Any] | None:
+    with link.our_errors():
+        try:
+            return dict(link.client.describe_table(TableName=link.table)["Table"])
+        except link.client.exceptions.ResourceNotFoundException:
+            return None
+
+
+def _check_keys(link: Link, found: dict[str, Any]) -> None:
     keys = [(key["AttributeName"], key["KeyType"]) for key in found["KeySchema"]]
     if sorted(keys) != [("p", "HASH"), ("s", "RANGE")]:
         raise NotARecollectStore(f"the table '{link.table}' has other keys than ours", remedy="name another table")

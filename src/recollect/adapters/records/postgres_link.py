@@ -48,6 +48,7 @@ T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 APP, UPKEEP = "recollect_app", "recollect_upkeep"
 BUSY_SECONDS = 30
+CONNECT_SECONDS = 10  # a server that takes no call at all would be waited for two minutes
 TRIES = 6
 MOST_CONNECTIONS = 10
 _ROLLBACKS = itertools.count()
@@ -278,7 +279,8 @@ class Link:
 def _read_address(address: str) -> tuple[str, str]:
     try:
         parts = conninfo_to_dict(address)
-        conninfo = make_conninfo(address, application_name=parts.get("application_name") or "recollect")
+        waiting = {"connect_timeout": parts.get("connect_timeout") or CONNECT_SECONDS}
+        conninfo = make_conninfo(address, application_name=parts.get("application_name") or "recollect", **waiting)
     except psycopg.ProgrammingError:
         # Not the driver's own message: it may repeat a part of the address, and the password with it.
         raise InvalidSettings(
@@ -394,7 +396,7 @@ def meaning(error: Exception, label: str) -> RecollectError:
     if state is None:
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"a value does not fit into {label}")
-        return Unavailable(f"{label} cannot be reached", remedy="check the address, and that the server is running")
+        return _unreached(str(error).lower(), label)
     for beginning, kind, what, remedy in _MEANINGS:
         if state.startswith(beginning):
             return kind(f"{label} {what}", remedy=remedy, sqlstate=state)
@@ -417,6 +419,38 @@ _MEANINGS: tuple[tuple[str, type[RecollectError], str, str], ...] = (
     ("XX", DamagedData, "is damaged", "look into the server's log, then restore a backup"),
     ("57P", Unavailable, "is shutting down or starting", "try again in a moment"),
     ("08", Unavailable, "cannot be reached", "check the address, and that the server is running"),
+)
+
+
+def _unreached(said: str, label: str) -> RecollectError:
+    """Why no connection came about. The driver gives no code for it, only words, in the language of the server."""
+    for words, kind, what, remedy in _UNREACHED:
+        if any(word in said for word in words.split("|")):
+            return kind(f"{label} {what}", remedy=remedy)
+    return Unavailable(f"{label} cannot be reached", remedy="check the address, and that the server is running")
+
+
+_LOGIN = "check user and password of the address; the password may also stand in PGPASSWORD or a password file"
+_UNREACHED: tuple[tuple[str, type[RecollectError], str, str], ...] = (
+    ("pg_hba", Unavailable, "refused the login", "let this machine and user in: a line in the server's pg_hba.conf"),
+    ("resolve|translate host|name or service", Unavailable, "has an unknown host", "correct the host in the address"),
+    ('password|authentication|role "', Unavailable, "refused the login", _LOGIN),
+    ('database "', Unavailable, "does not exist", "create it: createdb NAME"),
+    ("connection refused", Unavailable, "has no server", "start it, or correct host and port of the address"),
+    (
+        "timeout|timed out",
+        Unavailable,
+        "did not answer",
+        "check host, port and firewall; `connect_timeout` says how long",
+    ),
+    (
+        "too many|connection slots",
+        StoreBusy,
+        "has no connection left",
+        "raise max_connections, or close other programs",
+    ),
+    ("starting up|shutting down", Unavailable, "is shutting down or starting", "try again in a moment"),
+    ("ssl|tls|certificate", Unavailable, "does not agree about TLS", "set sslmode and sslrootcert in the address"),
 )
 
 

@@ -78,13 +78,44 @@ def alone(connection: Connection) -> Iterator[None]:
 
 def migrate(connection: Connection, label: str) -> list[str]:
     """Bring the store up to date: each migration whole and recorded, or not at all."""
+    check_server(connection, label)
+    make_roles(connection)
+    try:
+        _foundation(connection)
+        applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
+        make_partitions(connection)
+    except psycopg.errors.InsufficientPrivilege:
+        raise may_not_make_tables(connection, label) from None
+    return applied
+
+
+def check_server(connection: Connection, label: str) -> None:
+    """What no migration can mend."""
     if connection.info.server_version < OLDEST:
         raise StoreError(f"{label} is too old", remedy=f"use PostgreSQL {OLDEST // 10_000} or newer")
-    make_roles(connection)
-    _foundation(connection)
-    applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
-    make_partitions(connection)
-    return applied
+    encoding = connection.execute("SHOW server_encoding").fetchall()[0][0]
+    if encoding != "UTF8":
+        raise StoreError(
+            f"{label} has the encoding {encoding}, which cannot hold every text",
+            remedy="make another: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
+        )
+    powers = "SELECT rolname FROM pg_roles WHERE rolname = ANY(%s) AND (rolbypassrls OR rolsuper)"
+    for (role,) in connection.execute(powers, ([APP, UPKEEP],)).fetchall():
+        raise StoreError(
+            f"the role {role} passes by row-level security, so nothing would keep tenants apart",
+            remedy=f"let an administrator run: ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
+        )
+
+
+def may_not_make_tables(connection: Connection, label: str) -> StoreReadOnly:
+    user, home = connection.execute("SELECT current_user, current_schema()").fetchall()[0]
+    owners = "SELECT tableowner FROM pg_tables WHERE tablename = 'recollect_migrations' AND tableowner <> current_user"
+    others = connection.execute(owners).fetchall()
+    grant = f"let an administrator run: GRANT USAGE, CREATE ON SCHEMA {quoted(home or 'public')} TO {quoted(user)}"
+    return StoreReadOnly(
+        f"{label} does not let its user '{user}' make tables",
+        remedy=f"log in as '{others[0][0]}', who owns the tables that are there" if others else grant,
+    )
 
 
 def _migrated(connection: Connection, migration: schema.Migration, label: str) -> bool:
@@ -103,22 +134,45 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
         return True
 
 
+_MISSING = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"
+_IS_MEMBER = "SELECT pg_has_role(current_user, %s, 'MEMBER')"
+
+
 def make_roles(connection: Connection) -> None:
-    missing = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"
-    for (role,) in connection.execute(missing, ([APP, UPKEEP],)).fetchall():
-        try:
-            connection.execute(f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS")
-        except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-            continue  # roles are the whole server's: another database was opened at the same moment
-        except psycopg.errors.InsufficientPrivilege:
-            raise StoreReadOnly(
-                f"the role {role} is missing and this user may not create it",
-                remedy=f"let an administrator run: CREATE ROLE {APP} NOLOGIN; CREATE ROLE {UPKEEP} NOLOGIN; "
-                f"GRANT {APP}, {UPKEEP} TO the user of the address{_lent(connection)}",
-            ) from None
-    for role in (APP, UPKEEP):
-        if not connection.execute("SELECT pg_has_role(current_user, %s, 'MEMBER')", (role,)).fetchall()[0][0]:
-            connection.execute(f"GRANT {role} TO CURRENT_USER{_lent(connection)}")
+    """The two roles, and the right of this user to switch to them."""
+    try:
+        for (role,) in connection.execute(_MISSING, ([APP, UPKEEP],)).fetchall():
+            try:
+                connection.execute(f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS")
+            except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+                continue  # another database of the same server made it at the same moment
+        for role in (APP, UPKEEP):
+            if not connection.execute(_IS_MEMBER, (role,)).fetchall()[0][0]:
+                connection.execute(f"GRANT {role} TO CURRENT_USER{_lent(connection)}")
+    except psycopg.errors.InsufficientPrivilege:
+        roles_needed(connection)
+        raise
+
+
+def roles_needed(connection: Connection) -> None:
+    """Say what an administrator has to do where a user who may not make roles lacks them."""
+    missing = [role for (role,) in connection.execute(_MISSING, ([APP, UPKEEP],)).fetchall()]
+    if missing:
+        creating = " ".join(f"CREATE ROLE {role} NOLOGIN;" for role in missing)
+        raise StoreReadOnly(
+            f"the role {missing[0]} is missing and this user may not create it",
+            remedy=f"let an administrator run: {creating} {_grant(connection)}",
+        )
+    if not all(connection.execute(_IS_MEMBER, (role,)).fetchall()[0][0] for role in (APP, UPKEEP)):
+        raise StoreReadOnly(
+            f"this user may not work as {APP} and {UPKEEP}",
+            remedy=f"let an administrator run: {_grant(connection)}",
+        )
+
+
+def _grant(connection: Connection) -> str:
+    user = quoted(str(connection.execute("SELECT current_user").fetchall()[0][0]))
+    return f"GRANT {APP}, {UPKEEP} TO {user}{_lent(connection)}"
 
 
 def _lent(connection: Connection) -> str:
@@ -131,7 +185,10 @@ def _foundation(connection: Connection) -> None:
     with connection.transaction():
         if connection.execute("SELECT to_regclass('recollect_migrations') IS NOT NULL").fetchall()[0][0]:
             return
-        home = quoted(str(connection.execute("SELECT current_schema()").fetchall()[0][0]))
+        schema_name = connection.execute("SELECT current_schema()").fetchall()[0][0]
+        if schema_name is None:  # none of the search path is there, or none of it for this user
+            raise psycopg.errors.InsufficientPrivilege
+        home = quoted(str(schema_name))
         connection.execute(
             f"GRANT USAGE ON SCHEMA {home} TO {APP}, {UPKEEP};"
             "CREATE TABLE recollect_migrations"

@@ -58,20 +58,25 @@ def half(vector: bytes) -> Half | None:
     return Half(vector)
 
 
+def found(connection: Connection) -> tuple[str | None, bool]:
+    """The version of pgvector that the server has, if it is new enough, and whether it is created in the database."""
+    text = "SELECT coalesce(installed_version, default_version), installed_version IS NOT NULL "
+    for version, is_created in connection.execute(f"{text} FROM pg_available_extensions WHERE name = 'vector'"):
+        is_new_enough = tuple(int(part) for part in str(version).split(".")[:2]) >= OLDEST
+        return (str(version) if is_new_enough else None), bool(is_created)
+    return None, False
+
+
 def offered(connection: Connection) -> bool:
     """Whether the database has a pgvector that is new enough; installs it where that is all it takes."""
-    if not connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchall():
-        return False
-    version = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-    found = connection.execute(version).fetchall()
-    if not found:
+    version, is_created = found(connection)
+    if version is not None and not is_created:
         try:
             with connection.transaction():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except psycopg.errors.InsufficientPrivilege:
             return False
-        found = connection.execute(version).fetchall()
-    return tuple(int(part) for part in str(found[0][0]).split(".")[:2]) >= OLDEST
+    return version is not None
 
 
 def prepare(connection: Connection) -> tuple[bool, bool]:

@@ -77,6 +77,14 @@ def pending(migration: Migration, done: Mapping[int, str], store: str) -> bool:
     return migration.number not in done
 
 
+def outstanding(done: Mapping[int, str], store: str) -> str:
+    """What opening a store that recorded these would do to it, in words."""
+    count = sum(pending(one, done, store) for one in migrations())
+    if not done:
+        return "its tables will be made when it is first used"
+    return f"{count} migrations will be applied when it is next opened" if count else "its tables are up to date"
+
+
 def built(history: Iterable[Migration]) -> Tables:
     """The tables that a store has after these migrations."""
     tables: Tables = {}

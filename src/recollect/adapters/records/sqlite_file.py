@@ -98,14 +98,18 @@ def address(path: Path, **options: str | int) -> str:
     return f"file:{quote(str(path.absolute()))}" + (f"?{query}" if query else "")
 
 
-def prepare(connection: apsw.Connection, path: Path) -> None:
-    """Make a new file ours, or make sure that an old one is."""
-    is_new = connection.execute("PRAGMA schema_version").get == 0
-    if not is_new and connection.execute("PRAGMA application_id").get != APPLICATION_ID:
+def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
+    if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise NotARecollectStore(
             f"'{path}' is a SQLite file of another program", remedy="give another path; this file was not changed"
         )
+
+
+def prepare(connection: apsw.Connection, path: Path) -> None:
+    """Make a new file ours, or make sure that an old one is."""
+    is_new = connection.execute("PRAGMA schema_version").get == 0
     if not is_new:
+        refuse_foreign(connection, path)
         checksummed(connection, path)
     elif checksum_vfs():
         connection.reserve_bytes("main", CHECKSUM_BYTES)

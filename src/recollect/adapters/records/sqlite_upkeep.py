@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -13,6 +14,7 @@ from recollect.adapters.records.dialect import moment_text
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.soundness import check_references
 from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
+from recollect.adapters.records.sqlite_file import connect, our_errors, refuse_foreign
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import StoreError
 from recollect.ports.records import Problem
@@ -95,6 +97,15 @@ def create(connection: apsw.Connection) -> None:
     connection.execute(
         "INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('records', 0), ('incarnation', ?)", (new_id(),)
     )
+
+
+def examine(path: Path) -> str:
+    """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
+    with our_errors(path), closing(connect(path, writable=False)) as connection:
+        if connection.execute("PRAGMA schema_version").get == 0:
+            return "an empty file, which will be made a store when it is first used"
+        refuse_foreign(connection, path)
+        return schema.outstanding(_recorded(connection), f"'{path.name}'")
 
 
 def _recorded(connection: apsw.Connection) -> dict[int, str]:

@@ -105,7 +105,8 @@ class Steps:
     def __init__(self, tables: Tables, scope: Scope) -> None:
         self._tables = tables
         self._scope = scope
-        self._known: set[tuple[str, str]] = set()
+        self._known: set[tuple[str, str]] = set()  # living records
+        self._there: set[tuple[str, str]] = set()  # and soft-deleted ones, which restored records may refer to
         self._seq = 0
         self._deleted = 0
         self.growth = 0
@@ -114,6 +115,16 @@ class Steps:
         for step in steps:
             cast(Callable[[Any], None], _VERBS[type(step)].__get__(self))(step)
         return Committed(self._seq, self._deleted)
+
+    def expect(self, table: str, id: str, is_deleted: bool) -> None:
+        """A record that is known to be there when the steps begin need not be asked for by each that refers to it."""
+        self._there.add((table, id))
+        if not is_deleted:
+            self._known.add((table, id))
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._there.clear()
 
     def _insert(self, step: Insert) -> None:
         record = step.record
@@ -126,8 +137,7 @@ class Steps:
         self._grow(type(record), 1)
         if record.shape.leaves_trace:
             self._tables.run(RETURNED, (record.organization_id, record.shape.table, record.id))
-        if not record.is_deleted:
-            self._known.add((record.shape.table, record.id))
+        self.expect(record.shape.table, record.id, record.is_deleted)
         if record.shape.text and not record.is_deleted:
             self._tables.index_text(row, record, fresh=True)
 
@@ -212,7 +222,7 @@ class Steps:
         return rows[0] if rows else None
 
     def _replace(self, row: Any, version: int, record: Record, found: Sequence[Any], living: bool = True) -> None:
-        self._known.clear()
+        self._forget()
         before = dict(zip(record.shape.references, found[2:], strict=True))
         moved = [name for name in before if getattr(record, name) != before[name]]
         self._check_references(record, moved, living)
@@ -239,7 +249,7 @@ class Steps:
     def _check_references(self, record: Record, fields: Any, living: bool = True) -> None:
         for field in fields:
             target, id = record.shape.references[field].to, getattr(record, field)
-            if id is None or (target, id) in self._known:
+            if id is None or (target, id) in (self._known if living else self._there):
                 continue
             statement = f"SELECT 1 FROM {quoted(target)} WHERE {quoted('organization_id')} = ? AND {quoted('id')} = ?"
             if living:
@@ -251,11 +261,10 @@ class Steps:
                     field=field,
                     id=id,
                 )
-            if living:
-                self._known.add((target, id))
+            self.expect(target, id, is_deleted=not living)
 
     def _delete_ids(self, record: type[Record], ids: Sequence[str]) -> None:
-        self._known.clear()
+        self._forget()
         for start in range(0, len(ids), CHUNK):
             self._delete_chunk(record, ids[start : start + CHUNK])
 

@@ -50,6 +50,9 @@ class Annex(Protocol):
     most_dimensions: int
     exact_rows: int  # a filtered scope of up to so many entries is scored one by one from the truth
 
+    def examine(self) -> str:
+        """Whether it answers and would take entries: what is there, in a sentence. Makes nothing."""
+
     def current(self, store: str) -> Generation | None:
         """The generation in use: of those that are whole, the youngest."""
 

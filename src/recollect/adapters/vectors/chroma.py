@@ -33,7 +33,8 @@ _BATCH = 1000
 _LISTED = 1000
 # At 20,000 x 384 the ten nearest were all found under filters of 50, 10 and 1%.
 _GRAPH = {"space": "ip", "ef_construction": 128, "max_neighbors": 24, "ef_search": 128}
-_CONNECT_SECONDS, _ANSWER_SECONDS = 3.0, 60.0
+_CONNECT_SECONDS, _SEARCH_SECONDS, _WRITE_SECONDS = 3.0, 10.0, 60.0  # a person waits for a search, nobody for the rest
+_WRITES = ("/upsert", "/delete")
 _REMEDY = "check that the server runs and vectors.url names it; memories are safe, and the index catches up by itself"
 
 
@@ -167,15 +168,24 @@ class ChromaAnnex:
     def tend(self, generation: Generation) -> None:
         """Chroma keeps its graphs by itself."""
 
+    def examine(self) -> str:
+        """What is there, in a sentence; makes nothing on a server."""
+        with self._our_errors():
+            return f"Chroma {self._opened().get_version()}"
+
     def close(self) -> None:
         self._closed = True
+        self._let_go()
+        self._held.close()
+
+    def _let_go(self) -> None:
+        """Of the client: one that got no answer is made anew, which begins with a short question to the server."""
         client, self._client, self._collections = self._client, None, {}
         if client is not None:
             sessions = _sessions(client)
             client.close()
             for session in sessions:
                 session.close()
-        self._held.close()
 
     def _pages(self, generation: Generation, place: str, include: list[str]) -> Iterator[Any]:
         offset = 0
@@ -258,6 +268,7 @@ class ChromaAnnex:
         except ChromaError as error:
             raise IndexFailed(f"{self.label} refused: {type(error).__name__}", remedy=_REMEDY) from error
         except (httpx.HTTPError, OSError, ValueError) as error:
+            self._let_go()
             # The client makes a ValueError of a server that it cannot reach when it is made.
             raise IndexFailed(f"{self.label} cannot be reached ({type(error).__name__})", remedy=_REMEDY) from error
 
@@ -265,15 +276,20 @@ class ChromaAnnex:
 def _connected(url: str, token: str | None, quiet: Settings) -> Any:
     parts = urlsplit(url)
     headers = {"Authorization": f"Bearer {token}", "X-Chroma-Token": token} if token else {}
-    patience = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 8000)
     # Asked first, because the client would wait for ever for a server that takes the call and says nothing.
-    httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=patience, headers=headers)
+    httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=_CONNECT_SECONDS, headers=headers)
     client = chromadb.HttpClient(str(parts.hostname), port, ssl=secure, headers=headers, settings=quiet)
     for session in _sessions(client):
-        session.timeout = patience
+        session.timeout = httpx.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS)
+        session.event_hooks = {"request": [_hasten]}
     return client
+
+
+def _hasten(request: httpx.Request) -> None:
+    if not request.url.path.endswith(_WRITES):
+        request.extensions["timeout"] = httpx.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS).as_dict()
 
 
 def _sessions(client: Any) -> list[Any]:

@@ -9,7 +9,8 @@ after that. A row that changes gets a new seq, so entries are only added; those 
 removed in upkeep. Another incarnation of the store (a restored backup) is another index. Feeding twice does no harm, so
 processes need no lock among them.
 
-If the annex is away, a search raises IndexFailed at once for some seconds instead of trying each time.
+If the annex is away, a search raises IndexFailed at once for some seconds instead of trying each time, and for longer
+each time that it is still away.
 
 What proves it: VectorStoreContract in recollect.testing.conformance, tests/property, tests/crash/test_outside_crash.py.
 """
@@ -49,7 +50,8 @@ FEED_ROWS = 1000
 _NOTE_ROWS = 200  # how many rows are fed before the annex is told to remember it: the rest would be fed once more
 _SPARE = 10  # asked for besides, since some of the nearest may be dead
 _TRIES = 5
-_PAUSE_SECONDS = 5.0
+_PAUSE_SECONDS = 5.0  # after a failure nobody tries; twice as long after the next one
+_LONGEST_PAUSE_SECONDS = 60.0
 _RETRY_SECONDS = 30.0
 _GATHER_SECONDS = 0.05  # commits of a moment are fed together
 _SAID = 100  # disagreements named by verify
@@ -78,6 +80,7 @@ class OutsideIndex:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._away_until = 0.0
+        self._pause_seconds = _PAUSE_SECONDS
         self._away_because: IndexFailed | None = None
 
     @property
@@ -207,9 +210,10 @@ class OutsideIndex:
         try:
             yield
         except IndexFailed as error:
-            self._away_because, self._away_until = error, time.monotonic() + _PAUSE_SECONDS
+            self._away_because, self._away_until = error, time.monotonic() + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             raise
-        self._away_because = None
+        self._away_because, self._pause_seconds = None, _PAUSE_SECONDS
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from psycopg.conninfo import make_conninfo
 
 from recollect.adapters.records.postgres_link import Connection, Link
-from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, half, offered
+from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, found, half, offered
 from recollect.adapters.vectors.annex import Entry, Generation, Gone, Wanted, next_name
 from recollect.adapters.vectors.halfvecs import (
     EXACT_ROWS,
@@ -181,6 +181,19 @@ class PgVectorAnnex:
                     finally:
                         connection.close()
 
+    def examine(self) -> str:
+        """What is there, in a sentence; makes nothing."""
+        with self._our_errors():
+            connection = self._link.connect()
+            try:
+                with self._link.our_errors():
+                    version, is_created = found(connection)
+                    if version is None:
+                        raise _no_pgvector()
+                    return f"pgvector {version}{'' if is_created else ', which is not yet created in it'}"
+            finally:
+                connection.close()
+
     def close(self) -> None:
         self._link.close()
 
@@ -216,11 +229,15 @@ class PgVectorAnnex:
 
 def _make_tables(connection: Connection) -> None:
     if not offered(connection):
-        raise IndexFailed(
-            "that database has no pgvector 0.8 or newer",
-            remedy="install it, and have its administrator create it",
-        )
+        raise _no_pgvector()
     connection.execute(_TABLES)
+
+
+def _no_pgvector() -> IndexFailed:
+    return IndexFailed(
+        "that database has no pgvector 0.8 or newer",
+        remedy="install pgvector there, then let an administrator run: CREATE EXTENSION vector",
+    )
 
 
 def _table(generation: Generation) -> str:

@@ -1,0 +1,330 @@
+"""An exported file read into an organization, however large it is: checked first, then written in batches.
+
+Every line is read and validated before the first is written; a file that was cut short or changed writes nothing. Then
+batches commit, each with its note in the log. A memory and its parts (tags, citations, vectors, history) are one: they
+lie far apart in the file and are written in one transaction. So an import that was killed left whole memories only, and
+running it again skips what is there and writes the rest. What stays in memory is where in the file each line begins.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from recollect.domain.audit import Seal
+from recollect.domain.kinds import describe
+from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
+from recollect.domain.provenance import Citation
+from recollect.domain.record import RECORDS, Record, Unique
+from recollect.domain.tenancy import User
+from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step
+from recollect.services.access import refuse_higher
+from recollect.services.core import Core, Request, commit, insistently, logged
+from recollect.services.indexing import Progress, refreshed
+from recollect.services.transfer import FORMAT, LEFT_OUT, Transferred
+
+BATCH = 1000
+BATCH_BYTES = 8 << 20
+PARTS: tuple[type[Record], ...] = (Tag, Citation, Embedding, Revision, IndexTask)
+"""What a memory is made of besides itself; they refer to nothing else."""
+
+
+class ImportRequest(Request):
+    """Read an exported file into this organization."""
+
+    path: str = Field(description="The JSON Lines file to read")
+    existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that are here already")
+
+
+def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+    """Read an export back: every line is checked before the first is written, then batches commit.
+
+    A memory and what it is made of (tags, citations, history, vectors) are one: skipped or replaced together. Stopped
+    in the middle, import it again: what is there is skipped.
+    """
+    path = Path(request.path)
+    written = done = 0
+    try:
+        with path.open("rb") as file:
+            survey = _Survey(path.name, scope, progress)
+            survey.read(file)
+            _refuse_higher_users(core, scope, survey.users)
+            _refuse_two_logs(core, scope, survey.seals)
+            for batch in survey.batches(file):
+                written += _write(core, scope, batch, request.existing, written)
+                done += len(batch)
+                progress(survey.records + done, 2 * survey.records)
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
+    notes = refreshed(core)
+    return Transferred(path=str(path), records=written, hash=survey.hash, skipped=survey.records - written, notes=notes)
+
+
+def _refuse_rise(scope: Scope, record: Record) -> None:
+    """Who comes with a key imports no keys, no evidence, and nobody who may do more than they."""
+    if scope.granted is None:
+        return
+    if record.shape.table in LEFT_OUT:
+        raise Denied(
+            f"a file with the table {record.shape.table} is not taken from here",
+            remedy="import it where the store is",
+        )
+    if isinstance(record, User):
+        refuse_higher(scope, record)
+
+
+def _refuse_higher_users(core: Core, scope: Scope, ids: set[str]) -> None:
+    """Nor anybody who would take the place of such a one."""
+    here = Query(User, (OneOf("id", tuple(sorted(ids))),), deleted="yes")
+    for user in core.store.find(scope, here).records if ids and scope.granted is not None else []:
+        refuse_higher(scope, user)
+
+
+def _refuse_two_logs(core: Core, scope: Scope, seals: set[str]) -> None:
+    """The seals of a log are numbered and follow one another: two sealed logs would look like one that was forged."""
+    if seals and not seals.issuperset(id for (id,) in core.store.select(scope, Query(Seal, deleted="yes"), ("id",))):
+        raise Conflict(
+            "the file has a sealed access log, and so has this organization",
+            remedy="export without the access log (--audit), or import into another organization",
+        )
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Survey:
+    """A checked file: where its lines begin, those of a memory's parts found by their owner."""
+
+    name: str
+    scope: Scope
+    progress: Progress
+    records: int = 0
+    hash: str = ""
+    seals: set[str] = field(default_factory=set)
+    users: set[str] = field(default_factory=set)
+    _heads: array[int] = field(default_factory=lambda: array("Q"))
+    _memories: array[int] = field(default_factory=lambda: array("Q"))
+    _owners: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    _places: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    def read(self, file: IO[bytes]) -> None:
+        self.records, self.hash = checked(file, self.name)
+        owners, places = array("Q"), array("Q")
+        offset = file.seek(0)
+        for line in file:
+            record = _validated(line, self.scope)
+            if record is not None:
+                _refuse_rise(self.scope, record)
+            if isinstance(record, PARTS):
+                owners.append(_digest_of(record.memory_id))  # type: ignore[attr-defined]
+                places.append(offset)
+            elif record is not None:
+                self._heads.append(offset)
+                if isinstance(record, Memory):
+                    self._memories.append(_digest_of(record.id))
+                elif isinstance(record, Seal):
+                    self.seals.add(record.id)
+                elif isinstance(record, User):
+                    self.users.add(record.id)
+            offset += len(line)
+            self.progress(len(self._heads) + len(places), 2 * self.records)
+        if len(self._heads) + len(places) != self.records:
+            raise InvalidInput(f"'{self.name}' has another number of records than it says", remedy="export it again")
+        self._arrange(owners, places)
+
+    def _arrange(self, owners: array[int], places: array[int]) -> None:
+        by = np.frombuffer(owners, np.uint64) if owners else self._owners
+        if not np.isin(by, np.frombuffer(self._memories, np.uint64) if self._memories else self._owners).all():
+            raise InvalidInput(f"'{self.name}' has parts of memories that are not in it", remedy="export it again")
+        order = np.argsort(by, kind="stable")
+        self._owners, self._places = by[order], np.frombuffer(places, np.uint64)[order] if places else self._places
+
+    def batches(self, file: IO[bytes]) -> Iterator[list[Record]]:
+        """Records in the order of the file, each memory followed by its parts."""
+        batch: list[Record] = []
+        size = 0
+        for offset in self._heads:
+            group, length = self._group(file, offset)
+            if batch and (len(batch) + len(group) > BATCH or size + length > BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch += group
+            size += length
+        if batch:
+            yield batch
+
+    def _group(self, file: IO[bytes], offset: int) -> tuple[list[Record], int]:
+        line = _line_at(file, offset)
+        record, size = _record(_parsed(line), self.scope), len(line)
+        if not isinstance(record, Memory):
+            return [record], size
+        owner = np.uint64(_digest_of(record.id))
+        first, last = np.searchsorted(self._owners, owner, "left"), np.searchsorted(self._owners, owner, "right")
+        parts = []
+        for place in self._places[first:last]:
+            line = _line_at(file, int(place))
+            size += len(line)
+            parts.append(_record(_parsed(line), self.scope))
+        return [record, *(one for one in parts if _memory_of(one) == record.id)], size
+
+
+def _digest_of(id: str) -> int:
+    """Eight bytes stand for an id; who reads by them looks at the id again."""
+    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "little")
+
+
+def _line_at(file: IO[bytes], offset: int) -> bytes:
+    file.seek(offset)
+    return file.readline()
+
+
+def checked(file: IO[bytes], name: str) -> tuple[int, str]:
+    """How many records the last line promises, and the hash of all before it, which must be true."""
+    digest, previous, header = hashlib.sha256(), b"", None
+    for line in file:
+        header = _parsed(line) if header is None else header
+        digest.update(previous)
+        previous = line
+    end = _parsed(previous)
+    if not header or header.get("format") != FORMAT:
+        raise InvalidInput(f"'{name}' is not a Recollect export", remedy="make one with: recollect export FILE")
+    if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest() or not isinstance(end.get("records"), int):
+        raise DamagedData(f"'{name}' was cut short or changed", remedy="export it again; nothing was imported")
+    return int(end["records"]), digest.hexdigest()
+
+
+def _validated(line: bytes, scope: Scope) -> Record | None:
+    """None for the first and the last line."""
+    item = _parsed(line)
+    if "record" in item:
+        return _record(item, scope)
+    if "format" not in item and "end" not in item:
+        raise InvalidInput("a line of the file is no record", remedy="export it again")
+    return None
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _record(item: dict[str, Any], scope: Scope) -> Record:
+    table, fields = item.get("table"), item.get("record")
+    record = RECORDS.get(table) if isinstance(table, str) else None
+    if record is None or not isinstance(fields, dict):
+        raise InvalidInput(f"this program knows no record '{str(table)[:50]}'", remedy="upgrade Recollect")
+    try:
+        for column in record.columns():
+            if column.type == "bytes" and fields.get(column.name) is not None:
+                fields[column.name] = base64.b64decode(fields[column.name], validate=True)
+        return record.model_validate({**fields, "organization_id": scope.organization_id})
+    except ValidationError as error:
+        raise InvalidInput(f"a {record.shape.table} in the file is not valid: {describe(error)}") from None
+    except (TypeError, ValueError):
+        raise InvalidInput(f"a {record.shape.table} in the file is not valid", remedy="export it again") from None
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _write(core: Core, scope: Scope, batch: Sequence[Record], existing: str, before: int) -> int:
+    """One batch; how many records it wrote. Looked at afresh if somebody else wrote the same a moment ago."""
+
+    def attempt() -> int:
+        steps = _steps(core, scope, batch, existing)
+        count = sum(isinstance(step, Insert | Put) for step in steps)
+        if steps:
+            commit(core, scope, [*steps, logged(scope, "create", "import", None, records=count)])
+        return count
+
+    try:
+        return insistently(attempt, DuplicateKey, tries=2)
+    except Conflict as error:
+        raise _stopped(error, before) from None
+
+
+def _stopped(error: RecollectError, before: int) -> RecollectError:
+    if before == 0:
+        return error
+    return type(error)(
+        f"{error.message}; {before} records before it were imported and stay",
+        remedy=f"{error.remedy}; then import the file again, and it goes on where it stopped".removeprefix("; "),
+        **error.details,
+    )
+
+
+def _steps(core: Core, scope: Scope, records: Sequence[Record], existing: str) -> list[Step]:
+    types = {type(one) for one in records}
+    present = {(record.shape.table, id) for record in types for id in _present(core, scope, record, records)}
+    known = {id for table, id in present if table == "memory"}
+    steps: list[Step] = []
+    if existing == "replace" and known:
+        steps += [DeleteWhere(part, (OneOf("memory_id", tuple(sorted(known))),)) for part in PARTS]
+    taken = _taken(core, scope, records) if existing == "skip" else set()
+    for one in records:
+        is_here = (one.shape.table, one.id) in present
+        if _memory_of(one) in known:
+            # Its old parts were deleted above, so that none stands in the way of the file's.
+            steps += [Put(one, restoring=True)] if existing == "replace" else []
+        elif not is_here and (one.shape.table, one.id) not in taken:
+            steps.append(Insert(one, restoring=True))
+        elif existing == "replace":
+            steps.append(Put(one, restoring=True))
+    return steps
+
+
+def _memory_of(record: Record) -> str | None:
+    """The memory a record is or is a part of."""
+    if isinstance(record, Memory):
+        return record.id
+    return str(record.memory_id) if isinstance(record, PARTS) else None  # type: ignore[attr-defined]
+
+
+def _present(core: Core, scope: Scope, record: type[Record], records: Sequence[Record]) -> set[str]:
+    ids = tuple(one.id for one in records if type(one) is record)
+    return {id for (id,) in core.store.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
+
+
+def _taken(core: Core, scope: Scope, records: Sequence[Record]) -> set[tuple[str, str]]:
+    """Those whose unique key another record here has, such as a link that was made on both sides.
+
+    Only where nobody refers to them: what hangs on the others could not follow.
+    """
+    taken: set[tuple[str, str]] = set()
+    for record in {type(one) for one in records} - set(PARTS):
+        for key in record.shape.unique if _is_leaf(record) else ():
+            mine = {values: one for one in records if type(one) is record and (values := _key_of(one, key))}
+            if mine:
+                first = OneOf(key.fields[0], tuple({values[0] for values in mine}))
+                rows = core.store.select(scope, Query(record, (first,), deleted="yes"), ("id", *key.fields))
+                held = {tuple(row[1:]): row[0] for row in rows}
+                taken |= {(record.shape.table, one.id) for at, one in mine.items() if held.get(at, one.id) != one.id}
+    return taken
+
+
+def _key_of(record: Record, key: Unique) -> tuple[Any, ...] | None:
+    values = tuple(getattr(record, name) for name in key.fields)
+    return None if values[0] is None or (None in values and not key.nulls_equal) else values
+
+
+@cache
+def _is_leaf(record: type[Record]) -> bool:
+    return not any(
+        reference.to == record.shape.table for one in RECORDS.values() for reference in one.shape.references.values()
+    )
