@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,22 @@ def opened(template: Path, folder: Path) -> Iterator[World]:
 def world(filled_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with opened(filled_store, tmp_path_factory.mktemp("world")) as made:
         yield made
+
+
+@pytest.fixture
+def twins(
+    request: pytest.FixtureRequest, filled_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., tuple[World, World]]]:
+    """Two worlds that are the same, as earlier probes left them or as they began."""
+    with ExitStack() as stack:
+
+        def pair(*, fresh: bool) -> tuple[World, World]:
+            if not fresh:
+                return request.getfixturevalue("world"), request.getfixturevalue("twin")
+            one, two = (stack.enter_context(opened(filled_store, tmp_path_factory.mktemp("fresh"))) for _ in "12")
+            return one, two
+
+        yield pair
 
 
 @pytest.fixture(scope="module")

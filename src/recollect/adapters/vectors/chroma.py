@@ -152,7 +152,11 @@ class ChromaAnnex:
     def places(self, generation: Generation) -> list[str]:
         with self._our_errors():
             start = _place_name(generation, "")
-            return [name.removeprefix(start) for name in self._names(start)]
+            names = self._names(start)
+            # Asked afterwards: who tears a generation down says so before the first of its collections goes.
+            if generation.name not in self._generations(generation.store):
+                raise Gone
+            return [name.removeprefix(start) for name in names]
 
     def seqs(self, generation: Generation, place: str) -> Iterator[Sequence[int]]:
         for found in self._pages(generation, place, []):

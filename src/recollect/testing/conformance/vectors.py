@@ -278,6 +278,8 @@ class VectorStoreContract:
             for one in (other, index) if another_handle else (other,):
                 agrees_everywhere(one, truth)
             assert other.rebuild() == 50
+            for one in (index, other) if another_handle else (other,):
+                assert one.verify() == []
             fill(truth, chance(), 5, start=100)
             for one in (index, other) if another_handle else (other,):
                 agrees_everywhere(one, truth)
