@@ -291,10 +291,12 @@ def _read_address(address: str) -> tuple[str, str]:
 
 
 def _configure(connection: Connection) -> None:
+    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude.
     # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
     # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
     connection.execute(
         "SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1; "
+        "SET plan_cache_mode = force_custom_plan; "
         "SET citus.propagate_set_commands = 'local'"
     )
 

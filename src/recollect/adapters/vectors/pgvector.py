@@ -121,7 +121,9 @@ class PgVectorStore:
         """Deleted vectors leave the index when the store vacuums its tables."""
 
     def refresh(self) -> None:
-        """Make the indexes that are missing for spaces with many vectors."""
+        """Let the server count what is there, and make the indexes that are missing for spaces with many vectors."""
+        with self._store.as_owner() as connection:
+            connection.execute("ANALYZE memory, embedding")
         with self._store.link.our_errors(), self._store.link.snapshot() as connection:
             many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
             spaces = connection.execute(many, (self._index_rows,)).fetchall()
