@@ -56,7 +56,8 @@ _NUMBER = "SELECT pg_current_xact_id()::text"
 _LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
 _ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
 _ENTER_TO_WRITE = (
-    f"{_ENTER}, set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s), pg_current_xact_id()::text"
+    f"{_ENTER}, set_config('lock_timeout', %s, true), set_config('plan_cache_mode', 'auto', true), "
+    "pg_advisory_xact_lock(%s), pg_current_xact_id()::text"
 )
 ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
 _TRANSIENT = {"40001", "40P01"}
@@ -291,7 +292,7 @@ def _read_address(address: str) -> tuple[str, str]:
 
 
 def _configure(connection: Connection) -> None:
-    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude.
+    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude. Writing is by key.
     # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
     # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
     connection.execute(
