@@ -55,9 +55,9 @@ def _duckdb(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _dynamodb(folder: Path) -> Iterator[str]:
-    from dynamodb_server import server  # the emulator that the tests start
+    from dynamodb_server import dynamodb  # the emulator that the tests start
 
-    yield server().new_store()
+    yield dynamodb().new_store()
 
 
 STORES: dict[str, tuple[Callable[[Path], Any], str]] = {

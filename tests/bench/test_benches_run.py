@@ -139,9 +139,9 @@ def test_postgres_is_measured_and_drawn(tmp_path: Path) -> None:
 
 
 def test_every_store_is_measured(tmp_path: Path) -> None:
-    run("stores.py", "--stores", "sqlite", "memory", "--rows", "100", "--times", "5", "--out", str(tmp_path))
+    run("stores.py", "--stores", "sqlite", "memory", "dynamodb", "--rows", "100", "--times", "5", "--out", str(tmp_path))
     report = json.loads((tmp_path / "stores.json").read_text())
-    assert list(report["stores"]) == ["sqlite", "memory"]
+    assert list(report["stores"]) == ["sqlite", "memory", "dynamodb"]
     assert ElementTree.parse(tmp_path / "stores.svg").getroot().tag.endswith("svg")
 
 
