@@ -62,6 +62,7 @@ def pages() -> dict[Path, str]:
         reference / "records.md": records_page(),
         reference / "kinds.md": kinds_page(),
         reference / "citations.md": citations_page(),
+        HERE / "measured.md": measured_page(),
         SOURCE / "interfaces" / "client.pyi": client_stubs(),
     }
     if README.exists():
@@ -621,11 +622,32 @@ def with_figures(readme: str) -> str:
         return readme
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
-    rows = [row for path in sorted(RESULTS.glob("*.json")) for row in _figures(path.stem, json.loads(path.read_text()))]
+    rows = _rows(IN_SHORT)
     section = ""
     if rows:
-        section = "\n## Measured\n\n" + table(("what", "figure", "measured by"), rows)
+        section = (
+            "\n## Measured\n\n"
+            + table(_HEADINGS, rows)
+            + "\nMore, also where we are slower: [measured](docs/measured.md).\n"
+        )
     return f"{before}{BEGIN}\n{section}{END}{after}"
+
+
+def measured_page() -> str:
+    said = (
+        "# Measured\n\nWritten by `make docs` from the last run of each benchmark (bench/results, which say on what "
+        "machine). Others stand beside us in the same run, with the same data. Times are medians.\n\n"
+    )
+    return said + table(_HEADINGS, _rows(_READERS))
+
+
+_HEADINGS = ("what", "figure", "measured by")
+IN_SHORT = ("peers", "recall_quality", "checkpoints", "runtime", "scale")
+
+
+def _rows(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    found = [RESULTS / f"{name}.json" for name in names]
+    return [row for path in found if path.exists() for row in _figures(path.stem, json.loads(path.read_text()))]
 
 
 def _figures(name: str, report: Any) -> Iterator[tuple[str, str, str]]:
@@ -680,10 +702,53 @@ def _service_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
         yield f"{operation} over HTTP by number of clients, {report['rows']:,} memories", figures, "`make bench`"
 
 
+def _postgres_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    among = f"PostgreSQL, {report['rows']:,} memories"
+    for scope, cells in report["recall"].items():
+        figures = ", ".join(
+            f"{name} {cell['p50_ms']} ms (recall@10 {cell['recall_at_10']})"
+            for name, cell in cells.items()
+            if name != "Recollect"  # ranked by more than nearness, so it is not the same question
+        )
+        yield (
+            f"{among}, ten nearest, {scope}",
+            f"{figures}; full recall {cells['Recollect']['p50_ms']} ms",
+            "`make bench`",
+        )
+    adds = ", ".join(f"{name} {cell['p50_ms']} ms" for name, cell in report["add"].items())
+    yield f"{among}, one durable add", adds, "`make bench`"
+
+
+def _stores_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, cells in report["stores"].items():
+        figures = ", ".join(
+            f"{what} {cells[what]['p50_ms']} ms" for what in ("add", "get", "find", "text search", "recall")
+        )
+        bulk = f"bulk {cells['bulk']['rows_per_second']:,}/s"
+        yield f"the {name} store with {report['rows']:,} memories", f"{bulk}, {figures}", "`make bench`"
+
+
+def _checkpoint_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    figures = "; ".join(
+        f"{name} {cell['steps_per_second']:.0f}/s, {cell['bytes_per_step']:,} bytes a step"
+        for name, cell in report["savers"].items()
+    )
+    yield f"LangGraph checkpoints over {report['steps']} steps", figures, "`make bench`"
+
+
+def _workspace_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    what = f"snapshot of {report['files']:,} files, {report['changes']} of them changed"
+    yield what, f"median {report['snapshot_ms_median']} ms, {report['snapshot_bytes_median']:,} bytes", "`make bench`"
+
+
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "peers": _peer_figures,
+    "checkpoints": _checkpoint_figures,
+    "postgres": _postgres_figures,
     "runtime": _runtime_figures,
+    "stores": _stores_figures,
+    "workspaces": _workspace_figures,
     "scale": _scale_figures,
     "service": _service_figures,
 }
