@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import recollect
+
+# Everyday runs repeat themselves, so that a red one is about the change at hand; a soak looks further each time.
+settings.register_profile("everyday", derandomize=True)
+settings.register_profile("soak", print_blob=True)
+settings.load_profile("soak" if os.environ.get("RECOLLECT_SOAK") else "everyday")
 
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name != "RECOLLECT_SOAK"]:
     if _name not in ("RECOLLECT_SEED", "RECOLLECT_CITUS_URL"):
