@@ -11,7 +11,15 @@ import pytest
 
 import recollect
 from recollect.catalogue import invoke
-from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, RecollectError, StoreError
+from recollect.errors import (
+    Conflict,
+    DamagedData,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    StoreError,
+    VersionConflict,
+)
 from recollect.interfaces.mcp.tools import GRAPH
 
 OPERATIONS = {operation.name: operation for operation in GRAPH}
@@ -160,3 +168,19 @@ def test_a_name_that_is_only_mentioned_becomes_an_entity_when_described(mem: Any
     assert [one.name for one in ask(mem, "create_entities", entities=[BOB, ADA]).entities] == ["Bob", "Ada"]
     assert len(ask(mem, "open_nodes", names=["Bob"]).relations) == 1
     assert mem.list(kinds=["entity"]).total == 2
+
+
+def test_a_fact_is_added_however_often_others_were_quicker(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(mem, "create_entities", entities=[ADA])
+    store, quicker = mem._core.store, itertools.count()
+    transact = store.transact
+
+    def late(scope: Any, steps: Any) -> Any:
+        if next(quicker) < 12:
+            raise VersionConflict("somebody was quicker")
+        return transact(scope, steps)
+
+    monkeypatch.setattr(store, "transact", late)
+    ask(mem, "add_observations", **EXAMPLES["add_observations"])
+    monkeypatch.undo()
+    assert ask(mem, "read_graph").entities[0].observations == ["wrote a program", "liked numbers"]

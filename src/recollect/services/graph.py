@@ -19,7 +19,7 @@ from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Name, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
-from recollect.services.core import Core, Reply, Request, commit, load, logged, made
+from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged, made
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.revise import change_steps, new_content
@@ -164,7 +164,7 @@ def create_entities(core: Core, scope: Scope, request: CreateEntitiesRequest) ->
         _add(core, scope, [_content(one) for one in new if one.name not in known])
         return Entities(entities=new)
 
-    return _retried(create)
+    return insistently(create, VersionConflict)
 
 
 def create_relations(core: Core, scope: Scope, request: CreateRelationsRequest) -> Relations:
@@ -201,7 +201,7 @@ def add_observations(core: Core, scope: Scope, request: AddObservationsRequest) 
         _observe(core, scope, nodes, known)
         return Additions(results=results)
 
-    return _retried(add)
+    return insistently(add, VersionConflict)
 
 
 def delete_observations(core: Core, scope: Scope, request: DeleteObservationsRequest) -> Done:
@@ -217,7 +217,7 @@ def delete_observations(core: Core, scope: Scope, request: DeleteObservationsReq
         _observe(core, scope, nodes, known)
         return Done(message="Observations deleted successfully")
 
-    return _retried(delete)
+    return insistently(delete, VersionConflict)
 
 
 def delete_entities(core: Core, scope: Scope, request: DeleteEntitiesRequest) -> Done:
@@ -233,7 +233,7 @@ def delete_entities(core: Core, scope: Scope, request: DeleteEntitiesRequest) ->
             commit(core, scope, steps)
         return Done(message="Entities deleted successfully")
 
-    return _retried(delete)
+    return insistently(delete, VersionConflict)
 
 
 def delete_relations(core: Core, scope: Scope, request: DeleteRelationsRequest) -> Done:
@@ -335,13 +335,3 @@ def _change(core: Core, scope: Scope, contents: dict[str, dict[str, Any]]) -> No
         steps += change_steps(core, scope, memory, "revised", "", **new_content(memory, content))
     if steps:
         commit(core, scope, steps)
-
-
-def _retried(work: Callable[[], T], tries: int = 5) -> T:
-    """Somebody else may change an entity between our look and our write: look again."""
-    for _ in range(tries - 1):
-        try:
-            return work()
-        except VersionConflict:
-            continue
-    return work()

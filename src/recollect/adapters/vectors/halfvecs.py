@@ -8,9 +8,9 @@ passes the filters (iterative scan, in strict order). Where that gives up too ea
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,13 @@ class Among:
         return self.condition, repr(self.values)
 
 
+class Server(NamedTuple):
+    """How the table is reached: one question, or work in a transaction."""
+
+    ask: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+    work: Callable[[Callable[[Connection], list[Near]]], list[Near]]
+
+
 @dataclass(frozen=True, slots=True)
 class Halfvecs:
     """A table whose rows have `_halfvec` and `facets`; `key` is the column that a search is for."""
@@ -74,19 +81,17 @@ class Halfvecs:
         )
         return text, [*among.values, _half(query), limit]
 
-    def nearest(
-        self, connection: Connection, among: Among, query: Vector, limit: int, most: int, broad: Broad
-    ) -> list[Near]:
+    def nearest(self, among: Among, query: Vector, limit: int, most: int, broad: Broad, server: Server) -> list[Near]:
         """(key, minus the similarity), best first."""
         if among.scope not in broad:
-            found = scored(connection.execute(*self.exact(among, query, limit, most)).fetchall(), most)
+            found = scored(server.ask(*self.exact(among, query, limit, most)), most)
             if found is not None:
                 return found
             broad.note(among.scope)
-        found = self.walk(connection, among, query, limit)
+        found = server.work(lambda connection: self.walk(connection, among, query, limit))
         if len(found) >= limit:
             return found
-        return scored(connection.execute(*self.exact(among, query, limit, EVERY)).fetchall(), EVERY) or []
+        return scored(server.ask(*self.exact(among, query, limit, EVERY)), EVERY) or []
 
     def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
         """May give up before it has found enough, in a scope that is a small part of the index."""

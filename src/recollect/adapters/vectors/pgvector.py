@@ -24,18 +24,16 @@ from recollect.adapters.records.postgres_schema import BY_TENANT
 from recollect.adapters.records.postgres_vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
 from recollect.adapters.vectors.codes import Query
 from recollect.adapters.vectors.halfvecs import (
-    EVERY,
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
     Among,
     Broad,
     Halfvecs,
-    Near,
+    Server,
     facet_tests,
     literal,
     make_index,
-    scored,
 )
 from recollect.adapters.vectors.probe import Scope
 from recollect.errors import RecollectError
@@ -80,26 +78,14 @@ class PgVectorStore:
         Scope.of(organization_id, space, where)
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
-        rows = self._nearest(organization_id, _among(organization_id, space, len(asked), where or {}), asked, limit)
+        link, among = self._store.link, _among(organization_id, space, len(asked), where or {})
+        server = Server(
+            lambda text, values: link.ask(organization_id, Question(text, values))[0],
+            lambda work: link.read(organization_id, work),
+        )
+        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._broad, server)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
-
-    def _nearest(self, organization_id: str, among: Among, asked: NDArray[np.floating], limit: int) -> list[Near]:
-        few = (
-            None if among.scope in self._broad else self._exact(organization_id, among, asked, limit, self._exact_rows)
-        )
-        if few is not None:
-            return few
-        self._broad.note(among.scope)
-        link = self._store.link
-        found = link.read(organization_id, lambda connection: EMBEDDINGS.walk(connection, among, asked, limit))
-        return found if len(found) >= limit else self._exact(organization_id, among, asked, limit, EVERY) or []
-
-    def _exact(
-        self, organization_id: str, among: Among, asked: NDArray[np.floating], limit: int, most: int
-    ) -> list[Near] | None:
-        question = Question(*EMBEDDINGS.exact(among, asked, limit, most))
-        return scored(self._store.link.ask(organization_id, question)[0], most)
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""

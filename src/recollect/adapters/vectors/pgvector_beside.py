@@ -28,6 +28,7 @@ from recollect.adapters.vectors.halfvecs import (
     Among,
     Broad,
     Halfvecs,
+    Server,
     facet_tests,
     literal,
     make_index,
@@ -135,9 +136,10 @@ class PgVectorAnnex:
         self, generation: Generation, place: str, wanted: Wanted, query: NDArray[np.float32], limit: int
     ) -> list[int]:
         among, table = Among(*_condition(place, wanted)), Halfvecs(_table(generation), "seq")
-        rows = self._run(
-            lambda connection: table.nearest(connection, among, query, limit, self._small_scope, self._broad)
+        server = Server(
+            lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
         )
+        rows = table.nearest(among, query, limit, self._small_scope, self._broad, server)
         return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:
