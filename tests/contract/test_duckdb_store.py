@@ -238,6 +238,35 @@ def test_a_failing_neighbour_in_the_same_commit_undoes_nobody_else(store: Duckdb
     assert store.verify() == []
 
 
+def test_when_the_neighbours_cannot_be_done_again_nothing_is_committed(
+    store: DuckdbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was undone with a failing neighbour and could not be repeated must not be acknowledged."""
+    found(store, "acme")
+    stored(store, ACME, agent(ACME, "taken"))
+    tables = store._tables
+
+    def refusing() -> Any:
+        tables._execute("UPDATE agent SET name = 'other'")
+        monkeypatch.setattr(tables, "_flush", full)
+        raise RequirementFailed("refused")
+
+    def full() -> None:
+        raise duckdb.OutOfMemoryException("could not allocate block")
+
+    tables.begin()
+    tables.attempt(lambda: tables.apply(ACME, [Insert(agent(ACME, "a"))]))
+    with pytest.raises(StoreError):
+        tables.attempt(refusing)
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="out of memory"):
+        tables.commit()
+    tables.begin()
+    tables.attempt(lambda: tables.apply(ACME, [Insert(agent(ACME, "b"))]))
+    tables.commit()
+    assert ids(store, ACME, Query(Agent)) == ["b", "taken"]
+
+
 def test_no_byte_is_left_of_what_was_deleted_once_traces_are_erased(path: Path, store: DuckdbStore) -> None:
     found(store, "acme")
     stored(store, ACME, *(memory(ACME, f"m{number}", f"kept number {number}") for number in range(50)))

@@ -331,6 +331,24 @@ def test_a_full_disk_is_a_typed_error_and_passes(connections: list[apsw.Connecti
     assert store.verify() == []
 
 
+def test_a_refused_piece_that_cannot_be_undone_is_told_as_what_it_is(store: SqliteStore) -> None:
+    found(store, "acme")
+    stored(store, ACME, agent(ACME, "taken"))
+    connection = store._tables._connection
+
+    def trace(cursor: object, statement: str, values: object) -> bool:
+        if "ROLLBACK" in statement:
+            raise apsw.FullError("database or disk is full")
+        return True
+
+    connection.exec_trace = trace
+    with pytest.raises(StoreFull):
+        store.transact(ACME, [Insert(agent(ACME, "a")), Insert(agent(ACME, "taken"))])
+    connection.exec_trace = None
+    store.transact(ACME, [Insert(agent(ACME, "b"))])
+    assert ids(store, ACME, Query(Agent)) == ["b", "taken"]
+
+
 def test_when_the_disk_fills_under_many_writers_each_is_told_the_truth(
     connections: list[apsw.Connection], store: SqliteStore
 ) -> None:

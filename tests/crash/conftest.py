@@ -1,7 +1,8 @@
 """What the crash tests share: counts, seeds, other processes, and the comparison of a store with its acknowledgements.
 
-`RECOLLECT_SOAK=1` runs the whole bar of each promise, ten times the default. Every test prints its seed when it fails;
-`RECOLLECT_SEED=<seed>` makes the same choices again (the instants of a kill are the machine's own).
+`RECOLLECT_SOAK=1` runs the whole bar of each promise, ten times the default, with other choices each time. Every test
+prints its seed when it fails; `RECOLLECT_SEED=<seed>` makes the same choices again (the instants of a kill are the
+machine's own).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from recollect.ports.records import Query, TextQuery
 from recollect.services.indexing import facets_of, text_of
 from recollect.testing.fakes import HashEmbedder
 
-SEED = os.environ.get("RECOLLECT_SEED") or str(secrets.randbits(32))
+SEED = os.environ.get("RECOLLECT_SEED") or (str(secrets.randbits(32)) if os.environ.get("RECOLLECT_SOAK") else "1")
 State = dict[str, Any]
 
 

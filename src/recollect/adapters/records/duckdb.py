@@ -165,7 +165,7 @@ class _Tables:
         self._waiting = _Waiting()
         self._wrote = False
         self._foreseen: dict[tuple[type[Record], str], set[Any]] = {}
-        self._lost: Exception | None = None  # why the transaction cannot be committed any more
+        self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self.codec = codec
         self.compiler = compiler
 
@@ -207,12 +207,15 @@ class _Tables:
             self._waiting = _Waiting()
             self._seq, self._records = before
             return
-        self._lost = StoreError(f"the transaction on '{self._file.path.name}' was lost", remedy="try again")
-        assert self._cursor is not None
-        end(self._cursor)
-        self._start()
-        for work in self._done:
-            self._whole(work)
+        try:
+            assert self._cursor is not None
+            end(self._cursor)
+            self._start()
+            for work in self._done:
+                self._whole(work)
+        except BaseException as error:
+            self._lost = error
+            raise
 
     def _still_open(self) -> None:
         if self._lost is not None:

@@ -202,9 +202,17 @@ class _Tables:
             except BaseException as error:
                 self._lost = error
                 if not self._connection.get_autocommit():
-                    self._cursor.execute("ROLLBACK TO work; RELEASE work")
-                    (self._seq, self._records), self._lost = before, None
+                    self._undo_piece()
+                    self._seq, self._records = before
                 raise
+
+    def _undo_piece(self) -> None:
+        try:
+            self._cursor.execute("ROLLBACK TO work; RELEASE work")
+        except BaseException as error:
+            self._lost = error
+            raise
+        self._lost = None
 
     def commit(self) -> None:
         with our_errors(self._path):
