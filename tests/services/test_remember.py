@@ -140,6 +140,19 @@ def test_the_same_again_is_one_memory_with_more_evidence(mem: Any) -> None:
     assert mem.stats().memories == 1
 
 
+def test_a_new_memory_is_written_without_a_look_and_a_repeated_one_is_still_found(
+    mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+    find = mem._core.store.find
+    monkeypatch.setattr(mem._core.store, "find", lambda *given: looks.append(given) or find(*given))
+    first = mem.remember("the sky is blue", id="sky", idempotency_key="k")
+    assert not looks
+    assert mem.remember("the sky is blue").id == first.id
+    assert mem.remember("the sky is blue", id="sky", idempotency_key="k").id == first.id
+    assert looks
+
+
 def test_the_same_words_of_two_users_are_two_memories(mem: Any) -> None:
     for name in ("ann", "bob"):
         mem.add_user(name, id=name)

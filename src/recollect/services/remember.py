@@ -189,12 +189,13 @@ def remembering(core: Core, scope: Scope, request: RememberRequest, cycle: str |
     return _fresh_steps(core, scope, [draft])[0], draft.memory.id
 
 
-def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 2) -> list[Receipt]:
-    known = _already_known(core, scope, drafts)
+def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 3) -> list[Receipt]:
+    # One memory is mostly new, and the write finds out if it is not; many may repeat each other.
+    looked = len(drafts) > 1 or looks_left < 3
     try:
-        return _store(core, scope, drafts, known)
+        return _store(core, scope, drafts, _already_known(core, scope, drafts) if looked else {})
     except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
-        if not looks_left or "id" in conflict.details.get("fields", []):
+        if not looks_left or (looked and "id" in conflict.details.get("fields", [])):
             raise _explained(conflict) from None
     # Somebody stored, replaced or forgot the same between our look and our write: look again.
     for draft in drafts:

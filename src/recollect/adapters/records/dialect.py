@@ -54,14 +54,7 @@ def same(value: Any) -> Any:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    moment = in_utc(moment)
-    # strftime does not pad years below 1000, and the width must be fixed.
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year > 999 else _early(moment)
+    return in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
-def _early(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+json_text: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
