@@ -301,6 +301,35 @@ def test_a_backup_under_load_is_one_consistent_moment(store: SqliteStore, tmp_pa
     assert len(incarnations) == 4
 
 
+def test_a_store_larger_than_its_cache_is_backed_up(path: Path, store: SqliteStore, tmp_path: Path) -> None:
+    """Pages that a copy writes before its first one must have their checksums all the same."""
+    found(store, "acme")
+    stored(store, ACME, *(agent(ACME, f"{n:02}", metadata={"noise": "x" * 2_000_000}) for n in range(20)))
+    assert path.stat().st_size + path.with_name(path.name + "-wal").stat().st_size > 40_000_000
+    store.backup(tmp_path / "copy.db")
+    copy = SqliteStore(tmp_path / "copy.db")
+    assert copy.count(ACME, Query(Agent)) == 20
+    assert copy.verify() == []
+    copy.close()
+
+
+def test_who_reads_after_an_interrupted_read_does_not_come_into_its_transaction(store: SqliteStore) -> None:
+    """Ctrl-C may come at any moment, also when a transaction is about to be ended."""
+
+    def interrupted(reader: apsw.Cursor, statement: str, _: object) -> bool:
+        if statement == "ROLLBACK":
+            raise KeyboardInterrupt
+        return True
+
+    with store._readers.one() as reader:
+        reader.exec_trace = interrupted
+    with pytest.raises(KeyboardInterrupt), store.vector_snapshot() as snapshot:
+        snapshot.last_seq()
+    found(store, "acme")
+    assert store.tenants() == ["acme"]
+    assert ids(store, ACME, Query(Agent)) == []
+
+
 def test_a_backup_never_overwrites(store: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(InvalidInput):
