@@ -221,36 +221,6 @@ def test_a_file_made_by_an_altered_migration_is_refused(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_killed_migration_finishes_on_reopening(tmp_path: Path) -> None:
-    """Killed at every twentieth statement of making a new file."""
-    body = """
-        import apsw
-        def opened_until(file, last):
-            child = os.fork()
-            if child:
-                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            count = 0
-            def trace(cursor, statement, values):
-                nonlocal count
-                count += 1
-                if count == last:
-                    os._exit(9)
-                return True
-            apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
-            SqliteStore(file)
-            os._exit(0)
-        point = 1
-        while opened_until(path / f"{point}.db", point) == 9:
-            store = SqliteStore(path / f"{point}.db")
-            store.transact(acme, [Insert(Organization(organization_id="acme", id="acme", name="A"))])
-            assert store.tenants() == ["acme"] and store.verify() == []
-            store.close()
-            point += 20
-        print(point)
-    """
-    assert int(outcome(process(tmp_path, body))) > 100
-
-
 def test_opening_an_old_file_applies_only_what_is_missing(path: Path) -> None:
     SqliteStore(path).close()
     connection = connect(path, writable=True)
