@@ -221,36 +221,6 @@ def test_a_file_made_by_an_altered_migration_is_refused(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_killed_migration_finishes_on_reopening(tmp_path: Path) -> None:
-    """Killed at every twentieth statement of making a new file."""
-    body = """
-        import apsw
-        def opened_until(file, last):
-            child = os.fork()
-            if child:
-                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            count = 0
-            def trace(cursor, statement, values):
-                nonlocal count
-                count += 1
-                if count == last:
-                    os._exit(9)
-                return True
-            apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", trace))
-            SqliteStore(file)
-            os._exit(0)
-        point = 1
-        while opened_until(path / f"{point}.db", point) == 9:
-            store = SqliteStore(path / f"{point}.db")
-            store.transact(acme, [Insert(Organization(organization_id="acme", id="acme", name="A"))])
-            assert store.tenants() == ["acme"] and store.verify() == []
-            store.close()
-            point += 20
-        print(point)
-    """
-    assert int(outcome(process(tmp_path, body))) > 100
-
-
 def test_opening_an_old_file_applies_only_what_is_missing(path: Path) -> None:
     SqliteStore(path).close()
     connection = connect(path, writable=True)
@@ -299,6 +269,35 @@ def test_a_backup_under_load_is_one_consistent_moment(store: SqliteStore, tmp_pa
         assert copy.verify() == []
         copy.close()
     assert len(incarnations) == 4
+
+
+def test_a_store_larger_than_its_cache_is_backed_up(path: Path, store: SqliteStore, tmp_path: Path) -> None:
+    """Pages that a copy writes before its first one must have their checksums all the same."""
+    found(store, "acme")
+    stored(store, ACME, *(agent(ACME, f"{n:02}", metadata={"noise": "x" * 2_000_000}) for n in range(20)))
+    assert path.stat().st_size + path.with_name(path.name + "-wal").stat().st_size > 40_000_000
+    store.backup(tmp_path / "copy.db")
+    copy = SqliteStore(tmp_path / "copy.db")
+    assert copy.count(ACME, Query(Agent)) == 20
+    assert copy.verify() == []
+    copy.close()
+
+
+def test_who_reads_after_an_interrupted_read_does_not_come_into_its_transaction(store: SqliteStore) -> None:
+    """Ctrl-C may come at any moment, also when a transaction is about to be ended."""
+
+    def interrupted(reader: apsw.Cursor, statement: str, _: object) -> bool:
+        if statement == "ROLLBACK":
+            raise KeyboardInterrupt
+        return True
+
+    with store._readers.one() as reader:
+        reader.exec_trace = interrupted
+    with pytest.raises(KeyboardInterrupt), store.vector_snapshot() as snapshot:
+        snapshot.last_seq()
+    found(store, "acme")
+    assert store.tenants() == ["acme"]
+    assert ids(store, ACME, Query(Agent)) == []
 
 
 def test_a_backup_never_overwrites(store: SqliteStore, tmp_path: Path) -> None:

@@ -364,6 +364,37 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def new_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Makes small disks: `new_disk("8m")`."""
+    made: list[Path] = []
+
+    def make(size: str) -> Path:
+        folder = tmp_path / f"disk-{len(made)}"
+        folder.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+        if done.returncode:
+            pytest.skip(f"cannot mount a small disk here: {done.stderr.decode().strip()}")
+        made.append(folder)
+        return folder
+
+    yield make
+    for folder in made:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def fill() -> Callable[[Path, int], Path]:
+    """Fills a disk up to so many bytes that are left; gives the file to delete when there shall be room again."""
+
+    def full(disk: Path, leave: int) -> Path:
+        ballast, usage = disk / "ballast", os.statvfs(disk)
+        ballast.write_bytes(bytes(usage.f_bavail * usage.f_frsize - leave))
+        return ballast
+
+    return full
+
+
+@pytest.fixture
 def opened() -> Iterator[Callable[..., Any]]:
     """Opens stores with the instant embedder; closes them after the test."""
     mems: list[Any] = []

@@ -79,7 +79,7 @@ def test_a_kill_before_any_statement_of_any_write_leaves_it_done_or_undone(
     template, path, log = tmp_path / "template.db", tmp_path / "killed.db", tmp_path / "log"
     opened(template).close()
     shutil.copy(template, path)
-    step, acknowledged = 10 // times(1), 0
+    step, acknowledged = 1 if times(1) > 1 else 20, 0
     start, seed = chance.randrange(step), str(chance.random())
     for statement in every_kill(children, log, "write", start, step, path=path, seed=seed):
         ledger = compare.Ledger.read(lines_of(log))
@@ -96,7 +96,7 @@ def test_a_kill_before_any_statement_of_any_write_leaves_it_done_or_undone(
 def test_a_kill_while_a_new_store_is_made_leaves_one_that_opens(
     tmp_path: Path, children: Any, opened: Any, chance: random.Random, times: Any
 ) -> None:
-    path, step = tmp_path / "new.db", 20 // times(1)
+    path, step = tmp_path / "new.db", 2 if times(1) > 1 else 40
     for statement in every_kill(children, tmp_path / "log", "open", chance.randrange(step), step, path=path):
         mem = opened(path)
         mem.remember("anchor it works")
@@ -116,7 +116,7 @@ def test_a_killed_upgrade_finishes_on_reopening_and_keeps_every_byte(
     before = mem.export(str(export)).hash
     mem.close()
     known = (*schema.migrations(), schema.Migration(**{**UPGRADE, "steps": tuple(UPGRADE["steps"])}))
-    step, log = 10 // times(1), tmp_path / "log"
+    step, log = 1 if times(1) > 1 else 20, tmp_path / "log"
     shutil.copy(old, path)
     for statement in every_kill(children, log, "open", chance.randrange(step), step, path=path, migration=UPGRADE):
         with monkeypatch.context() as patch:

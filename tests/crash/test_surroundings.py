@@ -111,21 +111,8 @@ def flip(path: Path, position: int, bits: int) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(disk: Path, leave: int) -> Path:
-    ballast = disk / "ballast"
-    usage = os.statvfs(disk)
-    ballast.write_bytes(bytes(usage.f_bavail * usage.f_frsize - leave))
-    return ballast
+def small_disk(new_disk: Callable[[str], Path]) -> Path:
+    return new_disk("8m")
 
 
 def write_until_refused(mem: Any, name: str) -> tuple[dict[str, str], RecollectError]:
@@ -145,7 +132,7 @@ def texts_of(mem: Any) -> dict[str, str]:
 
 
 def test_a_full_disk_is_told_harms_nothing_and_is_over_when_there_is_room(
-    small_disk: Path, opened: Any, compare: Any
+    small_disk: Path, fill: Any, opened: Any, compare: Any
 ) -> None:
     mem = opened(small_disk / "store.db")
     first = mem.remember("anchor the first").id
@@ -178,7 +165,9 @@ def test_writers_that_share_a_commit_on_a_full_disk_are_each_told_the_truth(tmp_
     assert mem.verify().sound
 
 
-def test_a_backup_without_room_leaves_nothing_that_could_be_taken_for_one(small_disk: Path, known: Known) -> None:
+def test_a_backup_without_room_leaves_nothing_that_could_be_taken_for_one(
+    small_disk: Path, fill: Any, known: Known
+) -> None:
     ballast = fill(small_disk, leave=100_000)
     with recollect.open(known.path, embedder="hash") as mem:
         with pytest.raises(Unavailable):

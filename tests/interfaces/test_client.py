@@ -56,6 +56,23 @@ def test_a_closed_memory_says_so(tmp_path: Path) -> None:
         mem.recall("too late")
 
 
+def test_closing_lets_go_of_the_store_whatever_befalls_the_index(tmp_path: Path, monkeypatch: Any) -> None:
+    """Else a DuckDB file stays locked for as long as the process lives."""
+
+    def failing() -> None:
+        raise KeyboardInterrupt
+
+    address = f"duckdb:///{tmp_path}/x.duckdb"
+    mem = recollect.open(address, embedder="hash")
+    index = mem._core.vectors
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "close", failing)
+        with pytest.raises(KeyboardInterrupt):
+            mem.close()
+    index.close()
+    recollect.open(address, embedder="hash").close()
+
+
 def test_within_shares_the_store_but_not_the_data(mem: Any) -> None:
     other = mem.within("acme", actor="bob")
     receipt = other.remember("acme's own")

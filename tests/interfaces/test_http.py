@@ -204,6 +204,26 @@ def test_a_quota_holds_while_uses_are_written() -> None:
         Usage(lambda key, uses: None).count(elsewhere)
 
 
+def test_uses_that_cannot_be_written_are_written_later() -> None:
+    keys = [access.ApiKey(organization_id="o", id=id, name="k", key_hash=id) for id in "ab"]
+    written: dict[str, int] = {}
+    away = [Unavailable("away")]
+
+    def write(key: access.ApiKey, uses: int) -> None:
+        if away:
+            raise away.pop()
+        written[key.id] = uses
+
+    usage = Usage(write)
+    for key in (*keys, keys[0]):
+        usage.count(key)
+    with pytest.raises(Unavailable):
+        usage.flush()
+    usage.count(keys[0])
+    usage.flush()
+    assert written == {"a": 3, "b": 1}
+
+
 def test_a_bucket_fills_again() -> None:
     clock = [0.0]
     rates = Rates(lambda: clock[0])

@@ -95,10 +95,16 @@ def test_what_is_wrong_is_told_to_the_model_with_its_remedy(host: Any) -> None:
     run(talk)
 
 
-def test_profiles_offer_what_they_say(host: Any, running: tuple[str, str], tmp_path: Path) -> None:
+def test_the_default_profile_offers_the_daily_tools(host: Any) -> None:
     async def talk() -> None:
         async with host() as client:
             assert set(await tools_of(client)) == {name.replace(".", "_") for name in tools.DAILY}
+
+    run(talk)
+
+
+def test_the_profile_of_everything_offers_all_but_the_local(running: tuple[str, str], tmp_path: Path) -> None:
+    async def talk() -> None:
         for opened in (over_stdio(tmp_path / "y.db", "--profile", "all"), over_http(*running, "?profile=all")):
             async with opened as client:
                 local = {one.name.replace(".", "_") for one in OPERATIONS.values() if one.local}

@@ -13,10 +13,11 @@ import pytest
 import recollect
 from recollect.domain.access import ROLES
 from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
-from recollect.errors import Denied, InvalidInput, Unauthenticated
-from recollect.ports.records import Order, Query, Scope, Touch
+from recollect.errors import Denied, InvalidInput, Unauthenticated, Unavailable
+from recollect.ports.records import Order, Query, Scope, Touch, equal
 from recollect.services import access
 from recollect.services.directory import RemovePartyRequest, remove_party
 from recollect.services.importing import FORMAT, ImportRequest, import_
@@ -113,3 +114,29 @@ def test_a_tenant_that_is_gone_takes_no_notes_of_others_along(mem: Any) -> None:
         core.journal.note(Scope(tenant), "read", "show", ["m"])
     core.journal.flush()
     assert [one.action for one in mem.log().entries] == ["show"]
+
+
+@pytest.mark.parametrize("happens", [False, True], ids=["not written", "written but not told"])
+@pytest.mark.parametrize("trouble", [Unavailable("away"), Denied("not now"), KeyboardInterrupt()], ids=type)
+def test_notes_that_could_not_be_written_are_written_later_each_once(
+    mem: Any, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, happens: bool
+) -> None:
+    journal, transact = mem._core.journal, mem._core.store.transact
+
+    def failing(*given: Any) -> None:
+        if happens:
+            transact(*given)
+        raise trouble
+
+    kept = mem.remember("kept").id
+    journal.flush()
+    journal.note(HERE, "read", "show", [kept])
+    with monkeypatch.context() as patch:
+        patch.setattr(mem._core.store, "transact", failing)
+        with pytest.raises(type(trouble)):
+            journal.flush()
+    journal.note(HERE, "read", "recall", [kept])
+    journal.flush()
+    read = mem._core.store.select(HERE, Query(AccessLog, (equal("operation", "read"),)), ("action",))
+    assert sorted(action for (action,) in read) == ["recall", "show"]
+    assert mem._core.store.select(HERE, Query(Memory), ("access_count",)) == [(2,)]

@@ -6,6 +6,7 @@ adapter a setting means, `moving` and `checking` are what needs no open memory.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +126,10 @@ def opened(settings: Settings) -> Core:
 
 
 def close(core: Core) -> None:
-    """Write what is noted, stop the threads, let go of the files."""
-    core.journal.close()
-    core.vectors.close()
-    core.store.close()
+    """Write what is noted, stop the threads, let go of the files: each, whatever befalls the one before."""
+    with ExitStack() as parts:
+        for part in (core.store, core.vectors, core.journal):  # the last is closed first
+            parts.callback(part.close)
 
 
 def ensure_organization(store: RecordStore, scope: Scope) -> None:

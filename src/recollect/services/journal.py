@@ -18,8 +18,8 @@ from typing import Any
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.errors import Conflict, RecollectError, StoreError, Unavailable
-from recollect.ports.records import Insert, RecordStore, Scope, Step, Touch
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, RecollectError
+from recollect.ports.records import Insert, OneOf, Query, RecordStore, Scope, Step, Touch
 
 FLUSH_SECONDS = 1.0
 FLUSH_NOTES = 256
@@ -128,19 +128,24 @@ class Journal:
                 by_tenant.setdefault(note[0].organization_id, []).append(note)
             try:
                 for organization_id in list(by_tenant):
-                    self._write(organization_id, by_tenant[organization_id])
+                    self._write(Scope(organization_id), by_tenant[organization_id])
                     del by_tenant[organization_id]
-            except (Unavailable, StoreError):
+            finally:  # whatever went wrong, Ctrl-C too
                 unwritten = [note for notes in by_tenant.values() for note in notes]
                 with self._lock:
-                    self._notes = [*unwritten, *self._notes][-MOST_KEPT:]
-                raise
+                    self._notes = [*unwritten, *self._notes][-MOST_KEPT:] if unwritten else self._notes
 
-    def _write(self, organization_id: str, notes: list[Note]) -> None:
+    def _write(self, scope: Scope, notes: list[Note]) -> None:
         try:
-            self._store.transact(Scope(organization_id), _steps(notes))
-        except Conflict as error:  # the tenant is gone meanwhile: nothing of it may keep the others' from being written
-            log.warning("%d notes of a tenant that is gone were let go: %s", len(notes), error.code)
+            try:
+                self._store.transact(scope, _steps(notes))
+            except DuplicateKey:  # some were written already: only the answer was lost
+                ids = tuple(entry.id for _, entry, _ in notes)
+                known = {id for (id,) in self._store.select(scope, Query(AccessLog, (OneOf("id", ids),)), ("id",))}
+                self._store.transact(scope, _steps([note for note in notes if note[1].id not in known]))
+        except (Conflict, InvalidInput) as error:
+            # The tenant is gone meanwhile, say: nothing of it may keep the others' from being written.
+            log.warning("%d notes that cannot be written were let go: %s", len(notes), error.code)
 
     def close(self) -> None:
         self._flush_quietly()

@@ -10,7 +10,7 @@ half a millisecond each) and fast at many rows, so new rows wait and go in toget
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -153,13 +153,13 @@ class _Tables:
         self, file: DuckdbFile, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]
     ) -> None:
         self._file = file
-        self._holding: Any = None
+        self._holding = ExitStack()
         self._cursor: duckdb.DuckDBPyConnection | None = None
         with file.cursor() as cursor:
-            counters: dict[str, int] = dict(cursor.execute(_COUNTERS).fetchall())
             ((gone,),) = cursor.execute("SELECT count(*) FROM recollect_gone").fetchall()
-        # Nobody else writes this file, so what was committed last is known without asking.
-        self._committed = self._seq, self._records = counters["seq"], counters["records"]
+        # Nobody else writes this file, so what was committed last is known without asking, unless a commit failed.
+        self._committed: tuple[int, int] | None = None
+        self._seq = self._records = 0
         self._any_gone = gone > 0
         self._done: list[Callable[[], Any]] = []
         self._waiting = _Waiting()
@@ -171,8 +171,7 @@ class _Tables:
 
     def begin(self) -> None:
         self.rollback()
-        self._holding = self._file.cursor()
-        self._cursor = self._holding.__enter__()
+        self._cursor = self._holding.enter_context(self._file.cursor())
         self._done = []
         with our_errors(self._file.path):
             self._start()
@@ -181,8 +180,11 @@ class _Tables:
         assert self._cursor is not None
         self._waiting = _Waiting()
         self._lost = None
-        self._seq, self._records = self._committed
         self._cursor.execute("BEGIN TRANSACTION")
+        if self._committed is None:
+            counters: dict[str, int] = dict(self._cursor.execute(_COUNTERS).fetchall())
+            self._committed = counters["seq"], counters["records"]
+        self._seq, self._records = self._committed
 
     def attempt(self, work: Callable[[], Any]) -> Any:
         with our_errors(self._file.path):
@@ -228,26 +230,21 @@ class _Tables:
                 self.rollback()
                 return
             assert self._cursor is not None
+            self._committed = None
             self._cursor.execute(
                 "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ?::VARCHAR ELSE ?::VARCHAR END "
                 "WHERE key IN ('seq', 'records')",
                 [self._seq, self._records],
             )
             self._cursor.execute("COMMIT")
-        self._committed = self._seq, self._records
-        self._release()
+        self._committed, self._cursor = (self._seq, self._records), None
+        self._holding.close()
 
     def rollback(self) -> None:
-        if self._cursor is not None:
-            try:
-                with our_errors(self._file.path):
-                    end(self._cursor)
-            finally:
-                self._release()
-
-    def _release(self) -> None:
-        holding, self._holding, self._cursor = self._holding, None, None
-        holding.__exit__(None, None, None)
+        cursor, self._cursor = self._cursor, None
+        with self._holding:
+            if cursor is not None:
+                end(cursor)
 
     def close(self) -> None:
         self.rollback()

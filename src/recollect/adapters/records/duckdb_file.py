@@ -9,7 +9,6 @@ fetched or loaded, and the configuration is locked, so that even a statement tha
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ import duckdb
 
 from recollect.adapters.records.asides import publish
 from recollect.adapters.records.sql import quoted
+from recollect.domain.record import new_id
 from recollect.errors import (
     Closed,
     DamagedData,
@@ -70,7 +70,8 @@ class DuckdbFile:
         self._waiting = 0  # who wants to be alone
         self._owner: int | None = None  # the thread that is
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._main: duckdb.DuckDBPyConnection | None = None
+        self._main: duckdb.DuckDBPyConnection | None = None  # none while it must be opened anew
+        self._closed = False
         with our_errors(path):
             self._lock = _locked(path)
             try:
@@ -90,8 +91,10 @@ class DuckdbFile:
                 cursor = self._take(once)
                 try:
                     yield cursor
-                finally:
-                    self._give_back(cursor, once)
+                except BaseException as error:
+                    self._throw_away(cursor, error)
+                    raise
+                self._give_back(cursor, once)
         finally:
             self._leave()
 
@@ -108,16 +111,17 @@ class DuckdbFile:
     def copy(self, target: Path, *, incarnation: str | None = None) -> None:
         """All the tables as of one moment, in a new file; others go on reading and writing meanwhile."""
         discard(target)
+        copy = quoted(f"copy-{new_id()}")  # all connections see it, and two copies may be made at once
         with self.cursor() as cursor:
             ((name,),) = cursor.execute("SELECT current_database()").fetchall()
-            cursor.execute(f"ATTACH {literal(target)} AS recollect_copy")
+            cursor.execute(f"ATTACH {literal(target)} AS {copy}")
             try:
-                cursor.execute(f"COPY FROM DATABASE {quoted(name)} TO recollect_copy")
+                cursor.execute(f"COPY FROM DATABASE {quoted(name)} TO {copy}")
                 if incarnation is not None:
-                    anew = "UPDATE recollect_copy.recollect_store SET value = ? WHERE key = 'incarnation'"
+                    anew = f"UPDATE {copy}.recollect_store SET value = ? WHERE key = 'incarnation'"
                     cursor.execute(anew, [incarnation])
             finally:
-                cursor.execute("DETACH recollect_copy")
+                cursor.execute(f"DETACH {copy}")
 
     def rewrite(self) -> None:
         """Put a copy in the place of the file: DuckDB leaves what was deleted in the free blocks of the old one.
@@ -127,8 +131,7 @@ class DuckdbFile:
         """
         aside = self.work / "rewritten"
         with self._alone(), our_errors(self.path):
-            if self._main is None:
-                raise Closed("this store is closed", remedy="open it again")
+            self._open_anew()
             self.copy(aside)
             try:
                 self._let_go()
@@ -138,12 +141,15 @@ class DuckdbFile:
                 sync(aside)
                 publish(aside, self.path)
             finally:
-                self._main = self._opened()
+                self._open_anew()
 
     def close(self) -> None:
+        if self._process != os.getpid():  # those whom a child of a fork would wait for are not in it
+            return
         with self._alone():
-            if self._main is None or self._process != os.getpid():
+            if self._closed:
                 return
+            self._closed = True
             try:
                 with our_errors(self.path):
                     self._let_go()
@@ -155,6 +161,13 @@ class DuckdbFile:
     def _unlock(self) -> None:
         lock_file(self.path).unlink(missing_ok=True)
         os.close(self._lock)
+
+    def _open_anew(self) -> None:
+        """Be open, unless closed on purpose. For who is alone."""
+        if self._closed:
+            raise Closed("this store is closed", remedy="open it again")
+        if self._main is None:
+            self._main = self._opened()
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         shutil.rmtree(self.work, ignore_errors=True)
@@ -182,10 +195,13 @@ class DuckdbFile:
         me = threading.get_ident()
         with self._gate:
             self._waiting += 1
-            while self._using or self._owner is not None:
-                self._gate.wait()
-            self._waiting -= 1
-            self._owner = me
+            try:
+                while self._using or self._owner is not None:
+                    self._gate.wait()
+                self._owner = me
+            finally:  # also when Ctrl-C ends the waiting: else nobody would be let in any more
+                self._waiting -= 1
+                self._gate.notify_all()
         try:
             yield
         finally:
@@ -196,16 +212,23 @@ class DuckdbFile:
     def _enter(self) -> None:
         if self._process != os.getpid():
             raise Closed("this store was opened before a fork", remedy="open it again in the child process")
+        while not self._came_in():
+            with self._alone(), our_errors(self.path):
+                self._open_anew()
+
+    def _came_in(self) -> bool:
+        """Whether the file is open, and so one user more."""
         with self._gate:
             if self._owner == threading.get_ident():
-                return
+                return True
             # Who has a cursor already may have another, or both this one and who waits to be alone would wait for ever.
             while self._owner is not None or (self._waiting and not self._held()):
                 self._gate.wait()
-            if self._main is None:
-                raise Closed("this store is closed", remedy="open it again")
+            if self._main is None and not self._held():
+                return False
             self._using += 1
             self._mine.held = self._held() + 1
+            return True
 
     def _leave(self) -> None:
         with self._gate:
@@ -219,23 +242,39 @@ class DuckdbFile:
 
     def _take(self, once: bool) -> duckdb.DuckDBPyConnection:
         with self._gate:
-            if self._idle and not once:
-                return self._idle.pop()
-            assert self._main is not None
-            return self._main.cursor()
+            if self._main is None:
+                raise StoreBusy(f"'{self.path.name}' has to be opened anew", remedy="try again")
+            return self._idle.pop() if self._idle and not once else self._main.cursor()
 
     def _give_back(self, cursor: duckdb.DuckDBPyConnection, once: bool) -> None:
         with self._gate:
-            if len(self._idle) < MOST_IDLE_CURSORS and not once:
+            if self._main is not None and len(self._idle) < MOST_IDLE_CURSORS and not once:
                 self._idle.append(cursor)
                 return
         cursor.close()
 
+    def _throw_away(self, cursor: duckdb.DuckDBPyConnection, error: BaseException) -> None:
+        """Nobody else may come into a transaction that could not be ended: closing ends it.
+
+        When DuckDB cannot move its log into the file (no room, say), it refuses everything until the file is opened
+        anew, reads as well; what was committed is in the log.
+        """
+        cursor.close()
+        if isinstance(error, duckdb.FatalException):
+            with self._gate:
+                main, self._main = self._main, None
+                idle, self._idle = self._idle, []
+            for one in (*idle, *([main] if main is not None else [])):
+                one.close()
+
 
 def end(cursor: duckdb.DuckDBPyConnection) -> None:
     """Undo whatever transaction is open, if one is."""
-    with contextlib.suppress(duckdb.TransactionException):
+    try:
         cursor.execute("ROLLBACK")
+    except duckdb.TransactionException as error:
+        if "no transaction is active" not in str(error):
+            raise
 
 
 def literal(value: object) -> str:
@@ -343,7 +382,8 @@ def meaning(error: duckdb.Error, path: Path) -> RecollectError:
         return DamagedData(
             f"{where} is damaged", remedy="run `recollect verify` to see what is hit, then restore a backup"
         )
-    if isinstance(error, duckdb.IOException | duckdb.PermissionException | duckdb.FatalException):
+    of_the_disk = isinstance(error, duckdb.IOException | duckdb.PermissionException | duckdb.FatalException)
+    if of_the_disk or (isinstance(error, duckdb.TransactionException) and "ould not write file" in said):
         return _of_the_disk(path, said, error)
     if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException | duckdb.InvalidInputException):
         return InvalidInput(f"a value does not fit into {where}", remedy="check what was given")

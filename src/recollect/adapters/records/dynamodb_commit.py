@@ -9,6 +9,7 @@ A touch leaves the head alone: it asks only that the records it counts on are as
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.steps import referrers
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
-from recollect.errors import RecollectError, StoreBusy, Unavailable
+from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
 from recollect.ports.records import (
     Absent,
     Committed,
@@ -43,6 +44,7 @@ from recollect.ports.records import (
 
 FEW = 4
 ORGANIZATION = Organization.shape.table
+log = logging.getLogger("recollect.records")
 
 
 def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scope, steps: Sequence[Step]) -> Committed:
@@ -197,8 +199,7 @@ class Plan(View):
         except Unavailable:
             if not self._has_happened(token):
                 raise
-        tenant.head()  # applies what is staged
-        return self._done()
+        return self._applied()
 
     def _commit_end(self) -> int | None:
         """Deleting the tenant itself: nothing is left of it, not even what was deleted before."""
@@ -214,14 +215,23 @@ class Plan(View):
         except Unavailable:
             if not self._has_happened(token):
                 raise
-        tenant.head()
-        return self._seq
+        return self._applied()
 
     def _has_happened(self, token: str) -> bool:
         """Whether a large transaction whose answer was lost is under way, or done."""
         key = self._tenant.keys.head
         head = Head.of(self._tenant.link.get([key]).get(key))
-        return head.under_way == token or self._tenant.was_committed(self._seq, token)
+        is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
+        return head.under_way == token or is_gone or self._tenant.was_committed(self._seq, token)
+
+    def _applied(self) -> int:
+        """What the head names has happened, whatever befalls us now: the next who comes applies the rest of it."""
+        try:
+            self._tenant.head()
+        except (Unavailable, Closed) as failure:
+            log.warning("a transaction that was committed is left to others to apply: %s", failure.code)
+            self._tenant.learn(None)
+        return self._seq
 
     def _done(self) -> int:
         if self._seqs:

@@ -52,12 +52,11 @@ _BUSY = {
     "RequestLimitExceeded",
     "ThrottlingException",
     "ThrottlingError",
-    "TransactionInProgressException",
     "TransactionConflict",
     "TransactionConflictException",
-    "InternalServerError",
-    "ServiceUnavailable",
 }
+# A transaction that is answered with one of these may have happened all the same.
+_DOUBTFUL = {"TransactionInProgressException", "InternalServerError", "ServiceUnavailable"}
 _DENIED = {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
 
 
@@ -165,12 +164,19 @@ class Link:
         self.check_open()
         if len(given) <= 1:
             return [work(one) for one in given]
-        return list(self._pool.map(work, given))
+        try:
+            asked = [self._pool.submit(work, one) for one in given]
+        except RuntimeError:  # closed since we looked
+            raise _closed() from None
+        return [one.result() for one in asked]
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def transact(self, writes: Sequence[dict[str, Any]], token: str) -> None:
-        """All or none. Raises Cancelled when a condition does not hold, Contended when it is worth trying again."""
+        """All or none. Raises Cancelled when a condition does not hold, Contended when it is worth trying again.
+
+        After Unavailable nobody knows: it may have happened.
+        """
         try:
             with self.our_errors(cancelled=True):
                 self.client.transact_write_items(TransactItems=list(writes), ClientRequestToken=token)
@@ -239,6 +245,8 @@ class Link:
         code = error.response["Error"]["Code"]
         if code in _BUSY:
             return _busy()
+        if code in _DOUBTFUL:
+            return Unavailable(f"{self.label} is failing ({code})", remedy="try again")
         if code in _DENIED:
             return Denied(
                 f"AWS refuses access to {self.label}: {code}", remedy="see docs/guides/dynamodb.md for the permissions"
@@ -253,7 +261,7 @@ class Link:
 
     def check_open(self) -> None:
         if self._closed:
-            raise Closed("this store is closed", remedy="open it again")
+            raise _closed()
 
     def close(self) -> None:
         if not self._closed:
@@ -308,6 +316,10 @@ def _cancelled(error: ClientError) -> Exception:
         return StoreError(f"DynamoDB refuses a transaction: {named}", remedy="this is a bug: please report it")
     places = [place for place, code in enumerate(reasons) if code == "ConditionalCheckFailed"]
     return Cancelled(places) if places else Contended(error.response["Error"]["Code"])
+
+
+def _closed() -> Closed:
+    return Closed("this store is closed", remedy="open it again")
 
 
 def _busy() -> StoreBusy:

@@ -60,11 +60,13 @@ class GroupCommit:
         return done.result()
 
     def close(self) -> None:
+        """Returns when all that was given before is settled, also to the second who closes."""
+        if self._process != os.getpid():  # the thread is not here, and the lock may be held for ever
+            return
         with self._lock:
-            if self._closed:
-                return
+            if not self._closed:
+                self._waiting.put(None)
             self._closed = True
-            self._waiting.put(None)
         self._thread.join()
 
     def _serve(self) -> None:

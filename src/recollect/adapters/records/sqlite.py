@@ -25,10 +25,7 @@ from recollect.adapters.records.soundness import check_count
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import (
-    CHECKSUM_BYTES,
     Readers,
-    address,
-    checksum_vfs,
     connect,
     discard,
     our_errors,
@@ -89,7 +86,11 @@ class SqliteStore(SqlReads):
         return self._writer.run(lambda: [])  # opening already brought the file up to date
 
     def backup(self, target: Path) -> None:
-        """One statement, one moment: the page-by-page backup never ends while others write."""
+        """All pages in one step, of one moment: taken a few at a time the copy begins anew whenever others write.
+
+        VACUUM INTO would leave out the free pages, but writes pages without checksums as soon as they are more than
+        its cache holds: copies of stores over 32 MB could not be opened.
+        """
         if target.exists():
             raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
         # Under another name until it is whole: SQLite would take a half of it for an empty store.
@@ -103,16 +104,10 @@ class SqliteStore(SqlReads):
                 discard(aside)
 
     def _copy(self, target: Path) -> None:
-        vfs = checksum_vfs()
-        options: dict[str, str | int] = {"vfs": vfs, "reserve": CHECKSUM_BYTES} if vfs else {}
-        with self._readers.one() as connection:
-            connection.execute("PRAGMA query_only = off")
-            try:
-                connection.execute("VACUUM INTO ?", (address(target, **options),))
-            finally:
-                connection.execute("PRAGMA query_only = on")
         copy = connect(target, writable=True)
         try:
+            with self._readers.one() as connection, copy.backup("main", connection, "main") as pages:
+                pages.step(-1)
             prepare(copy, target)
             copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
         finally:

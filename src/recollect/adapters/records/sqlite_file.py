@@ -228,8 +228,9 @@ class Readers:
             return connection
 
     def _give_back(self, connection: apsw.Connection) -> None:
+        """Nobody else may come into a transaction that was not ended (by an error, or Ctrl-C): closing ends it."""
         with self._lock:
-            if not self._closed and len(self._idle) < MOST_IDLE_READERS:
+            if not self._closed and len(self._idle) < MOST_IDLE_READERS and connection.get_autocommit():
                 self._idle.append(connection)
                 return
         connection.close()

@@ -71,10 +71,17 @@ class Usage:
         return max(known if known_day == day else 0, stored + self._unwritten.get(key.id, (key, 0))[1])
 
     def flush(self) -> None:
+        """Write all; what cannot be written now is kept for the next time."""
         with self._lock:
             keys, self._unwritten = self._unwritten, {}
-        for key, uses in keys.values():
-            self._write(key, uses)
+        try:
+            for id in list(keys):
+                self._write(*keys[id])
+                del keys[id]
+        finally:
+            with self._lock:
+                for id, (key, uses) in keys.items():
+                    self._unwritten[id] = (key, uses + self._unwritten.get(id, (key, 0))[1])
 
 
 class Gate:
