@@ -54,13 +54,8 @@ def same(value: Any) -> Any:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    moment = in_utc(moment)
-    # strftime does not pad years below 1000, and the width must be fixed.
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year > 999 else _early(moment)
-
-
-def _early(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    # Not strftime: it does not pad years below 1000, and the width must be fixed.
+    return in_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def json_text(value: Any) -> str:
