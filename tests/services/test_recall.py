@@ -264,6 +264,14 @@ def test_reopening_finds_the_same(tmp_path: Path) -> None:
         assert [hit.id for hit in mem.recall("topic 3")] == before
 
 
+@pytest.mark.parametrize("store", ["empty.db", "memory://"])
+def test_where_nothing_is_stored_nothing_is_found(tmp_path: Path, store: str) -> None:
+    with recollect.open(store if "://" in store else tmp_path / store) as mem:  # with the embedder that is the default
+        assert mem.recall("anything at all").hits == []
+        mem.remember("Anna drinks tea")
+        assert mem.recall("anything at all", tags=["unheard of"]).hits == []
+
+
 def test_the_in_memory_store_answers_too() -> None:
     with recollect.open("memory://", embedder="hash") as mem:
         receipt = mem.remember("nothing lasts", tags=["zen"])

@@ -13,11 +13,14 @@ with late interaction 76.5 and 83.4. `tests/unit/test_relevance.py` holds the be
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +80,9 @@ LENT_BY_A_NEIGHBOUR = 0.5
 # apart as if they were night and day. LoCoMo's pools are above them in 95% (cosine 0.06 to 0.2) and 90% of cases.
 LEAST_COSINE_SPREAD = 0.08
 LEAST_WORD_SPREAD = 0.03
+_LONGEST_SESSION = 1 << 40  # apart enough that the last of one session is no neighbour of the first of the next
+_PERHAPS_ACCENT = re.compile("[\u0300-\U0010ffff]")
+_ID = attrgetter("id")
 
 # --- Candidates and hits ---------------------------------------------------------------------------------
 
@@ -116,39 +122,64 @@ def rank(
     question: Question, candidates: Sequence[Candidate], weights: Weights = WEIGHTS, limit: int | None = None
 ) -> list[Ranked]:
     """The candidates, best first; ties by id, so the same pool always comes out in the same order."""
-    if not candidates:
-        return []
-    pool = sorted(candidates, key=lambda candidate: candidate.id)
-    named = set(question.named_authors({c.author for c in pool if c.author}))
-    words = _Words.found(_asked_terms(question, named), pool)
-    parts = _parts(question, pool, named, words, weights)
-    table = np.stack(list(parts.values()), axis=1)
-    scores = table.sum(axis=1)
-    match = _match(words, pool)
-    names = list(parts)
-    return [
-        Ranked(pool[i].id, float(scores[i]), float(match[i]), dict(zip(names, table[i].tolist(), strict=True)))
-        for i in np.argsort(-scores, kind="stable")[:limit].tolist()
-    ]
+    return Ranking(question, candidates, weights).best(limit)
 
 
-def _parts(
-    question: Question, pool: Sequence[Candidate], named: set[str], words: _Words, weights: Weights
-) -> dict[str, Floats]:
-    meaning = _Meaning.of(pool, weights)
-    sessions = _Sessions.of(pool)
-    session = _standardised(sessions.best(words.in_context), words.least_spread) + _standardised(
-        sessions.best(meaning.total)
-    )
-    return {
-        "words": weights.words * words.own_part,
-        "neighbours": weights.words * words.lent_part,
-        "similarity": weights.similarity * meaning.similarity_part,
-        "late": weights.similarity * meaning.late_part,
-        "author": weights.author * _author(question, pool, named),
-        "date": weights.date * _date(question, pool),
-        "session": weights.session * session,
-    }
+class Ranking:
+    """A pool made ready to be ranked: by what is known at first, and again when more of it was measured.
+
+    What its words, authors, dates and sessions say is worked out once; its nearness in meaning each time.
+    """
+
+    def __init__(self, question: Question, candidates: Sequence[Candidate], weights: Weights = WEIGHTS) -> None:
+        self._pool = sorted(candidates, key=_ID)
+        if not self._pool:
+            return
+        self._weights = weights
+        named = set(question.named_authors({c.author for c in self._pool if c.author}))
+        self._sessions = _Sessions.of(self._pool)
+        self._words = _Words.found(_asked_terms(question, named), self._pool, self._sessions)
+        own, lent = self._words.parts()
+        self._by_words = {"words": weights.words * own, "neighbours": weights.words * lent}
+        self._by_facts = {
+            "author": weights.author * _author(question, self._pool, named),
+            "date": weights.date * _date(question, self._pool),
+        }
+        best_words = self._sessions.best(self._words.in_context)
+        self._session_words = _standardised(best_words, self._words.least_spread)
+
+    def best(self, limit: int | None = None) -> list[Ranked]:
+        if not self._pool:
+            return []
+        parts = self._parts()
+        names = list(parts)
+        table = np.stack(list(parts.values()), axis=1)
+        scores = table.sum(axis=1)
+        first = np.argsort(-scores, kind="stable")[:limit]
+        chosen = zip(
+            first.tolist(), scores[first].tolist(), self._match()[first].tolist(), table[first].tolist(), strict=True
+        )
+        return [
+            Ranked(self._pool[i].id, score, match, dict(zip(names, row, strict=True)))
+            for i, score, match, row in chosen
+        ]
+
+    def _parts(self) -> dict[str, Floats]:
+        weights = self._weights
+        meaning = _Meaning.of(self._pool, weights)
+        session = self._session_words + _standardised(self._sessions.best(meaning.total))
+        return {
+            **self._by_words,
+            "similarity": weights.similarity * meaning.similarity_part,
+            "late": weights.similarity * meaning.late_part,
+            **self._by_facts,
+            "session": weights.session * session,
+        }
+
+    def _match(self) -> Floats:
+        """How well a memory answers by itself: half its cosine, half the share of the question's words it has."""
+        cosine = np.maximum(_known([c.similarity for c in self._pool]), _cosine(self._pool))
+        return np.asarray(0.5 * np.clip(cosine, 0.0, 1.0) + 0.5 * self._words.share)
 
 
 def _asked_terms(question: Question, named: set[str]) -> list[str]:
@@ -159,19 +190,25 @@ def _asked_terms(question: Question, named: set[str]) -> list[str]:
 
 def _standardised(values: Floats, least_spread: float = 1e-9) -> Floats:
     """In standard deviations from the pool's mean; what tells nothing apart is zero for all."""
-    return np.asarray((values - values.mean()) / max(float(values.std()), least_spread))
+    from_mean = _from_mean(values)
+    return np.asarray(from_mean / max(_spread(from_mean), least_spread))
+
+
+# A recall does this a dozen times over some 200 numbers, where numpy's own mean and std take longer to get going.
+def _from_mean(values: Floats) -> Floats:
+    return np.asarray(values - np.add.reduce(values) / len(values))
+
+
+def _spread(from_mean: Floats) -> float:
+    return math.sqrt(np.add.reduce(from_mean * from_mean) / len(from_mean))
 
 
 def _known(values: Sequence[float | None]) -> Floats:
     """Unknown values stand at the lowest known one: not measured is no reason to rise, nor to sink further."""
-    lowest = min((value for value in values if value is not None), default=0.0)
-    return np.array([lowest if value is None else value for value in values], dtype=float)
-
-
-def _match(words: _Words, pool: Sequence[Candidate]) -> Floats:
-    """How well a memory answers by itself: half its cosine, half the share of the question's words it has."""
-    cosine = np.maximum(_known([c.similarity for c in pool]), _cosine(pool))
-    return np.asarray(0.5 * np.clip(cosine, 0.0, 1.0) + 0.5 * words.share)
+    known = np.array(values, dtype=float)  # None becomes nan
+    unknown = np.isnan(known)
+    known[unknown] = 0.0 if unknown.all() else known[~unknown].min()
+    return known
 
 
 # --- Meaning ---------------------------------------------------------------------------------------------
@@ -197,11 +234,12 @@ class _Meaning:
     @classmethod
     def of(cls, pool: Sequence[Candidate], weights: Weights) -> _Meaning:
         similarity = _standardised(_cosine(pool), LEAST_COSINE_SPREAD)
-        late = _standardised(_known([c.late for c in pool]))
+        measured = [c.late for c in pool]
+        late = _standardised(_known(measured)) if any(measured) else np.zeros(len(pool))
         if not late.any():
             return cls(similarity, late)
         similarity, late = (1 - weights.late) * similarity, weights.late * late
-        spread = max(float((similarity + late).std()), 1e-9)
+        spread = max(_spread(_from_mean(similarity + late)), 1e-9)
         return cls(similarity / spread, late / spread)
 
 
@@ -262,14 +300,22 @@ def plain(text: str) -> str:
     text = text.casefold()
     if text.isascii():
         return text
-    return "".join(ch for ch in unicodedata.normalize("NFKD", text) if not unicodedata.combining(ch))
+    return _PERHAPS_ACCENT.sub(_without_accent, unicodedata.normalize("NFKD", text))
+
+
+def _without_accent(found: re.Match[str]) -> str:
+    return "" if unicodedata.combining(found[0]) else found[0]
 
 
 def _occurrences(terms: Sequence[str], texts: Sequence[str]) -> Floats:
     """How often each term stands in each text: one scan per term over all texts joined, not text by text."""
-    folded = [plain(text) for text in texts]
-    joined = "\n".join(folded)
-    starts = np.cumsum([0, *(len(text) + 1 for text in folded[:-1])])
+    joined = "\n".join(texts)
+    if joined.isascii():
+        joined = joined.casefold()
+    else:
+        texts = [plain(text) for text in texts]
+        joined = "\n".join(texts)
+    starts = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
     counts = np.zeros((len(terms), len(texts)))
     for row, term in enumerate(terms):
         found = _places(plain(term), joined)
@@ -307,8 +353,13 @@ class _Words:
     share: Floats
     least_spread: float = 1e-9
 
+    def parts(self) -> tuple[Floats, Floats]:
+        """What its own words and those of its neighbours say; together the standardised score in context."""
+        spread = max(_spread(_from_mean(self.in_context)), self.least_spread)
+        return _from_mean(self.own) / spread, _from_mean(self.in_context - self.own) / spread
+
     @classmethod
-    def found(cls, terms: Sequence[str], pool: Sequence[Candidate]) -> _Words:
+    def found(cls, terms: Sequence[str], pool: Sequence[Candidate], sessions: _Sessions) -> _Words:
         counts = _occurrences(terms, [c.text for c in pool])
         if not counts.any():
             # Words that our scan does not see (scripts without spaces) are the full-text index's to judge.
@@ -318,7 +369,7 @@ class _Words:
         frequency = counts / (1 - LENGTH_NORM + LENGTH_NORM * length / length.mean())
         with_a_column_for_nobody = np.pad(frequency, ((0, 0), (0, 1)))
         lent = np.zeros_like(frequency)
-        for share, index in _neighbours(pool):
+        for share, index in _neighbours(pool, sessions):
             lent += share * with_a_column_for_nobody[:, index]
         present = (counts > 0).sum(axis=1)
         rarity = np.log(1 + (len(pool) - present + 0.5) / (present + 0.5))
@@ -329,34 +380,23 @@ class _Words:
             least_spread=LEAST_WORD_SPREAD * float(rarity.sum()),
         )
 
-    @property
-    def own_part(self) -> Floats:
-        """With `lent_part` it adds up to the standardised score in context."""
-        return np.asarray((self.own - self.own.mean()) / self._spread)
 
-    @property
-    def lent_part(self) -> Floats:
-        lent = self.in_context - self.own
-        return np.asarray((lent - lent.mean()) / self._spread)
-
-    @property
-    def _spread(self) -> float:
-        return max(float(self.in_context.std()), self.least_spread)
-
-
-def _neighbours(pool: Sequence[Candidate]) -> list[tuple[float, NDArray[np.intp]]]:
+def _neighbours(pool: Sequence[Candidate], sessions: _Sessions) -> list[tuple[float, NDArray[np.intp]]]:
     """For each step along the session: what it lends, and where in the pool that neighbour is (-1 = nowhere)."""
-    where: dict[tuple[str | None, int], int] = {}
-    for i, c in enumerate(pool):
-        if c.session_id is not None and c.position is not None:
-            where[c.session_id, c.position] = i
-    if len(where) < 2:
+    placed = np.array([i for i, c in enumerate(pool) if c.session_id is not None and c.position is not None])
+    if len(placed) < 2:
         return []
+    place = sessions.member[placed] * _LONGEST_SESSION + np.array([pool[i].position for i in placed.tolist()])
+    order = np.argsort(place, kind="stable")
+    known = place[order]
     around = []
     for distance in range(1, NEIGHBOUR_REACH + 1):
         for step in (-distance, distance):
-            index = [-1 if c.position is None else where.get((c.session_id, c.position + step), -1) for c in pool]
-            around.append((LENT_BY_A_NEIGHBOUR / distance, np.array(index, dtype=np.intp)))
+            beside = place + step
+            at = np.searchsorted(known, beside, "right") - 1
+            index = np.full(len(pool), -1, dtype=np.intp)
+            index[placed] = np.where(known[at] == beside, placed[order[at]], -1)
+            around.append((LENT_BY_A_NEIGHBOUR / distance, index))
     return around
 
 

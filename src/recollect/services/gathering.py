@@ -19,8 +19,8 @@ from recollect.domain.relevance import (
     Candidate,
     Codes,
     Ranked,
+    Ranking,
     late_similarities,
-    rank,
     token_codes,
 )
 from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput
@@ -44,6 +44,7 @@ class Pool:
     notes: list[str] = field(default_factory=list)
     past: dict[str, Memory] | None = None
     asked: Asked | None = None
+    ranking: Ranking | None = None
     ranked: list[Ranked] | None = None
 
 
@@ -71,15 +72,16 @@ def gather(
     lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
     rows = _read(core, scope, narrowed, list(lexical))
     pool.asked = asked_vector(core, question, rows, given, pool)
-    near = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth)
-    rows |= _read(core, scope, narrowed, [id for id in near if id not in rows])
+    near, found = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth, _FIELDS)
+    rows |= {id: _named(found[id]) for id in near if id in found and id not in rows}
     best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
     positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
     rows |= beside
     pool.facts = rows
     pool.candidates = [_candidate(row, lexical, positions) for row in rows.values()]
+    pool.ranking = Ranking(question, pool.candidates)
     if pool.asked:
-        _score_meaning(core, scope, narrowed, question, pool, near)
+        _score_meaning(core, scope, narrowed, pool, near)
     return pool
 
 
@@ -95,9 +97,7 @@ def gather_near(
     """Only the nearest in meaning, in the order of their similarity, with these fields: what a vector store answers."""
     pool = Pool()
     pool.asked = asked_vector(core, question, {}, given, pool)
-    if pool.asked is None:
-        return pool
-    near, rows = nearest_passing(core, scope, narrowed, pool, limit, fields)
+    near, rows = by_meaning(core, scope, narrowed, pool, limit, fields)
     pool.facts = {id: dict(zip(fields, rows[id], strict=True)) for id in near if id in rows}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool
@@ -130,23 +130,18 @@ def asked_vector(
         return None
 
 
-def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: int) -> dict[str, float]:
-    """The nearest that pass every filter, with their similarity, best first."""
-    return nearest_passing(core, scope, narrowed, pool, limit, ("id",))[0] if pool.asked else {}
-
-
 Nearest = tuple[dict[str, float], dict[str, tuple[Any, ...]]]
 
 
-def nearest_passing(
-    core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: int, fields: Sequence[str]
-) -> Nearest:
-    """Their similarities and these fields of them: exact among few, else the index is asked on until enough pass.
+def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: int, fields: Sequence[str]) -> Nearest:
+    """The nearest that pass every filter, best first: their similarities, and these fields of them.
 
-    One reading proves that a memory passes and fetches what is wanted of it; `fields` begin with its id. While the
-    index is away, few are still searched exactly, and many by words only; the notes of the pool say so.
+    Exact among few, else the index is asked on until enough pass. One reading proves that a memory passes and fetches
+    what is wanted of it; `fields` begin with its id. While the index is away, few are still searched exactly, and many
+    by words only; the notes of the pool say so.
     """
-    assert pool.asked is not None
+    if pool.asked is None:
+        return {}, {}
     vector = pool.asked.vector
     if narrowed.where:
         few = _among_few(core, scope, narrowed, vector, limit, fields)
@@ -169,7 +164,7 @@ def _among_few(
     ids = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
     if len(ids) > EXACT_UP_TO:
         return None
-    best = _best(similarities(core, scope, narrowed, [id for (id,) in ids], vector), limit)
+    best = _best(_similarities(_stored(core, scope, narrowed, [id for (id,) in ids]), vector), limit)
     return best, _fields_of(core, scope, best, fields)
 
 
@@ -220,8 +215,12 @@ def _read(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> d
     if not ids:
         return {}
     query = Query(Memory, (OneOf("id", tuple(ids)), *narrowed.filters()))
-    rows = {row[0]: dict(zip(_FIELDS, row, strict=True)) for row in core.store.select(scope, query, _FIELDS)}
-    return {id: rows[id] for id in ids if id in rows}
+    rows = {row[0]: row for row in core.store.select(scope, query, _FIELDS)}
+    return {id: _named(rows[id]) for id in ids if id in rows}
+
+
+def _named(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(_FIELDS, row, strict=True))
 
 
 def _neighbourhood(
@@ -270,14 +269,14 @@ def _candidate(row: dict[str, Any], lexical: dict[str, float], positions: dict[s
     )
 
 
-def _score_meaning(
-    core: Core, scope: Scope, narrowed: Narrowed, question: Question, pool: Pool, near: dict[str, float]
-) -> None:
+def _score_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, near: dict[str, float]) -> None:
     """The cosine of every candidate, then late interaction for the best of a first ranking."""
-    asked = pool.asked
+    asked, ranking = pool.asked, pool.ranking
     assert asked is not None
+    assert ranking is not None
     others = [candidate.id for candidate in pool.candidates if candidate.id not in near]
-    scores = near | similarities(core, scope, narrowed, others, asked.vector)
+    stored = _stored(core, scope, narrowed, others)
+    scores = near | _similarities(stored, asked.vector)
     for candidate in pool.candidates:
         found = scores.get(candidate.id)
         if asked.rephrased:
@@ -286,9 +285,11 @@ def _score_meaning(
             candidate.similarity = found
     if asked.codes is None:
         return
+    best = dict.fromkeys(hit.id for hit in ranking.best(LATE_POOL))
+    read = set(others)
+    stored = [*stored, *_stored(core, scope, narrowed, [id for id in best if id not in read])]
+    codes = [(id, tokens) for id, _, tokens in stored if tokens and id in best]
     by_id = {candidate.id: candidate for candidate in pool.candidates}
-    best = [hit.id for hit in rank(question, pool.candidates, limit=LATE_POOL)]
-    codes = [(id, tokens) for id, _, tokens in _stored(core, scope, narrowed, best) if tokens]
     for (id, _), late in zip(codes, late_similarities(asked.codes, [tokens for _, tokens in codes]), strict=True):
         by_id[id].late = late
 
@@ -298,9 +299,9 @@ def _stored(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) ->
     return [row for space in _spaces(core, narrowed) for row in source.stored_vectors(scope, space, ids)]
 
 
-def similarities(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str], vector: Vectors) -> dict[str, float]:
-    """The similarity of each of these memories that has a vector."""
-    rows = [row for row in _stored(core, scope, narrowed, ids) if len(row[1]) == 2 * len(vector)] if ids else []
+def _similarities(stored: Sequence[StoredVector], vector: Vectors) -> dict[str, float]:
+    """The similarity of each of these memories whose vector can be compared."""
+    rows = [row for row in stored if len(row[1]) == 2 * len(vector)]
     if not rows:
         return {}
     matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)

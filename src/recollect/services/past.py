@@ -12,7 +12,7 @@ from datetime import datetime
 
 from recollect.domain.memory import Memory, Revision
 from recollect.domain.questions import Question
-from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, late_similarities
+from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Ranking, late_similarities
 from recollect.errors import EmbedderFailed
 from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQuery, equal, passes
 from recollect.services.core import Core
@@ -39,6 +39,7 @@ def gather_past(
     changed = _as_they_were(core, scope, question, narrowed, moment, pool)
     pool.past = _current(core, scope, list(pool.facts)) | changed
     pool.candidates += _candidates(core, pool, [changed[id] for id in changed if id not in pool.facts])
+    pool.ranking = Ranking(question, pool.candidates)
     for memory in changed.values():
         pool.facts[memory.id] = memory.__dict__
     return pool
@@ -66,10 +67,8 @@ def _as_they_were(
 
 def _near_now(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool) -> list[str]:
     """What is near in meaning today, whatever else has changed about it: most changes leave the text alone."""
-    if pool.asked is None:
-        return []
     anything = replace(narrowed, facets={}, where=(), alive=())
-    return list(by_meaning(core, scope, anything, pool, DENSE_POOL))
+    return list(by_meaning(core, scope, anything, pool, DENSE_POOL, ("id",))[0])
 
 
 def _was_wanted(core: Core, scope: Scope, memory: Memory, narrowed: Narrowed) -> bool:

@@ -20,7 +20,7 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Id, Moment, Record, Text, now
-from recollect.domain.relevance import Ranked, rank, stem
+from recollect.domain.relevance import Ranked, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, load
@@ -130,7 +130,7 @@ def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
-    best = [hit for hit in _ranked(pool, question, request, moment, request.limit) if _matches_enough(hit, request)]
+    best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
     hits = _shown(core, scope, best[: request.limit], pool, question)
     return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
 
@@ -160,15 +160,12 @@ def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
     return request.min_match is None or hit.match >= request.min_match
 
 
-def _ranked(
-    pool: Pool, question: Question, request: RecallRequest, moment: datetime, limit: int | None = None
-) -> list[Ranked]:
+def _ranked(pool: Pool, request: RecallRequest, moment: datetime, limit: int | None = None) -> list[Ranked]:
     """The best of the pool; all of it when something besides relevance may reorder it."""
-    if pool.ranked is not None:
-        ranked = pool.ranked
+    if pool.ranking is not None:
+        ranked = pool.ranking.best(limit if not request.boost and request.min_match is None else None)
     else:
-        partial = limit if not request.boost and request.min_match is None else None
-        ranked = rank(question, pool.candidates, limit=partial)
+        ranked = pool.ranked or []
     if not request.boost:
         return ranked
     boosted = [_boosted(hit, pool.facts[hit.id], request.boost, moment) for hit in ranked]
@@ -322,7 +319,7 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
         return WhyNot(id=memory.id, found=False, reasons=failed)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
-    ranked = _ranked(pool, question, request, moment)
+    ranked = _ranked(pool, request, moment)
     place = next((place for place, hit in enumerate(ranked, 1) if hit.id == memory.id), None)
     if place is None:
         reasons = [f"it is not among the {len(ranked)} that share words with the question or are near it in meaning"]

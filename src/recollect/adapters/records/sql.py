@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from recollect.adapters.records.checks import check_filters, check_ordering, column
-from recollect.adapters.records.dialect import Dialect
+from recollect.adapters.records.dialect import Dialect, same
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
@@ -132,7 +132,9 @@ class Compiler:
         return f"NOT {found}" if given.operator == "!=" else found
 
     def _one_of(self, given: OneOf, codec: Codec, column: str) -> str:
-        plain = [codec.bound(given.field, value) for value in given.values if value is not None]
+        plain = [value for value in given.values if value is not None]
+        if self._dialect.encode[codec.types[given.field]] is not same:  # thousands of ids are as they are
+            plain = [codec.bound(given.field, value) for value in plain]
         parts = [self._dialect.many(column, plain, self.bind)] if plain else []
         if len(plain) < len(given.values):
             parts.append(f"{column} IS NULL")

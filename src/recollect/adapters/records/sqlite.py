@@ -140,13 +140,15 @@ class SqliteStore(SqlReads):
             yield SqliteVectors(connection)
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        if not ids:  # an array must not be empty
+            return []
         namespace, _, model = space.partition("/")
         text = (
             "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
             "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
         )
         values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
-        return cast(list[StoredVector], self._read(scope, text, values)) if ids else []
+        return cast(list[StoredVector], self._read(scope, text, values))
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._readers.one() as connection:

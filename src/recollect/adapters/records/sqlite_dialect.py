@@ -57,9 +57,11 @@ class SqliteDialect:
         return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE key = {key} AND {test})"
 
     def holds(self, column: str, value: str, bind: Bind) -> str:
+        # Most lists have this one member, as we write them: that is seen without taking the JSON apart.
+        alone = f"{column} = {bind(json_text([value]))}"
         # Only members of a list have numbers for keys; `atom`, because `value` shows a nested list as text.
         member = f"typeof(key) = 'integer' AND type = 'text' AND atom = {bind(value)}"
-        return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {member})"
+        return f"({alone} OR EXISTS (SELECT 1 FROM json_each({column}) WHERE {member}))"
 
 
 DIALECT = SqliteDialect()

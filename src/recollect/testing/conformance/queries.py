@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from recollect.ports.records import (
     TextQuery,
     equal,
 )
+from recollect.ports.vectors import VectorSource
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, stored, tag, user
 
 HOSTILE_KEYS = (
@@ -329,6 +330,9 @@ class QueryRules:
         for bad in ("colour", "shape", "rowid", "*"):
             with pytest.raises(InvalidInput):
                 store.select(acme, Query(Memory), (bad,))
+
+    def test_no_memories_have_no_vectors(self, store: RecordStore, acme: Scope) -> None:
+        assert list(cast(VectorSource, store).stored_vectors(acme, "long_term/some-model", [])) == []
 
     def test_text_search_refuses_what_is_not_declared(self, store: RecordStore, acme: Scope) -> None:
         with pytest.raises(InvalidInput):
