@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recollect
-from recollect.integrations.anthropic_memory import AsyncRecollectMemoryTool, RecollectMemoryTool
+from recollect.integrations.anthropic_memory import TRIES, AsyncRecollectMemoryTool, RecollectMemoryTool
 
 
 def say(tool: Any, command: str, **fields: Any) -> str:
@@ -182,6 +182,26 @@ def test_concurrent_edits_are_all_kept(tool: RecollectMemoryTool, mem: Any) -> N
         ]
     assert {job.result() for job in jobs} == {"The file /memories/log has been edited."}
     assert sum("line" in line for line in say(tool, "view", path="/memories/log").splitlines()[1:]) == 20
+
+
+def test_a_file_that_others_keep_changing_is_not_waited_for_for_ever(
+    tool: RecollectMemoryTool, mem: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(tool, "create", path="/memories/log", file_text="old")
+    room, pauses, writes = tool._files._room, list[float](), list[int]()
+    write = room.write
+
+    def meddle(*given: Any, **fields: Any) -> Any:
+        writes.append(1)
+        write(tool.workspace, "log", text=f"old {len(writes)}")
+        return write(*given, **fields)
+
+    monkeypatch.setattr(room, "write", meddle)
+    monkeypatch.setattr("recollect.integrations.anthropic_memory.time.sleep", pauses.append)
+    said = say(tool, "str_replace", path="/memories/log", old_str="old", new_str="new")
+    assert "nothing was changed" in said
+    assert len(pauses) == len(writes) == TRIES
+    assert "new" not in say(tool, "view", path="/memories/log")
 
 
 def test_agents_and_tenants_have_their_own(mem: Any) -> None:

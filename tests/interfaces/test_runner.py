@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -163,7 +164,16 @@ def test_what_is_too_large_to_keep_is_recorded_as_having_happened(mem: Any) -> N
     assert done.timeline[0].error["code"] == "output_not_recorded"
 
 
-@pytest.mark.parametrize("answer", ["nonsense", Act("count", {"x": object()}), ZeroDivisionError("oh")])
+MISTAKEN: list[Any] = [
+    "nonsense", Act("count", {"x": object()}), ZeroDivisionError("oh"), Act("count", None), Act("count", ["x"]),
+    Act("count", thoughts="hm"), Act("count", plan=None), Done("text"), Done({"x": object()}),
+    Done(summary="x" * 20_001), Done({"x": "x" * 2_000_000}), Done(summary="\x00"), GiveUp(None), GiveUp("\x00"),
+    GiveUp("no", "way"),
+    GiveUp("no", {"x": object()}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", MISTAKEN, ids=range(len(MISTAKEN)))
 def test_a_think_function_that_fails_fails_the_run(mem: Any, answer: Any) -> None:
     def think(task: Task) -> Any:
         if isinstance(answer, Exception):
@@ -172,6 +182,68 @@ def test_a_think_function_that_fails_fails_the_run(mem: Any, answer: Any) -> Non
 
     done = Runner(mem, think).run("count", agent="counter")
     assert (done.status, done.error["code"], done.held_until) == ("failed", "think_failed", None)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(10_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("give", [Unshowable, nested])
+def test_what_cannot_even_be_shown_is_recorded_as_having_happened(mem: Any, give: Any) -> None:
+    done = Runner(mem, count_to(1), {"count": lambda n: give()}).run("count", agent="counter")
+    (step,) = done.timeline
+    assert (step.outcome, step.error["code"]) == ("success", "output_not_recorded")
+
+
+def test_a_tool_that_exits_ends_its_step_only(mem: Any) -> None:
+    done = Runner(mem, count_to(1), {"count": lambda n: sys.exit(n)}).run("count", agent="counter")
+    assert (done.status, done.timeline[0].error["type"]) == ("succeeded", "SystemExit")
+
+
+def test_a_function_that_does_not_say_what_it_takes_is_a_tool(mem: Any) -> None:
+    done = Runner(mem, count_to(1), {"count": max}).run("count", agent="counter")
+    assert (outcomes(done), done.timeline[0].error["type"]) == (["error"], "TypeError")
+
+
+@pytest.mark.parametrize("seconds", ["soon", None, -1, 0, True, [1], 1e300])
+def test_an_agent_whose_configuration_makes_no_sense_stops_no_worker(mem: Any, seconds: Any) -> None:
+    mem.agent.revise("counter", config_overrides={"tool_timeout_seconds": seconds})
+    mem.add_agent("Other", id="other")
+    first, second = mem.run.start("count", agent="counter"), mem.run.start("count", agent="other")
+    assert Runner(mem, count_to(1), {"count": times_ten}).work() == 2
+    assert mem.run.show(first.id).error["code"] == "invalid_configuration"
+    assert mem.run.show(second.id).status == "succeeded"
+
+
+def test_seconds_and_retries_that_make_no_sense_are_refused(mem: Any) -> None:
+    for wrong in ({"timeout_seconds": -1}, {"timeout_seconds": 0}, {"retries": -1, "idempotent": True}):
+        with pytest.raises(InvalidInput):
+            recollect.tool(times_ten, **wrong)
+    with pytest.raises(InvalidInput):
+        Runner(mem, count_to(1), tool_timeout_seconds=0)
+
+
+def test_an_agent_removed_while_its_run_is_worked_on_stops_no_worker(mem: Any) -> None:
+    mem.add_agent("Other", id="other")
+    mem.run.start("count", agent="counter", priority=9)
+    other = mem.run.start("count", agent="other")
+    removed: list[str] = []
+
+    def tool(n: int) -> int:
+        if not removed:
+            removed.append(mem.remove("agent", "counter").id)
+        return n
+
+    assert Runner(mem, count_to(1), {"count": tool}).work() == 2
+    assert mem.run.show(other.id).status == "succeeded"
 
 
 def test_giving_up_says_why(mem: Any) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recollect
-from recollect.domain.checkpoints import CheckpointItems
-from recollect.domain.record import new_id
+from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine, line_id
+from recollect.domain.record import new_id, now
 from recollect.errors import NotFound
-from recollect.ports.records import DeleteWhere, equal
+from recollect.ports.records import DeleteWhere, Order, Query, Update, equal
 from recollect.services.checkpoint_items import MOST_SMALL_RUNS
 
 STREAM = "messages"
@@ -151,6 +153,88 @@ def test_a_number_is_never_given_twice(mem: Any) -> None:
     first = mem.checkpoint.put("t", "1", items={STREAM: [b"old"]}).starts[STREAM]
     mem.checkpoint.put("t", "2", keep=1)
     assert mem.checkpoint.put("t", "3", items={STREAM: [b"new"]}).starts[STREAM] == first + 1
+
+
+def put_after(mem: Any, id: str, *, age: float, looked: float) -> list[str]:
+    """Puts with retention by an hour, the oldest so many seconds old, so many after the last look; what is there."""
+    store, scope, line = mem._core.store, mem._scope, line_id("t", "")
+    oldest = store.find(scope, Query(Checkpoint, order=(Order("checkpoint_id"),), limit=1)).records[0]
+    record = store.get(scope, CheckpointLine, line)
+    aged = oldest.changed(created_at=now() - timedelta(seconds=age))
+    store.transact(scope, [Update(aged), Update(record.changed(looked_at=now() - timedelta(seconds=looked)))])
+    mem.checkpoint.put("t", id, keep_seconds=3600)
+    return sorted(one.id for one in mem.checkpoint.list("t").checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("age", "looked", "stays"),
+    [(3500, 3500, True), (3700, 100, True), (3700, 460, False), (4060, 460, False), (4060, -3600, False)],
+)
+def test_an_old_checkpoint_goes_before_it_is_an_eighth_older(mem: Any, age: float, looked: float, stays: bool) -> None:
+    mem.checkpoint.put("t", "1", keep_seconds=3600)
+    assert put_after(mem, "2", age=age, looked=looked) == (["1", "2"] if stays else ["2"])
+
+
+def test_keeping_by_number_does_not_put_off_keeping_by_age(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", keep_seconds=3600)
+    store, line = mem._core.store, line_id("t", "")
+    before = store.get(mem._scope, CheckpointLine, line)
+    for number in range(2, 8):
+        mem.checkpoint.put("t", str(number), keep=4)
+    assert store.get(mem._scope, CheckpointLine, line).looked_at == before.looked_at
+
+
+def test_what_was_shared_with_is_read_again_once_it_was_deleted(mem: Any) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]}, run="kept")
+    mem.checkpoint.put("t", "2", base="1", spans={STREAM: [(0, 1)]}, items={STREAM: [b"two"]}, run="gone")
+    mem.checkpoint.delete(runs=["gone"])
+    with pytest.raises(NotFound):
+        mem.checkpoint.put("t", "3", base="2", spans={STREAM: [(0, 2)]})
+    mem.checkpoint.put("t", "3", base="1", spans={STREAM: [(0, 1)]})
+    assert mem.verify().sound
+
+
+def test_a_base_that_goes_while_it_is_shared_with_is_noticed(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mem.checkpoint.put("t", "1", items={STREAM: [b"one"]})
+    mem.checkpoint.put("t", "2")
+    transact = mem._core.store.transact
+
+    def meddle(scope: Any, steps: Any) -> Any:
+        monkeypatch.setattr(mem._core.store, "transact", transact)
+        mem.checkpoint.prune(keep=1)
+        return transact(scope, steps)
+
+    monkeypatch.setattr(mem._core.store, "transact", meddle)
+    with pytest.raises(NotFound):
+        mem.checkpoint.put("t", "3", base="1", spans={STREAM: [(0, 1)]})
+    assert mem.verify().sound
+
+
+def test_a_put_reads_once_and_writes_three_records(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each step of a graph costs the store, however long the thread and whether or not old ones go."""
+    branch, calls = Branch(mem, "a", {}), Counter[str]()
+    for verb in ("get", "find", "select", "select_each"):
+        monkeypatch.setattr(mem._core.store, verb, counting(calls, "reads", getattr(mem._core.store, verb)))
+    branch.put(2, 30)
+    branch.put(2, 30)
+    calls.clear()
+    transact = mem._core.store.transact
+
+    def watched(scope: Any, steps: Any) -> Any:
+        calls["steps"] += len(steps)
+        return transact(scope, steps)
+
+    monkeypatch.setattr(mem._core.store, "transact", watched)
+    branch.put(2, 30)
+    assert calls == {"reads": 1, "steps": 3}
+
+
+def counting(calls: Counter[str], name: str, verb: Any) -> Any:
+    def counted(*given: Any, **named: Any) -> Any:
+        calls[name] += 1
+        return verb(*given, **named)
+
+    return counted
 
 
 STEPS = st.lists(

@@ -12,8 +12,8 @@ import pytest
 
 import recollect
 from recollect.domain.learning import PatternUse
-from recollect.errors import Conflict, IllegalTransition, ModelFailed
-from recollect.ports.records import Query
+from recollect.errors import Conflict, IllegalTransition, ModelFailed, VersionConflict
+from recollect.ports.records import Query, Update
 from recollect.testing.fakes import ScriptedModel
 
 ALICE = recollect.cite.user("alice", "was there")
@@ -236,6 +236,25 @@ def test_a_query_pattern_falls_out_when_the_tables_change(mem: Any) -> None:
     assert mem.pattern.apply(id, schema_fingerprint="v1").text == content["sql"]
     with pytest.raises(Conflict, match="changed"):
         mem.pattern.apply(id, schema_fingerprint="v2")
+
+
+def test_a_report_that_others_keep_overtaking_pauses_and_gives_up(mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    use, pauses = mem.pattern.apply(learned(mem), "paint the wall pink").application, list[float]()
+    store = mem._core.store
+    transact = store.transact
+
+    def overtaken(scope: Any, steps: Any) -> Any:
+        record = store.get(scope, PatternUse, use)
+        transact(scope, [Update(record.changed(note=f"{len(pauses)}"))])
+        return transact(scope, steps)
+
+    monkeypatch.setattr(store, "transact", overtaken)
+    monkeypatch.setattr("recollect.services.core.time.sleep", pauses.append)
+    with pytest.raises(VersionConflict):
+        mem.pattern.report(use, True)
+    assert len(pauses) > 10
+    monkeypatch.setattr(store, "transact", transact)
+    assert mem.pattern.report(use, True).rate.successes == 4
 
 
 def test_reports_at_once_all_count(tmp_path: Path) -> None:

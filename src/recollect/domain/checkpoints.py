@@ -15,7 +15,20 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from recollect.domain.record import Id, Json, JsonList, Record, Reference, Shape, Text, Unique, derived_id, storable
+from recollect.domain.record import (
+    Id,
+    Json,
+    JsonList,
+    Moment,
+    Record,
+    Reference,
+    Shape,
+    Text,
+    Unique,
+    derived_id,
+    now,
+    storable,
+)
 
 LONGEST_NAME = 1000
 ThreadName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(storable)]
@@ -31,9 +44,13 @@ def line_id(thread: str, namespace: str) -> str:
 class CheckpointLine(Record):
     """All checkpoints of one thread in one namespace hang on it; deleting it deletes them.
 
-    Whoever writes to the line writes this record, too, so its version tells that somebody was quicker. `ends` are the
-    numbers that the next items of each stream will have: a number is given once, even if its item is gone. `small`
-    counts the runs of each stream that were added since somebody looked whether there are enough to be folded.
+    Whoever puts or deletes on the line writes this record, too, so its version tells that somebody was quicker; the
+    first version is drawn by lot, so that a line that was deleted and made anew is not taken for the one before.
+    `ends` are the numbers that the next items of each stream will have: a number is given once, even if its item is
+    gone. `small` counts the runs of each stream that were added since somebody looked whether there are enough to be
+    folded. `last_id` is the checkpoint that was put last, while it is there, and `last_spans` what it uses: nearly
+    always the next one shares with it. `unlooked` and `looked_at` say how many were put, and how long ago it is,
+    since retention last looked what to let go of.
     """
 
     shape: ClassVar[Shape] = Shape(
@@ -47,6 +64,10 @@ class CheckpointLine(Record):
     namespace: NamespaceName = ""
     ends: Json = Field(default_factory=dict)
     small: Json = Field(default_factory=dict)
+    last_id: Id | None = None
+    last_spans: Json = Field(default_factory=dict)
+    unlooked: int = 0
+    looked_at: Moment = Field(default_factory=now)
 
 
 class Checkpoint(Record):

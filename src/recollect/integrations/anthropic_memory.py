@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import posixpath
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ ROOT = "/memories"
 LEVELS_SHOWN = 2
 MOST_LINES = 999_999
 WIDTH = len(str(MOST_LINES))
+TRIES = 100
 AROUND = 2  # lines shown before and after a change
 EDITED = "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
 
@@ -336,9 +339,10 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
 
 
 def _unless_changed(attempt: Callable[[], str]) -> str:
-    """Read, change and write; again if somebody else wrote in between, since then they have got on."""
-    while True:
+    """Read, change and write; again, after a pause by chance, if somebody else wrote in between."""
+    for number in range(TRIES):
         try:
             return attempt()
         except VersionConflict:
-            continue
+            time.sleep(random.uniform(0, 0.001 * 2 ** min(number, 6)))
+    raise ToolError("Others keep changing that file; nothing was changed. Try again later.")

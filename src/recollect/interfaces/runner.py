@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, overload
 
 from recollect.domain.record import new_id
-from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, RecollectError, Unavailable
-from recollect.interfaces.tools import Outcome, Toolbox, error_fields
+from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, RecollectError, Unavailable
+from recollect.interfaces.tools import Outcome, Toolbox, error_fields, positive_seconds
 from recollect.services.queueing import AgentBrief, Claimed
 from recollect.services.recall import Recalled
 from recollect.services.timeline import RunView, StepView, Timeline
@@ -146,7 +146,7 @@ class Runner:
         self._think = think
         self._tools = dict(tools or {})
         self._lease_seconds = lease_seconds
-        self._tool_timeout_seconds = tool_timeout_seconds
+        self._tool_timeout_seconds = positive_seconds(tool_timeout_seconds, "tool_timeout_seconds")
         self._stopping = threading.Event()
         self.worker = worker or f"worker-{os.getpid()}-{new_id()[-8:]}"
 
@@ -191,13 +191,24 @@ class Runner:
         assert claimed.run is not None
         assert claimed.agent is not None
         hold = _Hold(self._client, claimed.run.id, claimed.fence, self._lease_seconds)
-        timeout = claimed.agent.config_overrides.get("tool_timeout_seconds", self._tool_timeout_seconds)
-        toolbox = Toolbox(self._tools, float(timeout))
         try:
             with hold:
-                self._drive(claimed, hold, toolbox)
+                toolbox = self._toolbox(claimed.agent, hold)
+                if toolbox is not None:
+                    self._drive(claimed, hold, toolbox)
         except LeaseLost:
             log.warning("run %s was taken over by another worker", claimed.run.id)
+        except NotFound:
+            log.warning("run %s was deleted, perhaps with its agent, while it was worked on", claimed.run.id)
+
+    def _toolbox(self, agent: AgentBrief, hold: _Hold) -> Toolbox | None:
+        """None when the agent's configuration makes no sense: its run fails, and the worker goes on with others."""
+        said = agent.config_overrides.get("tool_timeout_seconds", self._tool_timeout_seconds)
+        try:
+            return Toolbox(self._tools, positive_seconds(said, f"tool_timeout_seconds of agent '{agent.id}'"))
+        except InvalidInput as refused:
+            self._fail(hold, "invalid_configuration", refused)
+            return None
 
     def _drive(self, claimed: Claimed, hold: _Hold, toolbox: Toolbox) -> None:
         task, step = self._task(claimed), claimed.step
@@ -209,10 +220,12 @@ class Runner:
                 return
             decision = self._decision(task)
             if isinstance(decision, Done):
-                self._end(hold, "run.finish", result=dict(decision.result), summary=decision.summary)
+                self._end(hold, "run.finish", result=_plain(decision.result), summary=decision.summary)
                 return
             if isinstance(decision, GiveUp):
-                error = {"code": "gave_up", "message": decision.why, **decision.error}
+                said = decision.error
+                known = {"code": "gave_up", "message": decision.why}
+                error = {**known, **said} if isinstance(said, Mapping) else said
                 self._end(hold, "run.fail", error=error, note=decision.why)
                 return
             key = self._propose(task, hold, toolbox, decision)
@@ -245,15 +258,15 @@ class Runner:
         try:
             proposed = self._client.call(
                 "run.propose", id=hold.run, fence=hold.fence, number=len(task.history) + 1, tool=act.tool,
-                arguments=dict(act.arguments), reasoning=act.reasoning, thoughts=dict(act.thoughts),
-                plan=list(act.plan), snapshot=task.state, repeatable=toolbox.is_repeatable(act.tool),
+                arguments=_plain(act.arguments), reasoning=act.reasoning, thoughts=_plain(act.thoughts),
+                plan=_plain(act.plan), snapshot=task.state, repeatable=toolbox.is_repeatable(act.tool),
             )  # fmt: skip
         except (IllegalTransition, InvalidInput) as refused:
             reason = refused.details.get("reason", "think_failed" if isinstance(refused, InvalidInput) else None)
             if reason is None:  # paused or cancelled
                 self._let_go(hold)
             else:  # too late, too many steps, or nothing that can be stored
-                self._end(hold, "run.fail", error={"code": reason, "message": refused.message}, note=refused.message)
+                self._fail(hold, reason, refused)
             return None
         return str(proposed.idempotency_key)
 
@@ -276,6 +289,15 @@ class Runner:
             self._client.call(operation, id=hold.run, fence=hold.fence, **fields)
         except IllegalTransition:  # paused or cancelled this moment
             self._let_go(hold)
+        except InvalidInput as refused:  # nothing that can be stored; resumed, the run thinks again
+            self._fail(hold, "think_failed", refused)
+
+    def _fail(self, hold: _Hold, code: str, why: RecollectError) -> None:
+        try:
+            error = {"code": code, "message": why.message}
+            self._client.call("run.fail", id=hold.run, fence=hold.fence, error=error, note=why.message)
+        except IllegalTransition:  # paused or cancelled this moment
+            self._let_go(hold)
 
     def _let_go(self, hold: _Hold) -> None:
         self._client.call("run.release", id=hold.run, fence=hold.fence)
@@ -283,6 +305,13 @@ class Runner:
     def _shown(self, id: str) -> Timeline:
         shown: Timeline = self._client.call("run.show", id=id)
         return shown
+
+
+def _plain(given: Any) -> Any:
+    """What can be read as JSON, as JSON; what a program gives by mistake as it is: the operation says what is wrong."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else given
 
 
 class _Patient:

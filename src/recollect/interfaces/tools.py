@@ -38,7 +38,10 @@ class Tool:
 
     @property
     def takes_key(self) -> bool:
-        return KEY in inspect.signature(self.call).parameters
+        try:
+            return KEY in inspect.signature(self.call).parameters
+        except ValueError:
+            return False  # some of Python's own functions do not say what they take
 
     @property
     def is_repeatable(self) -> bool:
@@ -58,6 +61,10 @@ def tool(
             function, idempotent=idempotent, timeout_seconds=timeout_seconds, retries=retries,
             retry_seconds=retry_seconds,
         )  # fmt: skip
+    if timeout_seconds is not None:
+        positive_seconds(timeout_seconds, "timeout_seconds")
+    if retries < 0 or retry_seconds < 0:
+        raise InvalidInput("a tool cannot be retried less than never", remedy="give retries of 0 or more")
     made = Tool(call, idempotent, timeout_seconds, retries, retry_seconds)
     if retries and not made.is_repeatable:
         raise InvalidInput(
@@ -65,6 +72,12 @@ def tool(
             remedy=f"declare it idempotent, or give it a parameter {KEY}",
         )
     return made
+
+
+def positive_seconds(given: Any, what: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= threading.TIMEOUT_MAX:
+        raise InvalidInput(f"{what} is not a number of seconds above 0", remedy="give a number such as 30")
+    return float(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +123,45 @@ class Toolbox:
 
     def _called(self, called: Tool, arguments: Mapping[str, Any], key: str) -> Outcome:
         given = {**arguments, KEY: key} if called.takes_key else dict(arguments)
-        answers: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         thread = threading.Thread(target=_answer, args=(called.call, given, answers), daemon=True)
         began = time.monotonic()
         thread.start()
         limit = called.timeout_seconds or self._timeout_seconds
         try:
-            value, error = answers.get(timeout=limit)
+            outcome = answers.get(timeout=limit)
         except queue.Empty:
             said = {"code": "timeout", "message": f"no answer within {limit:g} seconds", "may_have_happened": True}
-            return Outcome("timeout", error=said, seconds=time.monotonic() - began)
-        seconds = time.monotonic() - began
-        return _failed(error, seconds) if error is not None else _succeeded(value, seconds)
+            outcome = Outcome("timeout", error=said)
+        return replace(outcome, seconds=time.monotonic() - began)
 
 
-def _answer(call: Callable[..., Any], given: Mapping[str, Any], answers: queue.SimpleQueue[Any]) -> None:
+def _answer(call: Callable[..., Any], given: Mapping[str, Any], answers: queue.SimpleQueue[Outcome]) -> None:
+    """Whatever it raises is its result, `sys.exit()` too: nobody else would hear of it, and the runner would wait."""
     try:
-        answers.put((call(**given), None))
-    except Exception as error:  # noqa: BLE001 - handed to the runner, which records it as the result of the step
-        answers.put((None, error))
+        value = call(**given)
+    except BaseException as error:  # noqa: BLE001 - handed to the runner, which records it as the result of the step
+        answers.put(Outcome("error", error=error_fields("tool_failed", error)))
+        return
+    try:
+        answers.put(_succeeded(value))
+    except Exception as error:  # noqa: BLE001 - it happened, but what it gave cannot even be shown
+        answers.put(Outcome("success", error=error_fields("output_not_recorded", error)))
 
 
-def error_fields(code: str, error: Exception) -> dict[str, Any]:
+def error_fields(code: str, error: BaseException) -> dict[str, Any]:
     """An exception as it is recorded: without what no store can keep."""
     message = str(error).replace("\x00", "").encode("utf-8", "replace").decode()[:MESSAGE_LIMIT]
     return {"code": code, "type": type(error).__name__, "message": message}
 
 
-def _failed(error: Exception, seconds: float) -> Outcome:
-    return Outcome("error", error=error_fields("tool_failed", error), seconds=seconds)
-
-
-def _succeeded(value: Any, seconds: float) -> Outcome:
+def _succeeded(value: Any) -> Outcome:
     """A text is its own summary; a dictionary may bring `summary` and `artifacts`."""
     try:
         storable_json(value)
     except ValueError:
         shown = ascii(value)[:REPR_LIMIT]
-        return Outcome("success", output={"repr": shown}, seconds=seconds)
+        return Outcome("success", output={"repr": shown})
     output = value if isinstance(value, dict) or value is None else {"value": value}
     summary = value if isinstance(value, str) else (output or {}).get("summary", "")
     artifacts = (output or {}).get("artifacts", [])
@@ -156,5 +170,4 @@ def _succeeded(value: Any, seconds: float) -> Outcome:
         summary=summary[:SUMMARY_LIMIT] if isinstance(summary, str) else "",
         output=output,
         artifacts=artifacts if isinstance(artifacts, list) else [],
-        seconds=seconds,
     )

@@ -19,7 +19,7 @@ from recollect.domain.record import Id, Text, now
 from recollect.domain.templates import filled, read_slots, slots_of
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
 from recollect.ports.records import Insert, OneOf, Order, Query, Require, Scope, Update, equal, revised
-from recollect.services.core import Core, Reply, Request, commit, load, logged, made
+from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged, made
 from recollect.services.derivation import GENERALIZED
 from recollect.services.outcomes import (
     COUNTER,
@@ -220,21 +220,21 @@ class Reported(Reply):
 
 def report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
     """Say once whether an application worked; a pattern that keeps failing loses its trust, then its place."""
-    while True:
-        use = load(core, scope, PatternUse, request.application)
-        pattern = load(core, scope, Memory, use.pattern_id, deleted=True)
-        outcome: UseOutcome = "success" if request.success else "failure"
-        if use.outcome is not None:
-            return _repeated(core, scope, use, pattern, outcome)
-        done = revised(use, scope, outcome=outcome, reported_at=now(), note=request.note)
-        after = posteriors(core, scope, [pattern], [reported(done)])[pattern.id]
-        consequences = judged_steps(core, scope, pattern, after) if not pattern.is_deleted else []
-        entry = logged(scope, "update", "report", pattern, application=use.id, outcome=outcome)
-        try:
-            commit(core, scope, [Update(done), entry, *consequences])
-            break
-        except VersionConflict:
-            continue  # the same was reported, or the pattern changed, a moment ago: look again
+    # The same may have been reported, or the pattern changed, a moment ago.
+    return insistently(lambda: _report(core, scope, request), VersionConflict)
+
+
+def _report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
+    use = load(core, scope, PatternUse, request.application)
+    pattern = load(core, scope, Memory, use.pattern_id, deleted=True)
+    outcome: UseOutcome = "success" if request.success else "failure"
+    if use.outcome is not None:
+        return _repeated(core, scope, use, pattern, outcome)
+    done = revised(use, scope, outcome=outcome, reported_at=now(), note=request.note)
+    after = posteriors(core, scope, [pattern], [reported(done)])[pattern.id]
+    consequences = judged_steps(core, scope, pattern, after) if not pattern.is_deleted else []
+    entry = logged(scope, "update", "report", pattern, application=use.id, outcome=outcome)
+    commit(core, scope, [Update(done), entry, *consequences])
     now_it_is = load(core, scope, Memory, pattern.id, deleted=True).status
     fell = f"it is now {now_it_is}" if now_it_is != pattern.status else ""
     return Reported(application=use.id, pattern=pattern.id, rate=rate_of(after), status=now_it_is, consequence=fell)

@@ -2,7 +2,10 @@
 
 A put is one transaction: the checkpoint, the items that are new, and what retention lets go of. Each line always
 keeps its newest checkpoint, and whatever a kept one `lacks` and needs its ancestors for. Two writers on one line
-both succeed: items get their numbers from the line, which each writes, and who was second looks again.
+both succeed: items get their numbers from the line, which each writes, and who was second looks again. Whoever deletes
+a checkpoint writes the line, too: what was there when the line was read is there when a put on that line commits.
+
+Retention looks after a few puts, not after each: that costs a tenth, and at most half as many again are there.
 
 Puts and writes make no entry in the access log: a checkpoint is its own record of who and when, several come with
 every step, and a log that grows for ever would undo retention. Deleting, copying and pruning are logged.
@@ -10,6 +13,7 @@ every step, and a log that grows for ever would undo retention. Deleting, copyin
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -72,6 +76,8 @@ from recollect.services.core import Bytes, Core, Reply, Request, commit, insiste
 
 PAGE = 100
 LOOKS = 5
+VERSION_BITS = 48
+_COUNTED = ("ends", "small", "last_id", "last_spans", "unlooked", "looked_at")
 _OTHERS_WERE_QUICKER = (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing)
 
 
@@ -91,8 +97,15 @@ class PutCheckpointRequest(Request):
         default_factory=dict, description="The items it shares, by stream: numbers from, up to but not including"
     )
     lacks: list[Text] = Field(default_factory=list, description="Values that only its ancestors hold")
-    keep: int | None = Field(None, ge=1, description="Keep so many checkpoints of this line, let go of older ones")
-    keep_seconds: float | None = Field(None, gt=0, description="Let go of checkpoints older than this")
+    keep: int | None = Field(
+        None,
+        ge=1,
+        description="Keep so many checkpoints of this line, let go of older ones; "
+        "a few go at a time, so there are at most half as many again",
+    )
+    keep_seconds: float | None = Field(
+        None, gt=0, description="Let go of checkpoints older than this, at the latest when they are an eighth older"
+    )
 
 
 class PutCheckpointReply(Reply):
@@ -110,49 +123,50 @@ def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpoi
     id = line_id(request.thread, request.namespace)
     known = core.store.get(scope, CheckpointLine, id)
     line = known or _new_line(scope, request.thread, request.namespace)
-    added = append(core, scope, line, request.items)
-    steps: list[Step] = [Insert(line.changed(**added.counted))]
-    if known is not None:
-        steps = _written(scope, line, **added.counted)
     if any(request.spans.values()):
-        steps.append(_shared_base(core, scope, id, request))
+        checked_spans(request.spans, _held(core, scope, line, request.base))
+    added = append(core, scope, line, request.items)
     checkpoint = _record(scope, id, request, added.starts)
+    look = _look(line, request.keep, request.keep_seconds)
     gone: list[str] = []
-    if known is not None and (request.keep or request.keep_seconds):
+    leaving: list[Step] = []
+    if look:
         standing = _standing(core, scope, id, checkpoint)
         gone = _outlived(standing, request.keep, request.keep_seconds, request.id)
-        steps += _gone_steps(core, scope, line, gone, standing)
-    # Only now: a folded run has the id of its first piece, which may be one of those that go.
-    steps += [*added.steps, Put(checkpoint)]
-    commit(core, scope, steps)
+        leaving = _gone_steps(core, scope, line, gone, standing)
+    fields = {"last_id": request.id, "last_spans": checkpoint.spans, "unlooked": line.unlooked + 1}
+    written = revised(line, scope, **added.counted, **{**fields, **look})
+    # What is new comes after what goes: a folded run has the id of its first piece, which may be one of those that go.
+    steps: list[Step] = [Update(written) if known else Insert(written), *leaving, *added.steps]
+    try:
+        commit(core, scope, [*steps, Insert(checkpoint)])
+    except DuplicateKey:  # put before, most likely; a line that somebody else made meanwhile fails once more
+        commit(core, scope, [*steps, Put(checkpoint)])
     return PutCheckpointReply(id=request.id, starts=added.starts, pruned=len(gone))
 
 
 def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
     line: CheckpointLine = made(
-        CheckpointLine, scope, id=line_id(thread, namespace), thread=thread, namespace=namespace
+        CheckpointLine,
+        scope,
+        id=line_id(thread, namespace),
+        version=secrets.randbits(VERSION_BITS),
+        thread=thread,
+        namespace=namespace,
     )
     return line
 
 
-def _written(scope: Scope, line: CheckpointLine, **fields: Any) -> list[Step]:
-    """The first steps of whoever puts or deletes on a line: they fail if somebody else did so since the line was read.
-
-    One that was deleted and made anew counts its versions anew, so the version alone would not tell.
-    """
-    return [Require(CheckpointLine, line.id, {"created_at": line.created_at}), Update(revised(line, scope, **fields))]
-
-
-def _shared_base(core: Core, scope: Scope, line: str, request: PutCheckpointRequest) -> Step:
-    """While the base is there, so are its items: it must still be there when this commits."""
-    id = _checkpoint_key(line, request.base or "")
-    base = core.store.select(scope, Query(Checkpoint, (equal("id", id),)), ("spans",))
-    if not base:
-        raise NotFound(
-            "the checkpoint whose items are shared is gone", remedy="send all items again", base=request.base
-        )
-    checked_spans(request.spans, base[0][0])
-    return Require(Checkpoint, id)
+def _held(core: Core, scope: Scope, line: CheckpointLine, base: str | None) -> Mapping[str, Sequence[Span]]:
+    """The items of the checkpoint that is shared with. Read after the line: if it goes, the line is not as it was."""
+    if base is not None and base == line.last_id:
+        return line.last_spans
+    key = _checkpoint_key(line.id, base or "")
+    found = core.store.select(scope, Query(Checkpoint, (equal("id", key),)), ("spans",))
+    if not found:
+        raise NotFound("the checkpoint whose items are shared is gone", remedy="send all items again", base=base)
+    spans: Spans = found[0][0]
+    return spans
 
 
 def _record(scope: Scope, line: str, request: PutCheckpointRequest, starts: dict[str, int]) -> Checkpoint:
@@ -202,6 +216,22 @@ def _standing(core: Core, scope: Scope, line: str, newest: Checkpoint | None = N
     return [known[id] for id in sorted(known, reverse=True)]
 
 
+def _look(line: CheckpointLine, keep: int | None, keep_seconds: float | None) -> dict[str, Any]:
+    """Whether it is time to see what can go, as what the line says afterwards; empty if it is not.
+
+    After a look at most `keep` are there, so that with those put since there are never more than half as many again.
+    """
+    moment = now()
+    by_count = keep is not None and line.unlooked >= keep // 2
+    waited = abs((moment - line.looked_at).total_seconds())  # a clock may have been put back
+    by_age = keep_seconds is not None and waited > keep_seconds / 8
+    if not by_count and not by_age:
+        return {}
+    # A look for the one does not count for the other: somebody else may put to the line and keep by that.
+    counted = {"unlooked": 0} if keep is not None else {}
+    return {**counted, "looked_at": moment} if keep_seconds is not None else counted
+
+
 def _outlived(
     standing: Sequence[_Known], keep: int | None, keep_seconds: float | None, fresh: str | None = None
 ) -> list[str]:
@@ -230,7 +260,7 @@ def _gone_steps(
 ) -> list[Step]:
     """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
 
-    Stands after `_written(line)`: what others wrote since the line was read may use what is deleted here.
+    Stands after the update of the line: what others wrote since it was read may use what is deleted here.
     """
     if not gone:
         return []
@@ -574,7 +604,8 @@ def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], acti
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            steps += [*_written(scope, line), *_gone_steps(core, scope, line, leaving, standing)]
+            last: dict[str, Any] = {"last_id": None, "last_spans": {}} if line.last_id in leaving else {}
+            steps += [Update(revised(line, scope, **last)), *_gone_steps(core, scope, line, leaving, standing)]
     if steps:
         commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
@@ -626,12 +657,11 @@ def _copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> Checkpoi
     steps: list[Step] = []
     count = 0
     for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
-        copied = _new_line(scope, request.target, line.namespace).changed(ends=line.ends, small=line.small)
+        copied = _new_line(scope, request.target, line.namespace).changed(
+            **{name: getattr(line, name) for name in _COUNTED}
+        )
         mine, target = (equal("line_id", line.id),), copied.id
-        steps += [
-            Require(CheckpointLine, line.id, {"version": line.version, "created_at": line.created_at}),
-            Insert(copied),
-        ]
+        steps += [Require(CheckpointLine, line.id, {"version": line.version}), Insert(copied)]
         for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1

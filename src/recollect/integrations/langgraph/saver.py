@@ -1,7 +1,7 @@
 """LangGraph's checkpointer on Recollect: every capability of its conformance kit, and growth that is bounded.
 
-What a step changed is what a step costs: see sharing.py. `keep` and `keep_for` let go of old checkpoints with every
-put; a thread can always resume, since its newest checkpoint stays, with whatever that one needs of its ancestors.
+What a step changed is what a step costs: see sharing.py. `keep` and `keep_for` let go of old checkpoints, a few at a
+time; a thread can always resume, since its newest checkpoint stays, with whatever that one needs of its ancestors.
 The asynchronous methods run the synchronous ones in a thread.
 """
 
@@ -42,7 +42,8 @@ DELTAS = "counters_since_delta_snapshot"  # the channels whose value only the an
 class RecollectSaver(BaseCheckpointSaver[Any]):
     """Saves the checkpoints of graphs in an open memory.
 
-    `keep` is how many checkpoints each thread and namespace keeps, `keep_for` how long; without them all are kept.
+    `keep` is how many checkpoints each thread and namespace keeps (there are never more than half as many again),
+    `keep_for` how long (an eighth longer at most, if the thread goes on); without them all are kept.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, is_
 from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
@@ -63,21 +64,61 @@ def frozen(value: Any) -> Any:
     return _UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A stored member of a list: the object we saw, what it looked like, and its number in the stream."""
+def _looks(values: Sequence[Any]) -> list[Any]:
+    """What the values look like now, to be compared with what they were frozen as."""
+    try:
+        return list(map(_message_look, values))
+    except AttributeError:  # not messages only
+        return [_message_look(value) if isinstance(value, BaseMessage) else value for value in values]
 
-    value: Any
-    likeness: Any
-    digest: bytes
-    number: int
 
-    def is_still(self, value: Any) -> bool:
-        if value is not self.value or self.likeness is _UNKNOWN:
+_message_look = attrgetter("__dict__", "__pydantic_extra__")
+
+
+@dataclass(slots=True)
+class Members:
+    """The stored members of a list, column by column, so that thousands are compared in one go.
+
+    For each the object we saw, what it looked like, the digest of its bytes and its number in the stream. The first
+    `sure` are those before any whose likeness we cannot tell.
+    """
+
+    values: list[Any] = field(default_factory=list)
+    likenesses: list[Any] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    sure: int = 0
+
+    def add(self, value: Any, mark: bytes, number: int) -> None:
+        likeness = frozen(value)
+        if likeness is not _UNKNOWN and self.sure == len(self.values):
+            self.sure += 1
+        self.values.append(value)
+        self.likenesses.append(likeness)
+        self.digests.append(mark)
+        self.numbers.append(number)
+
+    def first(self, count: int) -> Members:
+        columns = (self.values[:count], self.likenesses[:count], self.digests[:count], self.numbers[:count])
+        return Members(*columns, sure=min(self.sure, count))
+
+    def still(self, values: Sequence[Any]) -> int:
+        """How many at the beginning of the list are the very objects that are stored, and unchanged."""
+        count = min(len(values), self.sure)
+        if all(map(is_, values[:count], self.values)) and self._look_alike(values, 0, count):
+            return count
+        return next((place for place in range(count) if not self.is_still(place, values[place])), count)
+
+    def is_still(self, place: int, value: Any) -> bool:
+        if value is not self.values[place] or self.likenesses[place] is _UNKNOWN:
             return False
-        if isinstance(value, BaseMessage):
-            return bool(value.__dict__ == self.likeness[0] and value.__pydantic_extra__ == self.likeness[1])
-        return isinstance(value, _ATOMIC) or bool(value == self.likeness)
+        return self._look_alike([value], place, place + 1)
+
+    def _look_alike(self, values: Sequence[Any], start: int, end: int) -> bool:
+        try:
+            return _looks(values[: end - start]) == self.likenesses[start:end]
+        except ValueError:  # an array has come into one of them: it does not say whether it equals something else
+            return False
 
 
 @dataclass(slots=True)
@@ -87,7 +128,7 @@ class Known:
     id: str
     channels: dict[str, Any] = field(default_factory=dict)
     references: dict[str, list[Any]] = field(default_factory=dict)
-    members: dict[str, list[Member]] = field(default_factory=dict)
+    members: dict[str, Members] = field(default_factory=dict)
     values: dict[str, tuple[bytes, int]] = field(default_factory=dict)
 
 
@@ -102,7 +143,8 @@ class Draft:
         self._known = known
         self.references: dict[str, list[Any]] = {}
         self.items: dict[str, list[bytes]] = {}
-        self._members: dict[str, list[Member]] = {}
+        self._members: dict[str, Members] = {}
+        self._kept: dict[str, int] = {}  # of how many at the beginning of a list the numbers are known
         self._values: dict[str, tuple[bytes, int]] = {}
         self._channels: dict[str, Any] = {}
 
@@ -129,7 +171,7 @@ class Draft:
             return False
         members = known.members.get(channel)
         if members is not None:
-            if len(members) != len(value) or not all(map(Member.is_still, members, value)):
+            if not len(members.values) == len(value) == members.still(value):
                 return False
             self._members[channel] = members
         if channel in known.values:
@@ -139,48 +181,53 @@ class Draft:
 
     def _add_list(self, channel: str, value: list[Any]) -> bool:
         """False for a short list that is not worth a stream."""
-        before = self._known.members.get(channel, []) if self._known else []
-        matched, raws = self._matched(value, before)
-        if not before and sum(map(len, raws.values())) <= INLINE:
+        before = self._known.members.get(channel) if self._known else None
+        kept = before.still(value) if before else 0
+        members, fresh = self._matched(value, before or Members(), kept)
+        if before is None and sum(map(len, fresh)) <= INLINE:
             return False
-        if len(_pieces(matched)) > MOST_PIECES:
-            raws = {place: dump(self._serde, one) for place, one in enumerate(value)}
-            matched = [None] * len(value)
-        members: list[Member] = []
-        for place, (one, found) in enumerate(zip(value, matched, strict=True)):
-            if found is None:
-                raw = raws[place]
-                found = Member(one, frozen(one), digest(raw), self._append(channel, raw))
-            elif found.value is not one:
-                found = Member(one, frozen(one), found.digest, found.number)
-            members.append(found)
-        self._members[channel] = members
-        self.references[channel] = ["*", _runs(member.number for member in members)]
+        stretches = self._stretches(channel, members, kept)
+        if len(stretches) > MOST_PIECES:
+            members, fresh = self._matched(value, Members(), 0)
+            stretches, kept = _runs(members.numbers), 0
+        self._members[channel], self._kept[channel] = members, kept
+        if fresh:
+            self.items[channel] = fresh
+        self.references[channel] = ["*", stretches]
         return True
 
-    def _matched(self, value: list[Any], before: list[Member]) -> tuple[list[Member | None], dict[int, bytes]]:
-        """For each member of the list the stored one it equals, and the bytes of those that had to be serialised."""
-        matched: list[Member | None] = []
-        raws: dict[int, bytes] = {}
+    def _stretches(self, channel: str, members: Members, kept: int) -> list[list[int]]:
+        """The numbers as stretches; when a list has only grown, those of what was there are known."""
+        before = self._known.members.get(channel) if self._known else None
+        if self._known is None or before is None or kept < len(before.values):
+            return _runs(members.numbers)
+        return [*self._known.references[channel][1], *_runs(members.numbers[kept:])]
+
+    def _matched(self, value: list[Any], before: Members, kept: int) -> tuple[Members, list[bytes]]:
+        """The members of the list, as stored before where they are, and the bytes of those that are new."""
+        members, fresh, expected = before.first(kept), list[bytes](), kept
         places: dict[bytes, int] | None = None
-        expected = 0
-        for place, one in enumerate(value):
-            near = before[expected] if expected < len(before) else None
-            if near is not None and near.is_still(one):
-                matched.append(near)
-                expected += 1
+        for one in value[kept:]:
+            if expected == len(before.values):
+                raw = dump(self._serde, one)
+                fresh.append(raw)
+                members.add(one, digest(raw), -len(fresh))
                 continue
-            raw = raws[place] = dump(self._serde, one)
-            found = None
-            if near is not None:
-                if places is None:
-                    places = {member.digest: number for number, member in reversed(list(enumerate(before)))}
+            at: int | None = expected
+            mark = before.digests[expected]
+            if not before.is_still(expected, one):
+                raw = dump(self._serde, one)
                 mark = digest(raw)
-                at = expected if near.digest == mark else places.get(mark)
-                if at is not None:
-                    found, expected = before[at], at + 1
-            matched.append(found)
-        return matched, raws
+                if places is None:
+                    places = {kept: place for place, kept in reversed(list(enumerate(before.digests)))}
+                at = expected if before.digests[expected] == mark else places.get(mark)
+            if at is None:
+                fresh.append(raw)
+                members.add(one, mark, -len(fresh))
+            else:
+                members.add(one, mark, before.numbers[at])
+                expected = at + 1
+        return members, fresh
 
     def _append(self, stream: str, raw: bytes) -> int:
         fresh = self.items.setdefault(stream, [])
@@ -199,15 +246,10 @@ class Draft:
 
     def known_as(self, id: str, starts: Mapping[str, int]) -> Known:
         """What is known once the store has numbered the new items."""
-        members = {
-            channel: [
-                member
-                if member.number >= 0
-                else Member(member.value, member.likeness, member.digest, resolved(member.number, starts[channel]))
-                for member in some
-            ]
-            for channel, some in self._members.items()
-        }
+        for channel, members in self._members.items():
+            if channel in self.items:
+                kept, start = self._kept[channel], starts[channel]
+                members.numbers[kept:] = [resolved(number, start) for number in members.numbers[kept:]]
         values = {
             channel: (mark, number if number >= 0 else resolved(number, starts[VALUES]))
             for channel, (mark, number) in self._values.items()
@@ -216,7 +258,7 @@ class Draft:
             channel: absolute(reference, starts.get(VALUES if reference[0] == "#" else channel, 0))
             for channel, reference in self.references.items()
         }
-        return Known(id, self._channels, references, members, values)
+        return Known(id, self._channels, references, self._members, values)
 
 
 def resolved(number: int, start: int) -> int:
@@ -229,8 +271,14 @@ def absolute(reference: list[Any], start: int) -> list[Any]:
         return reference
     if reference[0] == "#":
         return ["#", resolved(reference[1], start)]
-    return ["*", [[first, last] if first >= 0 else [resolved(first, start), resolved(last, start)] for first, last in
-                  reference[1]]]  # fmt: skip
+    stretches: list[list[int]] = []
+    for first, last in reference[1]:
+        begin, end = (first, last) if first >= 0 else (resolved(first, start), resolved(last, start))
+        if stretches and stretches[-1][1] == begin:
+            stretches[-1][1] = end
+        else:
+            stretches.append([begin, end])
+    return ["*", stretches]
 
 
 def _runs(numbers: Iterable[int]) -> list[list[int]]:
@@ -248,10 +296,6 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
     if end is not None:
         runs[-1][1] = end
     return runs
-
-
-def _pieces(matched: Sequence[Member | None]) -> list[list[int]]:
-    return _runs(member.number if member else -1 - place for place, member in enumerate(matched))
 
 
 class Items:
@@ -294,10 +338,9 @@ def restored(
 
 
 def _restored_list(serde: Serializer, channel: str, stretches: Sequence[Span], items: Items, known: Known) -> list[Any]:
-    members: list[Member] = []
+    members = Members()
     for start, end in stretches:
         for number, raw in enumerate(items.stretch(channel, start, end), start):
-            value = load(serde, raw)
-            members.append(Member(value, frozen(value), digest(raw), number))
+            members.add(load(serde, raw), digest(raw), number)
     known.members[channel] = members
-    return [member.value for member in members]
+    return list(members.values)
