@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 import recollect
-from postgres_server import BIN, server
+from postgres_server import BIN, Server, server
 from recollect.adapters.records import postgres_text
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, Question, meaning
@@ -326,6 +326,38 @@ class TestFailures:
         with pytest.raises(Unavailable, match="asked to commit"):
             store.link.write("acme", work)
 
+    def test_a_number_that_a_crashed_server_gives_out_anew_is_not_taken_for_ours(self) -> None:
+        with _server_that_flushes_late() as mine:
+            store = PostgresStore(mine.new_database())
+            acme, tries = found(store, "acme"), []
+
+            def work(connection: Connection) -> None:
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                if len(tries) == 1:
+                    number = int(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
+                    mine.restart(signal.SIGQUIT)
+                    assert _numbers_up_to(number, mine.address())
+
+            with pytest.raises(Unavailable, match="asked to commit"):
+                store.link.write("acme", work)
+            assert store.find(acme, Query(Agent)).records == []
+            store.close()
+
+    def test_a_number_of_which_a_crashed_server_never_heard_is_done_again(self) -> None:
+        with _server_that_flushes_late() as mine:
+            store = PostgresStore(mine.new_database())
+            acme, tries = found(store, "acme"), []
+
+            def work(connection: Connection) -> None:
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                connection.execute("SELECT 1").fetchall()
+                if len(tries) == 1:
+                    mine.restart(signal.SIGQUIT)
+
+            store.link.write("acme", work)
+            assert [one.id for one in store.find(acme, Query(Agent)).records] == ["try1"]
+            store.close()
+
     def test_a_client_killed_in_the_middle_leaves_nothing_and_no_lock(self, address: str) -> None:
         store = PostgresStore(address)
         acme = found(store, "acme")
@@ -416,6 +448,27 @@ store.link.write("acme", work)
         for verb in (store.mend, store.erase_traces):
             with pytest.raises(Closed):
                 verb()
+
+
+@contextlib.contextmanager
+def _server_that_flushes_late() -> Iterator[Server]:
+    """A crash takes along what was not committed, with the numbers of its transactions."""
+    mine = Server(durable=True)
+    try:
+        mine.admin("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        mine.restart()
+        yield mine
+    finally:
+        mine.stop()
+
+
+def _numbers_up_to(number: int, address: str) -> bool:
+    """Others use up the numbers of transactions; whether that one was among them."""
+    with psycopg.connect(address, autocommit=True) as other:
+        used = [0]
+        while used[-1] < number:
+            used.append(int(other.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0]))
+    return used[-1] == number
 
 
 class Severed:

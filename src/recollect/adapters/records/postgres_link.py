@@ -4,7 +4,7 @@ Every transaction switches to a role without BYPASSRLS and binds its tenant, unt
 cluster that takes SET LOCAL with a quoted literal, since `set_config` does not reach the workers. A failure that is
 known to have left nothing (a serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again.
 When the line is lost during COMMIT, the server is asked what became of the transaction, by its number: done, or undone
-and tried again.
+and tried again. A server that crashed meanwhile may have given the number to somebody else: then nobody can tell.
 
 Statements go out in one flight where nothing between them depends on an answer (pipeline mode): a single add is two
 round trips, any number of reads that do not depend on each other is one. What is between two syncs of a flight is a
@@ -52,12 +52,15 @@ CONNECT_SECONDS = 10  # a server that takes no call at all would be waited for t
 TRIES = 6
 MOST_CONNECTIONS = 10
 _ROLLBACKS = itertools.count()
-_NUMBER = "SELECT pg_current_xact_id()::text"
+# Statistics outlive a shutdown and not a crash, which also forgets the numbers of what it had not yet written.
+_LIFE = "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())"
+_NUMBERED = f"concat(pg_current_xact_id(), ' ', {_LIFE})"
+_NUMBER = f"SELECT {_NUMBERED}"
 _LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
 _ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
 _ENTER_TO_WRITE = (
     f"{_ENTER}, set_config('lock_timeout', %s, true), set_config('plan_cache_mode', 'auto', true), "
-    "pg_advisory_xact_lock(%s), pg_current_xact_id()::text"
+    f"pg_advisory_xact_lock(%s), {_NUMBERED}"
 )
 ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
 _TRANSIENT = {"40001", "40P01"}
@@ -242,19 +245,30 @@ class Link:
     def _is_committed(self, number: str, lost: psycopg.Error) -> bool:
         """What became of a transaction whose answer never came; raises when nobody can tell."""
         deadline = time.monotonic() + BUSY_SECONDS
+        transaction, _, life = number.partition(" ")
         while not self.is_distributed and time.monotonic() < deadline:
-            try:
-                with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
-                    outcome = connection.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchall()[0][0]
-            except psycopg.OperationalError:
-                outcome = "in progress"  # the server is away; it will know when it is back
+            outcome, its_life = self._outcome(transaction)
+            if outcome == "committed" and its_life != life:
+                break  # the server crashed, and may have given the number to another since
             if outcome != "in progress":
-                return bool(outcome == "committed")
+                return outcome == "committed"
             time.sleep(0.05)
         raise Unavailable(
             f"the line to {self.label} was lost while it was asked to commit",
             remedy="read whether the change is there before you repeat it",
         ) from lost
+
+    def _outcome(self, transaction: str) -> tuple[str, str]:
+        """Of a transaction, and in which life of the server."""
+        try:
+            with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
+                asked = f"SELECT coalesce(pg_xact_status(%s::xid8), ''), concat({_LIFE})"
+                outcome, life = connection.execute(asked, (transaction,)).fetchall()[0]
+                return outcome, life
+        except psycopg.errors.InvalidParameterValue:
+            return "aborted", ""  # a number that is still to come: the server crashed before it wrote anything of it
+        except psycopg.OperationalError:
+            return "in progress", ""  # the server is away; it will know when it is back
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         if self._process != os.getpid():
