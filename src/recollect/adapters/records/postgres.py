@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recollect.adapters.records import postgres_layout, postgres_text, postgres_tools
+from recollect.adapters.records import postgres_layout, postgres_tools
 from recollect.adapters.records import postgres_schema as tables_of
 from recollect.adapters.records.bulk import BulkSteps, Count, Unclear, is_by_key
 from recollect.adapters.records.checks import check_text as check_text_query
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres_link import APP, Connection, Link, Question
+from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare, stored_vectors
 from recollect.adapters.records.reads import Derived, SqlReads
@@ -57,7 +59,7 @@ class PostgresStore(SqlReads):
         super().__init__(cipher)
         self.link = Link(address)
         self._ahead = (0, 0)
-        self._sizes = postgres_text.Sizes()
+        self._text = TextSearch(self.link, self.compiler, Lately())
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
@@ -89,7 +91,7 @@ class PostgresStore(SqlReads):
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        return postgres_text.search(self.link, self.compiler(), scope, query, self._sizes)
+        return self._text.search(scope, query)
 
     def migrate(self) -> list[str]:
         connection = self.link.connect()
