@@ -25,7 +25,7 @@ from postgres_server import BIN, Server, server
 from recollect.adapters.records import postgres_text
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, Question, meaning
+from recollect.adapters.records.postgres_link import APP, UPKEEP, WRITERS_AT_ONCE, Connection, Question, _turn, meaning
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_vectors import Half
@@ -645,6 +645,22 @@ class TestCommitOrder:
             stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
             assert list(snapshot.rows_after(0, 10)) == []
             assert snapshot.last_seq() == before
+
+    def test_a_tenant_whose_writers_all_wait_keeps_nobody_else_waiting(
+        self, store: PostgresStore, acme: Scope, globex: Scope, address: str
+    ) -> None:
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        with psycopg.connect(address, autocommit=True) as other, ThreadPoolExecutor(21) as pool:
+            other.execute("SELECT pg_advisory_lock(%s)", (_turn("acme"),))
+            writing = [pool.submit(store.transact, acme, [Insert(agent(acme, f"a{n}"))]) for n in range(20)]
+            while other.execute(waiting).fetchall()[0][0] < WRITERS_AT_ONCE:
+                threading.Event().wait(0.01)
+            try:
+                assert pool.submit(store.count, globex, Query(Agent)).result(10) == 0
+            finally:
+                other.execute("SELECT pg_advisory_unlock_all()")
+            assert len({one.result(30).seq for one in writing}) == 20
+        assert store.count(acme, Query(Agent)) == 20
 
     def test_writers_of_a_tenant_commit_in_order_of_seq(self, store: PostgresStore, acme: Scope) -> None:
         """A follower of the changes that never looks back misses none."""

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg import sql
@@ -51,6 +52,9 @@ BUSY_SECONDS = 30
 CONNECT_SECONDS = 10  # a server that takes no call at all would be waited for two minutes
 TRIES = 6
 MOST_CONNECTIONS = 10
+# Writers of one tenant take turns. A few may wait at the server, so that it need not wait for us; were it all of them,
+# they would hold every connection, and nobody else could even read.
+WRITERS_AT_ONCE = 3
 _ROLLBACKS = itertools.count()
 # Statistics outlive a shutdown and not a crash, which also forgets the numbers of what it had not yet written.
 _LIFE = "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())"
@@ -89,6 +93,7 @@ class Link:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._writers: WeakValueDictionary[str, threading.Semaphore] = WeakValueDictionary()
         self.is_distributed = False
 
     def __repr__(self) -> str:
@@ -116,7 +121,8 @@ class Link:
     def write(self, tenant: str, work: Callable[[Connection], T], *, by_key: bool = False) -> T:
         """Runs the work in one transaction, again if it failed in a way that passes."""
         begin = _begin_writing(tenant) if self.is_distributed else _begin_writing_quickly(tenant, by_key)
-        return self._persistently(lambda: self._write_once(begin, work))
+        with self._place_among_writers(tenant):
+            return self._persistently(lambda: self._write_once(begin, work))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
@@ -165,6 +171,18 @@ class Link:
                         self._open_pool().check()  # where one line is dead, those that lie idle may be too
                 time.sleep(random.uniform(0.2, 1.0) * 0.01 * 2**number)
             return attempt()
+
+    @contextmanager
+    def _place_among_writers(self, tenant: str) -> Iterator[None]:
+        with self._lock:
+            places = self._writers.get(tenant) or threading.Semaphore(WRITERS_AT_ONCE)
+            self._writers[tenant] = places
+        if not places.acquire(timeout=BUSY_SECONDS):
+            raise StoreBusy(f"{self.label} is busy: other writers did not finish", remedy="try again in a moment")
+        try:
+            yield
+        finally:
+            places.release()
 
     @property
     def is_closed(self) -> bool:
