@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,11 +21,13 @@ import psycopg
 import pytest
 
 import recollect
-from postgres_server import BIN, server
+from postgres_server import BIN, Server, server
 from recollect.adapters.records import postgres_text
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection, Question, meaning
+from recollect.adapters.records.postgres_link import APP, UPKEEP, WRITERS_AT_ONCE, Connection, Question, _turn, meaning
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
+from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_vectors import Half
 from recollect.adapters.records.schema import migrations
 from recollect.adapters.vectors.embedded import EmbeddedIndex
@@ -46,7 +49,7 @@ from recollect.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from recollect.ports.records import Delete, Insert, Query, Scope, TextQuery, Update
+from recollect.ports.records import Compare, Delete, Insert, Query, Scope, TextQuery, Update
 from recollect.ports.vectors import FACETS
 from recollect.testing.conformance.makers import agent, embedding, found, memory, one_of_each, search, stored, user
 
@@ -138,9 +141,7 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            hits = postgres_text.search(
-                full.link, full.compiler(), Scope("globex"), query, postgres_text.Sizes(), bound=bound
-            )
+            hits = TextSearch(full.link, full.compiler, Lately()).search(Scope("globex"), query, bound=bound)
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
@@ -249,6 +250,84 @@ class TestMigrations:
             PostgresStore(address)
 
 
+class TestTextSearch:
+    """However a scope is searched, read whole or by its rare words and pairs of words, the answer is the same."""
+
+    WORDS = [f"word{number}" for number in range(40)]
+
+    @pytest.fixture
+    def full(self, store: PostgresStore, acme: Scope) -> PostgresStore:
+        chance = random.Random(5)
+        common = [1 / (1 + number) for number in range(len(self.WORDS))]
+        texts = [" ".join(chance.choices(self.WORDS, common, k=4)) for _ in range(300)]
+        written = [
+            memory(acme, f"m{number:03}", text=text, kind=chance.choice(["fact", "episode"]), priority=number % 3 + 1)
+            for number, text in enumerate(texts)
+        ]
+        store.transact(acme, [Insert(one) for one in written])
+        return store
+
+    @pytest.mark.parametrize("way", ["pairs", "any of them"])
+    def test_a_broad_scope_gives_the_answer_of_a_small_one(
+        self, full: PostgresStore, acme: Scope, way: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chance, paired = random.Random(6), []
+        monkeypatch.setattr(postgres_text, "MANY_TIMES", 0 if way == "pairs" else 1000)
+        for number in range(60):
+            terms = tuple(chance.sample(self.WORDS, chance.randint(1, 7)))
+            facets = {"kind": ("fact",)} if number % 2 else {}
+            where = (Compare("priority", ">=", 2),) if number % 3 == 0 else ()
+            query = TextQuery(Memory, terms, chance.choice([1, 5, 20, 400]), facets, where)
+            answers = []
+            for few in (1000, 0):
+                monkeypatch.setattr(postgres_text, "FEW", few)
+                answers.append(TextSearch(full.link, full.compiler, Lately()).search(acme, query))
+            small, broad = answers
+            assert [hit.id for hit in broad] == [hit.id for hit in small], query
+            assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
+            paired.append(broad)
+        assert sum(map(len, paired)) > 1000
+
+    def test_the_index_finds_the_best_without_a_look_at_all_who_hold_a_common_word(
+        self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_text, "FEW", 0)
+        asked, ask = [], full.link.ask
+        monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
+        query = TextQuery(Memory, ("word0", "word1", "word2", "word30"), 2)
+        hits = full.search_text(acme, query)
+        looks = [
+            given[1].values for given in asked if "score" in given[1].statement and "few" not in given[1].statement
+        ]
+        assert len(hits) == 2
+        assert len(looks) == 1
+        assert any("&" in str(value) for value in looks[0])
+
+    def test_words_of_one_stem_count_once(
+        self, store: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.transact(acme, [Insert(memory(acme, "a", text="walking")), Insert(memory(acme, "b", text="a red door"))])
+        scores = []
+        for few in (10, 0):
+            monkeypatch.setattr(postgres_text, "FEW", few)
+            for terms in (("walk",), ("walk", "walked", "walks")):
+                found = TextSearch(store.link, store.compiler, Lately()).search(acme, TextQuery(Memory, terms, 5))
+                scores += [hit.score for hit in found]
+        assert scores == pytest.approx([scores[0]] * 4)
+
+    def test_common_words_are_counted_once_in_a_while(
+        self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_text, "FEW", 0)
+        monkeypatch.setattr(postgres_text, "COMMON", 20)
+        asked, ask = [], full.link.ask
+        monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
+        for _ in range(2):
+            assert full.search_text(acme, TextQuery(Memory, ("word0", "word1"), 3))
+        counts = [given for given in asked if "count(*)" in given[1].statement and "few" not in given[1].statement]
+        assert len(counts) == 1
+
+
 class TestFailures:
     def test_a_serialization_failure_is_tried_again_whole(self, store: PostgresStore, acme: Scope) -> None:
         with self.failing(store, "40001", times=2):
@@ -325,6 +404,38 @@ class TestFailures:
 
         with pytest.raises(Unavailable, match="asked to commit"):
             store.link.write("acme", work)
+
+    def test_a_number_that_a_crashed_server_gives_out_anew_is_not_taken_for_ours(self) -> None:
+        with _server_that_flushes_late() as mine:
+            store = PostgresStore(mine.new_database())
+            acme, tries = found(store, "acme"), []
+
+            def work(connection: Connection) -> None:
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                if len(tries) == 1:
+                    number = int(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
+                    mine.restart(signal.SIGQUIT)
+                    assert _numbers_up_to(number, mine.address())
+
+            with pytest.raises(Unavailable, match="asked to commit"):
+                store.link.write("acme", work)
+            assert store.find(acme, Query(Agent)).records == []
+            store.close()
+
+    def test_a_number_of_which_a_crashed_server_never_heard_is_done_again(self) -> None:
+        with _server_that_flushes_late() as mine:
+            store = PostgresStore(mine.new_database())
+            acme, tries = found(store, "acme"), []
+
+            def work(connection: Connection) -> None:
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                connection.execute("SELECT 1").fetchall()
+                if len(tries) == 1:
+                    mine.restart(signal.SIGQUIT)
+
+            store.link.write("acme", work)
+            assert [one.id for one in store.find(acme, Query(Agent)).records] == ["try1"]
+            store.close()
 
     def test_a_client_killed_in_the_middle_leaves_nothing_and_no_lock(self, address: str) -> None:
         store = PostgresStore(address)
@@ -416,6 +527,27 @@ store.link.write("acme", work)
         for verb in (store.mend, store.erase_traces):
             with pytest.raises(Closed):
                 verb()
+
+
+@contextlib.contextmanager
+def _server_that_flushes_late() -> Iterator[Server]:
+    """A crash takes along what was not committed, with the numbers of its transactions."""
+    mine = Server(durable=True)
+    try:
+        mine.admin("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        mine.restart()
+        yield mine
+    finally:
+        mine.stop()
+
+
+def _numbers_up_to(number: int, address: str) -> bool:
+    """Others use up the numbers of transactions; whether that one was among them."""
+    with psycopg.connect(address, autocommit=True) as other:
+        used = [0]
+        while used[-1] < number:
+            used.append(int(other.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0]))
+    return used[-1] == number
 
 
 class Severed:
@@ -513,6 +645,22 @@ class TestCommitOrder:
             stored(store, acme, embedding(acme, "fact", b"\x00\x3c"))
             assert list(snapshot.rows_after(0, 10)) == []
             assert snapshot.last_seq() == before
+
+    def test_a_tenant_whose_writers_all_wait_keeps_nobody_else_waiting(
+        self, store: PostgresStore, acme: Scope, globex: Scope, address: str
+    ) -> None:
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        with psycopg.connect(address, autocommit=True) as other, ThreadPoolExecutor(21) as pool:
+            other.execute("SELECT pg_advisory_lock(%s)", (_turn("acme"),))
+            writing = [pool.submit(store.transact, acme, [Insert(agent(acme, f"a{n}"))]) for n in range(20)]
+            while other.execute(waiting).fetchall()[0][0] < WRITERS_AT_ONCE:
+                threading.Event().wait(0.01)
+            try:
+                assert pool.submit(store.count, globex, Query(Agent)).result(10) == 0
+            finally:
+                other.execute("SELECT pg_advisory_unlock_all()")
+            assert len({one.result(30).seq for one in writing}) == 20
+        assert store.count(acme, Query(Agent)) == 20
 
     def test_writers_of_a_tenant_commit_in_order_of_seq(self, store: PostgresStore, acme: Scope) -> None:
         """A follower of the changes that never looks back misses none."""

@@ -7,23 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.adapters.vectors import halfvecs
-from recollect.adapters.vectors.halfvecs import Among, Broad, Halfvecs, Server
+from recollect.adapters.records import lately
+from recollect.adapters.records.lately import Lately
+from recollect.adapters.vectors.halfvecs import Among, Halfvecs, Server
 
 
 def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     moment, asked = [0.0], []
-    monkeypatch.setattr(halfvecs.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(lately.time, "monotonic", lambda: moment[0])
 
     def ask(text: str, values: Any) -> list[tuple[Any, ...]]:
         asked.append(moment[0])
         return [(None, None, 11)]
 
-    server, broad = Server(ask, lambda work: [("a", -1.0)]), Broad()
+    server, noted = Server(ask, lambda work: [("a", -1.0)]), Lately()
     for second in range(150):
         moment[0] = float(second)
-        found = Halfvecs("t", "k").nearest(Among("x", []), np.ones(2), 1, 10, broad, server)
+        found = Halfvecs("t", "k").nearest(Among("x", []), np.ones(2), 1, 10, noted, server)
         assert found == [("a", -1.0)]
     assert asked == [0.0, 60.0, 120.0]

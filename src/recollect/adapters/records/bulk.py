@@ -1,25 +1,23 @@
 """The steps of a transaction taken together, for stores that are a round trip away.
 
 A run of inserts asks all its questions at once (do the records that they refer to exist, are the keys free), waits once
-and then writes without waiting; a run of absences that differ in one value is one question. A thousand memories
-are 24 statements and 3,000 pipelined rows instead of 8,111 statements that each wait. When something is wrong the
-run cannot tell which step a step-by-step
-transaction would have named, so it raises `Unclear`: the store undoes everything and repeats it one by one.
+and then writes without waiting; a run of absences that differ in one value is one question. All of them count
+something, so a store may ask them in one statement. When something is wrong the run cannot tell which step a
+step-by-step transaction would have named, so it raises `Unclear`: the store undoes all of it and repeats it one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol, cast
 
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.steps import _VERBS, Steps, Tables, insert_statement
-from recollect.domain.record import Record, Unique
+from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import Absent, Committed, Compare, Filter, Insert, OneOf, Query, Scope, Step
 
-Answer = Callable[[], list[tuple[Any, ...]]]
 AT_ONCE = 1000
 
 
@@ -27,15 +25,22 @@ class Unclear(Exception):
     """A step failed; taken one by one, the steps say which."""
 
 
-class DistantTables(Tables, Protocol):
-    """What a store lends besides: questions whose answers are fetched later, and many rows in one go."""
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A statement that counts something, and what to do with the number."""
 
-    def ask(self, statement: str, values: Sequence[Any]) -> Answer: ...
+    statement: str
+    values: Sequence[Any]
+    then: Callable[[int], None]
+
+
+class DistantTables(Tables, Protocol):
+    """What a store lends besides: many answers in one round trip, and many rows in one go."""
+
+    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+        """The answers, and so many new seqs in order."""
 
     def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
-
-    def reserve(self, count: int) -> Answer:
-        """The next seqs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class BulkSteps(Steps):
     def __init__(self, tables: Tables, scope: Scope) -> None:
         super().__init__(tables, scope)
         self._distant = cast(DistantTables, tables)
-        self._checks: list[Callable[[], None]] = []
+        self._counts: list[Count] = []
 
     def apply(self, steps: Sequence[Step]) -> Committed:
         for kind, run in groupby(steps, _kind):
@@ -67,11 +72,15 @@ class BulkSteps(Steps):
         self._settle()
         return Committed(self._seq, self._deleted)
 
-    def _settle(self) -> None:
-        """Look at the answers that are due."""
-        checks, self._checks = self._checks, []
-        for check in checks:
-            check()
+    def _settle(self, seqs: int = 0) -> list[int]:
+        """Ask what is to be asked, and look at the answers; gives new seqs."""
+        counts, self._counts = self._counts, []
+        if not counts and not seqs:
+            return []
+        answers, new = self._distant.count_all(counts, seqs)
+        for count, answer in zip(counts, answers, strict=True):
+            count.then(answer)
+        return new
 
     def _none_of(self, kind: _Kind, run: Sequence[Absent]) -> None:
         assert kind.record is not None
@@ -81,18 +90,23 @@ class BulkSteps(Steps):
             where = compiler.where(self._scope, Query(kind.record, (OneOf(kind.field, values), *kind.rest)), "t")
             # Counted: asked for the first one, a planner is tempted to walk through all until it meets one.
             statement = f"SELECT count(*) FROM {quoted(kind.record.shape.table)} t WHERE {where}"
-            self._expect_none(self._distant.ask(statement, compiler.values))
+            self._counts.append(Count(statement, compiler.values, _is_none))
 
     def _insert_all(self, run: Sequence[Insert]) -> None:
         for some in _pieces(run):
             for step in some:
                 self._check_tenant(step.record)
-            seqs = self._distant.reserve(len(some))
             self._ask_for_references(some)
             for table in self._tables.unguarded & {step.record.shape.table for step in some}:
                 self._ask_for_keys([step.record for step in some if step.record.shape.table == table])
-            self._settle()
-            self._write(some, sorted(seq for (seq,) in seqs()))
+            ids: dict[str, list[str]] = {}
+            for step in some:
+                ids.setdefault(step.record.shape.table, []).append(step.record.id)
+            back: list[str] = []
+            self._ask_for_gone(ids, back)
+            self._write(some, self._settle(len(some)))
+            for table in back:
+                self._forget_gone(table, ids[table])
 
     def _ask_for_references(self, run: Sequence[Insert]) -> None:
         """What is inserted earlier in the run is there; everything else must be in the store."""
@@ -112,21 +126,13 @@ class BulkSteps(Steps):
         self._known.update(key for key, is_living in new.items() if is_living)
 
     def _expect_all(self, table: str, living: bool, ids: list[str]) -> None:
-        compiler = self._tables.compiler()
-        tenant = compiler.bind(self._scope.organization_id)
-        among = self._tables.dialect.many(quoted("id"), ids, compiler.bind)
-        statement = f"SELECT count(*) FROM {quoted(table)} WHERE {quoted('organization_id')} = {tenant} AND {among}"
-        if living:
-            statement += f" AND {quoted('is_deleted')} = FALSE"
-        answer = self._distant.ask(statement, compiler.values)
-
-        def check() -> None:
-            if answer()[0][0] != len(ids):
+        def check(answer: int) -> None:
+            if answer != len(ids):
                 raise Unclear
             if living:
                 self._known.update((table, id) for id in ids)
 
-        self._checks.append(check)
+        self._count(table, "id", ids, check, " AND is_deleted = FALSE" if living else "")
 
     def _ask_for_keys(self, records: Sequence[Record]) -> None:
         """The unique keys that the database cannot keep by itself."""
@@ -140,37 +146,37 @@ class BulkSteps(Steps):
                 for record in records:
                     self._tables.check_unique(record)
             elif held:
-                self._ask_for_key(records[0].shape.table, key, held)
+                if len(set(held)) < len(held):
+                    raise Unclear
+                self._count(records[0].shape.table, key.fields[0], [value for (value,) in held], _is_none)
 
-    def _ask_for_key(self, table: str, key: Unique, held: Sequence[tuple[Any, ...]]) -> None:
-        if len(set(held)) < len(held):
-            raise Unclear
+    def _ask_for_gone(self, ids: Mapping[str, list[str]], back: list[str]) -> None:
+        """Whether any of them was deleted for good before: then there is a note of it that no longer holds."""
+        for table, some in ids.items():
+            if RECORDS[table].shape.leaves_trace:
+
+                def note(answer: int, table: str = table) -> None:
+                    if answer:
+                        back.append(table)
+
+                self._count("recollect_gone", "id", some, note, f" AND table_name = '{table}'")
+
+    def _count(self, table: str, field: str, among: list[Any], then: Callable[[int], None], besides: str = "") -> None:
         compiler = self._tables.compiler()
         tenant = compiler.bind(self._scope.organization_id)
-        among = self._tables.dialect.many(quoted(key.fields[0]), [value for (value,) in held], compiler.bind)
-        statement = f"SELECT count(*) FROM {quoted(table)} WHERE {quoted('organization_id')} = {tenant} AND {among}"
-        self._expect_none(self._distant.ask(statement, compiler.values))
-
-    def _expect_none(self, answer: Answer) -> None:
-        def check() -> None:
-            if answer()[0][0]:
-                raise Unclear
-
-        self._checks.append(check)
+        held = self._tables.dialect.many(quoted(field), among, compiler.bind)
+        statement = f"SELECT count(*) FROM {quoted(table)} WHERE organization_id = {tenant} AND {held}{besides}"
+        self._counts.append(Count(statement, compiler.values, then))
 
     def _write(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
         rows: dict[type[Record], list[list[Any]]] = {}
-        ids: dict[str, list[str]] = {}
         for step, seq in zip(run, seqs, strict=True):
             record = step.record
             rows.setdefault(type(record), []).append([seq, *self._tables.codec(type(record)).row(record)])
-            ids.setdefault(record.shape.table, []).append(record.id)
         for record_type, values in rows.items():
             written = self._tables.codec(record_type).written
             self._distant.write_many(insert_statement(record_type.shape.table, ("_seq", *written)), values)
             self._grow(record_type, len(values))
-        for table, back in ids.items():
-            self._forget_gone(table, back)
         self._seq = seqs[-1]
 
     def _forget_gone(self, table: str, ids: list[str]) -> None:
@@ -179,6 +185,16 @@ class BulkSteps(Steps):
         among = self._tables.dialect.many("id", ids, compiler.bind)
         where = f"organization_id = {tenant} AND table_name = {name} AND {among}"
         self._tables.run(f"DELETE FROM recollect_gone WHERE {where}", compiler.values)
+
+
+def _is_none(answer: int) -> None:
+    if answer:
+        raise Unclear
+
+
+def is_by_key(steps: Sequence[Step]) -> bool:
+    """Whether nothing but keys is looked up: then a plan that is made once does for every tenant."""
+    return all(_kind(step).step is not object for step in steps)
 
 
 def _kind(step: Step) -> _Kind:

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recollect.adapters.records import postgres_layout, postgres_text, postgres_tools
+from recollect.adapters.records import postgres_layout, postgres_tools
 from recollect.adapters.records import postgres_schema as tables_of
-from recollect.adapters.records.bulk import Answer, BulkSteps, Unclear
+from recollect.adapters.records.bulk import BulkSteps, Count, Unclear, is_by_key
 from recollect.adapters.records.checks import check_text as check_text_query
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres_link import APP, Connection, Link, Question
+from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare, stored_vectors
 from recollect.adapters.records.reads import Derived, SqlReads
@@ -31,10 +33,23 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.layout import Partition
-from recollect.ports.records import Capabilities, Committed, Insert, Problem, Query, Scope, Step, TextHit, TextQuery
+from recollect.ports.records import (
+    Capabilities,
+    Committed,
+    Insert,
+    OneOf,
+    Problem,
+    Query,
+    Scope,
+    Step,
+    TextHit,
+    TextQuery,
+)
 from recollect.ports.vectors import StoredVector
 
 SEQS_AT_ONCE = 16
+_KEYS_OF_ANY_MONTH = frozenset({"identity", "idempotency_key"})
+_NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 
 class PostgresStore(SqlReads):
@@ -44,7 +59,7 @@ class PostgresStore(SqlReads):
         super().__init__(cipher)
         self.link = Link(address)
         self._ahead = (0, 0)
-        self._sizes = postgres_text.Sizes()
+        self._text = TextSearch(self.link, self.compiler, Lately())
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
@@ -68,11 +83,15 @@ class PostgresStore(SqlReads):
             return self._write(scope, steps, Steps)
 
     def _write(self, scope: Scope, steps: Sequence[Step], how: type[Steps]) -> Committed:
-        return self.link.write(scope.organization_id, lambda connection: self._apply(connection, scope, steps, how))
+        return self.link.write(
+            scope.organization_id,
+            lambda connection: self._apply(connection, scope, steps, how),
+            by_key=how is BulkSteps and is_by_key(steps),
+        )
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        return postgres_text.search(self.link, self.compiler(), scope, query, self._sizes)
+        return self._text.search(scope, query)
 
     def migrate(self) -> list[str]:
         connection = self.link.connect()
@@ -123,11 +142,19 @@ class PostgresStore(SqlReads):
         questions = [Question(placeholders(statement), values) for statement, values in readings]
         return self.link.ask(scope.organization_id, *questions)
 
+    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        if not any(isinstance(one, OneOf) and one.field in _KEYS_OF_ANY_MONTH for one in query.where):
+            return super()._rows(scope, query, fields)
+        statement, values = self._statement(scope, query, fields)
+        (rows,) = self.link.ask(scope.organization_id, Question(placeholders(statement), values), by_key=True)
+        return rows
+
     def _apply(
         self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
     ) -> Committed:
         try:
-            return how(_Tables(connection, self.codec, self.compiler), scope).apply(steps)
+            tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
+            return how(tables, scope).apply(steps)
         except (Conflict, InvalidInput, NotFound):
             # What the server has to say of the steps before this one is still under way, and comes first.
             connection.execute("SELECT 1").fetchall()
@@ -197,9 +224,15 @@ class _Tables:
     unguarded = frozenset(tables_of.BY_MONTH)
 
     def __init__(
-        self, connection: Connection, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]
+        self,
+        connection: Connection,
+        codec: Callable[[type[Record]], Codec],
+        compiler: Callable[[], Compiler],
+        *,
+        is_distributed: bool = False,
     ) -> None:
         self._connection = connection
+        self._is_distributed = is_distributed
         self._seqs: list[int] = []
         self._seqs_at_once = SEQS_AT_ONCE
         self.codec = codec
@@ -210,11 +243,23 @@ class _Tables:
         done = self._connection.execute(placeholders(statement), values)
         return done.fetchall() if statement.startswith("SELECT") else []
 
-    def ask(self, statement: str, values: Sequence[Any]) -> Answer:
-        return self._connection.execute(placeholders(statement), values).fetchall
+    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+        """In one statement; a cluster is asked one by one, since each is sent to where its rows are."""
+        if self._is_distributed:
+            asked = [self._connection.execute(placeholders(one.statement), one.values) for one in counts]
+            new = self._connection.execute(_NEXT_SEQS, (seqs,)) if seqs else None
+            return [one.fetchall()[0][0] for one in asked], sorted(seq for (seq,) in new.fetchall()) if new else []
+        parts = [f"({placeholders(one.statement)})" for one in counts]
+        parts.append(f"ARRAY({_NEXT_SEQS})")
+        values = [value for one in counts for value in one.values]
+        *answers, new_seqs = self._connection.execute(f"SELECT {', '.join(parts)}", [*values, seqs]).fetchall()[0]
+        return answers, sorted(new_seqs)
 
     def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._connection.cursor().executemany(placeholders(statement), rows)
+        if len(rows) == 1:
+            self._connection.execute(placeholders(statement), rows[0])
+        else:
+            self._connection.cursor().executemany(placeholders(statement), rows)
 
     def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         self.run(insert_statement(table, names), values)
@@ -236,14 +281,10 @@ class _Tables:
             if self.run(statement, [record.organization_id, record.id, *values]):
                 raise taken(record.shape.table, key.fields)
 
-    def reserve(self, count: int) -> Answer:
-        return self.ask("SELECT nextval('recollect_seq') FROM generate_series(1, ?)", (count,))
-
     def next_seq(self) -> int:
         """A few at a time: asking for each would be a third of all the talk with the server."""
         if not self._seqs:
-            text = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
-            rows = self._connection.execute(text, (self._seqs_at_once,)).fetchall()
+            rows = self._connection.execute(_NEXT_SEQS, (self._seqs_at_once,)).fetchall()
             self._seqs = sorted((seq for (seq,) in rows), reverse=True)
             self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
         return self._seqs.pop()

@@ -4,7 +4,7 @@ Every transaction switches to a role without BYPASSRLS and binds its tenant, unt
 cluster that takes SET LOCAL with a quoted literal, since `set_config` does not reach the workers. A failure that is
 known to have left nothing (a serialization failure, a deadlock, a line lost before COMMIT was sent) is tried again.
 When the line is lost during COMMIT, the server is asked what became of the transaction, by its number: done, or undone
-and tried again.
+and tried again. A server that crashed meanwhile may have given the number to somebody else: then nobody can tell.
 
 Statements go out in one flight where nothing between them depends on an answer (pipeline mode): a single add is two
 round trips, any number of reads that do not depend on each other is one. What is between two syncs of a flight is a
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg import sql
@@ -51,15 +52,22 @@ BUSY_SECONDS = 30
 CONNECT_SECONDS = 10  # a server that takes no call at all would be waited for two minutes
 TRIES = 6
 MOST_CONNECTIONS = 10
+# Writers of one tenant take turns. A few may wait at the server, so that it need not wait for us; were it all of them,
+# they would hold every connection, and nobody else could even read.
+WRITERS_AT_ONCE = 3
 _ROLLBACKS = itertools.count()
-_NUMBER = "SELECT pg_current_xact_id()::text"
+# Statistics outlive a shutdown and not a crash, which also forgets the numbers of what it had not yet written.
+_LIFE = "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())"
+_NUMBERED = f"concat(pg_current_xact_id(), ' ', {_LIFE})"
+_NUMBER = f"SELECT {_NUMBERED}"
 _LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
 _ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
+_ENTER_TO_LOOK_UP = f"{_ENTER}, set_config('plan_cache_mode', 'force_generic_plan', true)"
 _ENTER_TO_WRITE = (
-    f"{_ENTER}, set_config('lock_timeout', %s, true), set_config('plan_cache_mode', 'auto', true), "
-    "pg_advisory_xact_lock(%s), pg_current_xact_id()::text"
+    f"{_ENTER}, set_config('plan_cache_mode', %s, true), set_config('lock_timeout', %s, true), "
+    f"pg_advisory_xact_lock(%s), {_NUMBERED}"
 )
-ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
+ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_LOOK_UP, _ENTER_TO_WRITE})  # what a cluster is never asked
 _TRANSIENT = {"40001", "40P01"}
 _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
@@ -85,6 +93,7 @@ class Link:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._writers: WeakValueDictionary[str, threading.Semaphore] = WeakValueDictionary()
         self.is_distributed = False
 
     def __repr__(self) -> str:
@@ -109,10 +118,11 @@ class Link:
         with self._transaction(f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_as_role(role)}; {first}") as connection:
             yield connection
 
-    def write(self, tenant: str, work: Callable[[Connection], T]) -> T:
+    def write(self, tenant: str, work: Callable[[Connection], T], *, by_key: bool = False) -> T:
         """Runs the work in one transaction, again if it failed in a way that passes."""
-        begin = _begin_writing(tenant) if self.is_distributed else _begin_writing_quickly(tenant)
-        return self._persistently(lambda: self._write_once(begin, work))
+        begin = _begin_writing(tenant) if self.is_distributed else _begin_writing_quickly(tenant, by_key)
+        with self._place_among_writers(tenant):
+            return self._persistently(lambda: self._write_once(begin, work))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
@@ -126,9 +136,11 @@ class Link:
 
         return self._persistently(once)
 
-    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[tuple[Any, ...]]]:
+    def ask(
+        self, tenant: str, *questions: Question, role: str = APP, by_key: bool = False
+    ) -> list[list[tuple[Any, ...]]]:
         """The answers to questions, in one round trip."""
-        begin = _begin_asking(tenant, role)
+        begin = [Question(_ENTER_TO_LOOK_UP if by_key else _ENTER, (role, tenant))]
         if self.is_distributed:
             begin = [Question(statement) for statement in _begin_reading(tenant, role)]
 
@@ -159,6 +171,18 @@ class Link:
                         self._open_pool().check()  # where one line is dead, those that lie idle may be too
                 time.sleep(random.uniform(0.2, 1.0) * 0.01 * 2**number)
             return attempt()
+
+    @contextmanager
+    def _place_among_writers(self, tenant: str) -> Iterator[None]:
+        with self._lock:
+            places = self._writers.get(tenant) or threading.Semaphore(WRITERS_AT_ONCE)
+            self._writers[tenant] = places
+        if not places.acquire(timeout=BUSY_SECONDS):
+            raise StoreBusy(f"{self.label} is busy: other writers did not finish", remedy="try again in a moment")
+        try:
+            yield
+        finally:
+            places.release()
 
     @property
     def is_closed(self) -> bool:
@@ -242,19 +266,30 @@ class Link:
     def _is_committed(self, number: str, lost: psycopg.Error) -> bool:
         """What became of a transaction whose answer never came; raises when nobody can tell."""
         deadline = time.monotonic() + BUSY_SECONDS
+        transaction, _, life = number.partition(" ")
         while not self.is_distributed and time.monotonic() < deadline:
-            try:
-                with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
-                    outcome = connection.execute("SELECT pg_xact_status(%s::xid8)", (number,)).fetchall()[0][0]
-            except psycopg.OperationalError:
-                outcome = "in progress"  # the server is away; it will know when it is back
+            outcome, its_life = self._outcome(transaction)
+            if outcome == "committed" and its_life != life:
+                break  # the server crashed, and may have given the number to another since
             if outcome != "in progress":
-                return bool(outcome == "committed")
+                return outcome == "committed"
             time.sleep(0.05)
         raise Unavailable(
             f"the line to {self.label} was lost while it was asked to commit",
             remedy="read whether the change is there before you repeat it",
         ) from lost
+
+    def _outcome(self, transaction: str) -> tuple[str, str]:
+        """Of a transaction, and in which life of the server."""
+        try:
+            with psycopg.connect(self.conninfo, autocommit=True, connect_timeout=5) as connection:
+                asked = f"SELECT coalesce(pg_xact_status(%s::xid8), ''), concat({_LIFE})"
+                outcome, life = connection.execute(asked, (transaction,)).fetchall()[0]
+                return outcome, life
+        except psycopg.errors.InvalidParameterValue:
+            return "aborted", ""  # a number that is still to come: the server crashed before it wrote anything of it
+        except psycopg.OperationalError:
+            return "in progress", ""  # the server is away; it will know when it is back
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         if self._process != os.getpid():
@@ -292,7 +327,8 @@ def _read_address(address: str) -> tuple[str, str]:
 
 
 def _configure(connection: Connection) -> None:
-    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude. Writing is by key.
+    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude. What is looked up by key
+    # needs no other (`by_key`), and to plan takes longer than to look: 0.7 ms for one memory in five months.
     # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
     # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
     connection.execute(
@@ -336,10 +372,6 @@ def _bound(tenant: str) -> str:
     return f"SET LOCAL recollect.organization = {literal}"
 
 
-def _begin_asking(tenant: str, role: str) -> list[Question]:
-    return [Question(_ENTER, (role, tenant))]
-
-
 def _begin_reading(tenant: str, role: str = APP) -> list[str]:
     return ["BEGIN READ ONLY", _as_role(role), _bound(tenant)]
 
@@ -362,9 +394,9 @@ def _begin_writing(tenant: str) -> list[Question]:
     ]
 
 
-def _begin_writing_quickly(tenant: str) -> list[Question]:
+def _begin_writing_quickly(tenant: str, by_key: bool) -> list[Question]:
     """The same in fewer statements; each costs about as much as a look-up by key."""
-    values = (APP, tenant, f"{BUSY_SECONDS}s", _turn(tenant))
+    values = (APP, tenant, "force_generic_plan" if by_key else "auto", f"{BUSY_SECONDS}s", _turn(tenant))
     return [Question("BEGIN"), Question(_ENTER_TO_WRITE, values), Question(_LOCK)]
 
 

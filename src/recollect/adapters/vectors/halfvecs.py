@@ -7,7 +7,6 @@ passes the filters (iterative scan, in strict order). Where that gives up too ea
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_link import Connection
 from recollect.adapters.records.postgres_vectors import Half, half
 from recollect.ports.vectors import FACETS
@@ -25,24 +25,7 @@ Near = tuple[Any, ...]
 EXACT_ROWS = 5_000
 INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
-LOOKED_AT_AGAIN_SECONDS = 60.0
-MOST_NOTED = 1000
 EVERY = 1 << 40  # rows: no limit
-
-
-class Broad:
-    """Which scopes were found to be too broad to be scored exactly, noted for a while: to look costs a scoring."""
-
-    def __init__(self) -> None:
-        self._until: dict[Hashable, float] = {}
-
-    def __contains__(self, scope: Hashable) -> bool:
-        return self._until.get(scope, 0.0) > time.monotonic()
-
-    def note(self, scope: Hashable) -> None:
-        if len(self._until) >= MOST_NOTED:
-            self._until.clear()
-        self._until[scope] = time.monotonic() + LOOKED_AT_AGAIN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +64,13 @@ class Halfvecs:
         )
         return text, [*among.values, _half(query), limit]
 
-    def nearest(self, among: Among, query: Vector, limit: int, most: int, broad: Broad, server: Server) -> list[Near]:
-        """(key, minus the similarity), best first."""
-        if among.scope not in broad:
+    def nearest(self, among: Among, query: Vector, limit: int, most: int, lately: Lately, server: Server) -> list[Near]:
+        """(key, minus the similarity), best first. Which scopes are too broad to be scored is noted for a while."""
+        if not lately.get(among.scope):
             found = scored(server.ask(*self.exact(among, query, limit, most)), most)
             if found is not None:
                 return found
-            broad.note(among.scope)
+            lately.note(among.scope, True)
         found = server.work(lambda connection: self.walk(connection, among, query, limit))
         if len(found) >= limit:
             return found

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import Connection, Question
 from recollect.adapters.records.postgres_schema import BY_TENANT
@@ -28,7 +29,6 @@ from recollect.adapters.vectors.halfvecs import (
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
     Among,
-    Broad,
     Halfvecs,
     Server,
     facet_tests,
@@ -58,7 +58,7 @@ class PgVectorStore:
         self._exact_rows = exact_rows
         self._index_rows = index_rows
         self._background = background
-        self._broad = Broad()
+        self._lately = Lately()
         self._looked_at = 0
         self._builder: threading.Thread | None = None
         self._building: Connection | None = None
@@ -83,7 +83,7 @@ class PgVectorStore:
             lambda text, values: link.ask(organization_id, Question(text, values))[0],
             lambda work: link.read(organization_id, work),
         )
-        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._broad, server)
+        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._lately, server)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 

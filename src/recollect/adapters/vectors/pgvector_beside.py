@@ -18,6 +18,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.conninfo import make_conninfo
 
+from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_link import Connection, Link
 from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, found, half, offered
 from recollect.adapters.vectors.annex import Entry, Generation, Gone, Wanted, next_name
@@ -26,7 +27,6 @@ from recollect.adapters.vectors.halfvecs import (
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
     Among,
-    Broad,
     Halfvecs,
     Server,
     facet_tests,
@@ -66,7 +66,7 @@ class PgVectorAnnex:
             whole = "://"  # the link says what is wrong with an address, without repeating it
         self._link = Link(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
         self._small_scope = small_scope
-        self._broad = Broad()
+        self._lately = Lately()
         self._index_rows = index_rows
         self._ready = False
         self.label = f"pgvector in {self._link.label}"
@@ -139,7 +139,7 @@ class PgVectorAnnex:
         server = Server(
             lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
         )
-        rows = table.nearest(among, query, limit, self._small_scope, self._broad, server)
+        rows = table.nearest(among, query, limit, self._small_scope, self._lately, server)
         return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:
