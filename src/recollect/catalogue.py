@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Flag = Literal["progress", "local", "unlogged"]
+Flag = Literal["progress", "local", "unlogged", "guessed"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
@@ -34,6 +34,8 @@ class Operation:
     local: bool = False
     unlogged: bool = False
     """Its success makes no entry in the access log, since what it writes says by itself who and when."""
+    guessed: bool = False
+    """It takes a password: the service allows few tries a minute."""
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -64,7 +66,7 @@ class Operation:
     def access(self) -> Literal["create", "read", "update", "delete"]:
         """What the access log calls it."""
         method, _, path = self.route.partition(" ")
-        if method == "GET" or self.permission == "read":
+        if method == "GET" or (method == "POST" and self.permission == "read"):
             return "read"
         if method == "DELETE" or self.permission == "delete":
             return "delete"
@@ -144,6 +146,7 @@ _LINES = (
     _op("user.show", "access:show_user", "admin", "GET /users/{id}", "id", "Show a user with role and preferences."),
     _op("user.list", "access:list_users", "admin", "GET /users", "", "List users with their roles."),
     _op("user.revise", "access:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
+    _op("user.change_password", "access:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "guessed"),
     _op("key.add", "access:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
     _op("key.list", "access:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
     _op("key.revoke", "access:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "End a key at once."),

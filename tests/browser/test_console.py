@@ -24,6 +24,7 @@ PAGES = (
     "/users",
     "/keys",
     "/settings",
+    "/account",
 )
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
@@ -442,3 +443,22 @@ def test_what_somebody_stored_never_runs(visit: Any, filled: Any) -> None:
         assert "<script>alert(2)</script>{{7*7}}" in page.inner_text("main"), path
     page.goto("/console/search?q=alert+owned")
     page.locator(".hit", has_text='<script>alert("owned")</script>').first.wait_for()
+
+
+def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: Any, filled: Any) -> None:
+    elsewhere, page = visit(who="tomás"), visit(who=None)
+    filled.enter(page, "tomás")
+    page.wait_for_url("**/console")
+    page.get_by_title("Your account").click()
+    page.get_by_label("The one you have now").fill(filled.password)
+    page.get_by_label("The one you want").fill("some other words")
+    page.get_by_label("The same again").fill("some other word")
+    page.get_by_role("button", name="Change the password").click()
+    page.locator("#told", has_text="type the same twice").wait_for()
+    page.get_by_label("The same again").fill("some other words")
+    page.get_by_role("button", name="Change the password").click()
+    page.locator("#told", has_text="everywhere else you are signed out").wait_for()
+    page.reload()
+    assert page.get_by_role("heading", name="Your account").is_visible()
+    elsewhere.reload()
+    assert elsewhere.get_by_role("heading", name="Sign in").is_visible()

@@ -477,3 +477,28 @@ def test_a_diff_marks_the_words_that_changed() -> None:
         ("same", "the pool waits "), ("del", "10"), ("ins", "30"), ("same", " s"),
     ]  # fmt: skip
     assert "".join(p.text for p in word_diff("a " * 9000, "b " * 9000) if p.kind == "ins") == "b " * 9000
+
+
+def test_everybody_changes_their_own_password_but_guesses_it_only_a_few_times(console: Any, mem: Any) -> None:
+    sign_in(console)
+    assert "data-change-password" in page(console, "/account")
+    proven = {"x-recollect-csrf": proof(console)}
+    wrong = {"password": "not this one", "new_password": "some other words"}
+    told = [console.put("/v1/users/me/password", json=wrong, headers=proven).status_code for _ in range(7)]
+    assert told == [403] * 6 + [429]
+    assert mem.log(action="user.change_password", success=False).entries[0].error == "rate_limited"
+    console.app.state.service.rates._buckets.clear()
+    right = {"password": PASSWORD, "new_password": "some other words"}
+    assert console.put("/v1/users/me/password", json=right, headers=proven).json()["ended"] == 1
+    assert console.get("/console/account").status_code == 303
+    assert sign_in(console).status_code == 401
+    assert sign_in(console, email="maya@example.com", password="some other words").status_code == 303
+
+
+def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
+    with_key(console, mem, {"read"})
+    assert "only people have passwords" in page(console, "/account")
+    user = mem.add_user("Cid")
+    mem.user.revise(user.id, role="reader")
+    with_key(console, mem, {"read"}, user=user.id)
+    assert "An admin can set the first one" in page(console, "/account")

@@ -1,4 +1,4 @@
-"""Pages for those who keep the service: the access log, users, keys and settings."""
+"""Pages for those who keep the service: the access log, users, keys and settings; and everybody's own account."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def users(visit: Visit) -> dict[str, Any]:
 
 def _grantable_roles(visit: Visit) -> list[str]:
     return [role for role, granted in ROLES.items() if granted <= visit.principal.granted]
+
+
+def account(visit: Visit) -> dict[str, Any]:
+    """Who one is here, and how to change one's own password."""
+    return {"introduced": visit.introduced, "is_user": visit.principal.key.user_id is not None}
 
 
 def keys(visit: Visit) -> dict[str, Any]:
@@ -78,6 +83,7 @@ def pages(settings: Settings) -> tuple[Page, ...]:
     return (
         Page("/audit", "audit.html", "log", audit),
         Page("/users", "users.html", "user.list", users),
+        Page("/account", "account.html", "user.change_password", account),
         Page("/keys", "keys.html", "key.list", keys),
         Page("/settings", "settings.html", "doctor", partial(settings_page, settings)),
     )

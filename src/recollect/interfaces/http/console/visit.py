@@ -136,10 +136,13 @@ class Visit:
         """Somebody's name, if it is an id that we know; else what was given."""
         return self._people.get(id, id) if len(id) == ID_LENGTH else id
 
+    @cached_property
+    def introduced(self) -> access.Introduction:
+        return access.introduced(self.service.core, self.principal)
+
     def frame(self) -> dict[str, Any]:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
-        name, role, zone = access.introduced(self.service.core, self.principal)
         path = self.request.url.path.removeprefix(ROOT)
         here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
         here = {"/memories": "/search"}.get(here, here)
@@ -148,13 +151,13 @@ class Visit:
             "here": here,
             "proof": access.proof(token) if token else "",
             "organization": self.principal.scope.organization_id,
-            "who": name,
-            "role": role,
+            "who": self.introduced.name,
+            "role": self.introduced.role,
             "me": self.principal.scope.actor,
             "may": self.may,
             "here_with": self.here_with,
             "person": self.person,
-            "zone": zone,
+            "zone": self.introduced.timezone,
         }
 
 

@@ -365,6 +365,19 @@
     });
   });
 
+  $("[data-change-password]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { target: form, submitter } = event, { email, organization } = form.dataset;
+    const { password, new_password, again } = Object.fromEntries(new FormData(form));
+    if (new_password !== again) { tell("The two new ones differ: type the same twice", true); $("#again").focus(); return; }
+    await once(submitter, async () => {
+      await ask("PUT", "/v1/users/me/password", { password, new_password });
+      const body = new URLSearchParams({ email, organization, password: new_password });
+      const entered = await reached("/console/sign-in", { method: "POST", body, credentials: "same-origin" });
+      if (entered.redirected) reload("Changed; everywhere else you are signed out"); else location.assign("/console/sign-in");
+    });
+  });
+
   // --- live search -----------------------------------------------------------------------------------------------
   const search = $("#search");
   let waiting, asked = 0;
