@@ -102,6 +102,7 @@ _LINES = (
     _op("demote", "governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
     _op("archive", "governance:archive", "govern", "POST /memories/{id}/archive", "id", "Put a memory aside without losing it."),
     _op("merge", "merging:merge", "govern", "POST /memories/{id}/merge", "id others", "Let one memory stand for several that say the same."),
+    _op("unmerge", "merging:unmerge", "govern", "POST /memories/{id}/unmerge", "id", "Take a merge back: the memory that gave way returns."),
     _op("roll_back", "governance:roll_back", "govern", "POST /roll-back", "source", "Archive all that rests on a source."),
     _op("forget", "lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Let go of a memory; it can be restored."),
     _op("restore", "lifecycle:restore", "delete", "POST /memories/{id}/restore", "id", "Bring a forgotten memory back."),

@@ -96,6 +96,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"id": "cited", "others": ["plain", "verified"], "promote": "verified"}),
         Example({"id": "verified", "others": ["plain"]}),
     ],
+    "unmerge": [Example({"id": "merged", "why": "they differ"})],
     "roll_back": [Example({"source": "user:alice", "why": "she erred"})],
     "forget": [Example({"id": "cited"})],
     "restore": [Example({"id": "forgotten"})],
@@ -282,6 +283,9 @@ def furnish(path: Path) -> None:
         mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])
         mem.promote("outdated")
         notes.write_text("as it is\n")
+        mem.remember("tea is hot", id="stayed")
+        mem.remember("tea is warm", id="merged", cites=[ALICE], tags=["tea"])
+        mem.merge("stayed", ["merged"], promote="verified")
         furnish_learning(mem)
         mem.key.add("first")
         furnish_runs(mem)

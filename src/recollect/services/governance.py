@@ -21,7 +21,7 @@ from recollect.services.core import Core, Reply, Request, citations_of, commit, 
 from recollect.services.derivation import supported_steps
 from recollect.services.remember import citation_record
 from recollect.services.revise import change_steps, dependants, fallen_steps
-from recollect.services.supersession import SUPERSEDES, promoted_steps, reinstated_steps
+from recollect.services.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
 
 PAGE = 500
 
@@ -67,11 +67,16 @@ def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
     unchanged = Require(Memory, memory.id, {"version": memory.version})
     steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
-    if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
-        steps += change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
-        steps += fallen_steps(core, scope, [memory], "lost its last citation")
-    commit(core, scope, steps)
+    commit(core, scope, [*steps, *unsupported_steps(core, scope, memory, kept)])
     return standing(core, scope, memory.id)
+
+
+def unsupported_steps(core: Core, scope: Scope, memory: Memory, left: Sequence[Citation]) -> list[Step]:
+    """Take the trust away from a memory if none of the citations that are left holds."""
+    if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
+        return []
+    steps = change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
+    return steps + fallen_steps(core, scope, [memory], "lost its last citation")
 
 
 class CheckRequest(Request):
@@ -231,7 +236,7 @@ def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Chang
     steps = change_steps(core, scope, memory, change, request.why, status=to)
     if to not in TRUSTED:
         steps += fallen_steps(core, scope, [memory], f"was {change}")
-    commit(core, scope, steps)
+    commit(core, scope, [*steps, *moved_steps(core, scope, memory, memory.changed(status=to))])
     return standing(core, scope, memory.id)
 
 
