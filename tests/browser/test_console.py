@@ -149,6 +149,39 @@ def test_keys_that_mean_something_to_a_field_stay_its_own(visit: Any) -> None:
     page.wait_for_url(f"**/memories/{id}")
 
 
+def test_a_merge_and_verdicts_in_bulk_are_taken_back(visit: Any) -> None:
+    page = visit("/review?kinds=observation")
+    cards = page.locator(".review > li")
+    before = [card.get_attribute("data-id") for card in cards.all()]
+    page.locator(f'[data-id="{before[0]}"] .near input').first.wait_for()
+    page.locator(f'[data-id="{before[0]}"]').get_by_role("button", name="Merge into").click()
+    page.locator("#told", has_text="Merged").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("#told", has_text="It waits again").wait_for()
+    assert [card.get_attribute("data-id") for card in cards.all()] == before
+    page.get_by_label("Choose all").check()
+    page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject").click()
+    page.locator("#told", has_text=f"Rejected: {len(before)}").wait_for()
+    page.get_by_role("button", name="Undo").click()  # also when the page was loaded anew, since nothing was left on it
+    page.locator("#told", has_text=f"{len(before)} wait again").wait_for()
+    assert [card.get_attribute("data-id") for card in cards.all()] == before
+
+
+def test_a_merge_is_taken_back_on_the_page_of_the_memory_too(visit: Any) -> None:
+    page = visit("/review?kinds=reflection")
+    card = page.locator(".review > li").first
+    id = card.get_attribute("data-id")
+    card.locator(".near input").first.wait_for()
+    card.get_by_role("button", name="Merge into").click()
+    page.locator("#told", has_text="Merged").wait_for()
+    page.goto(f"/console/memories/{id}")
+    page.get_by_role("button", name="Undo the merge").click()
+    page.get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="It is back").wait_for()
+    assert page.locator("h1 + .facts .status").inner_text() == "hypothesis"
+    assert page.get_by_role("button", name="Undo the merge").count() == 0
+
+
 def test_several_are_rejected_at_once(visit: Any) -> None:
     page = visit("/review")
     before, waiting = page.locator(".review > li").count(), int(page.locator("[data-waiting]").inner_text())
