@@ -97,6 +97,7 @@ _LINES = (
     _op("relate", "governance:relate", "write", "POST /memories/{id}/links", "id to type", "Link a memory to another."),
     _op("cite", "governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
     _op("uncite", "governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
+    _op("citations", "evidence:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
     _op("check", "governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),
     _op("promote", "governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
     _op("demote", "governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),

@@ -15,6 +15,8 @@ PAGES = (
     "/search?q=billing+pool",
     "/search",
     "/review",
+    "/citations",
+    "/citations?state=broken",
     "/sessions",
     "/agents",
     "/runs",
@@ -495,3 +497,19 @@ def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: A
     assert page.get_by_role("heading", name="Your account").is_visible()
     elsewhere.reload()
     assert elsewhere.get_by_role("heading", name="Sign in").is_visible()
+
+
+def test_what_broke_is_found_from_the_overview_and_dealt_with(visit: Any) -> None:
+    page = visit()
+    page.get_by_role("link", name="Broken citations").click()
+    page.get_by_text("What to do about a broken one").wait_for()
+    cards = page.locator(".review > li")
+    before = cards.count()
+    card = page.locator(".review > li", has_text="pool.yaml")
+    card.get_by_role("button", name="Look up").click()
+    page.locator("#told", has_text="1 broken").wait_for()
+    card.get_by_role("button", name="Take away").click()
+    page.get_by_text("This cannot be undone").wait_for()
+    page.get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="Taken away").wait_for()
+    assert cards.count() == before - 1

@@ -14,9 +14,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import recollect
+from recollect import cite
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
-from recollect.interfaces.http.console import conversations
+from recollect.interfaces.http.console import conversations, visit
 from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, word_diff
 from recollect.interfaces.http.console.visit import MENU
 from recollect.interfaces.serve import application
@@ -502,3 +503,39 @@ def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
     mem.user.revise(user.id, role="reader")
     with_key(console, mem, {"read"}, user=user.id)
     assert "An admin can set the first one" in page(console, "/account")
+
+
+def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, agent = mem.user.list().users[0].id, mem.add_agent("Scribe").id
+    memory = mem.remember("The sky is blue", agent=agent, user=first, cites=[cite.user(first, "saw it")])
+    session = mem.add_session("Weather", agent=agent)
+    run = mem.run.start("Look at the sky", agent=agent)
+    for number in range(3):
+        mem.add_user(f"User {number}")
+        mem.add_agent(f"Agent {number}")
+    monkeypatch.setattr(visit, "MOST_NAMES", 2)
+    sign_in(console)
+    for path in ("/sessions", f"/sessions/{session.id}", "/runs", f"/runs/{run.id}"):
+        assert "Scribe" in page(console, path), path
+    shown = page(console, f"/memories/{memory.id}")
+    assert ">Scribe<" in shown
+    assert '<bdi class="source">Maya</bdi>' in shown
+    assert '<bdi class="clip">Maya</bdi></a></td>' in page(console, "/audit")
+
+
+def test_a_page_asks_once_for_all_the_names_on_it(console: Any, mem: Any) -> None:
+    people = [mem.add_user(f"User {number}").id for number in range(5)]
+    for id in people:
+        mem.remember(f"Said by {id}", cites=[cite.user(id, "saw it")])
+    sign_in(console)
+    asked = len(mem.log(action="parties").entries)
+    assert "User 4" in page(console, "/review")
+    mem._core.journal.flush()
+    assert len(mem.log(action="parties").entries) == asked + 1
+
+
+def test_only_those_with_a_role_are_listed_where_that_is_asked(console: Any, mem: Any) -> None:
+    mem.add_user("Nobody")
+    sign_in(console)
+    assert "Nobody" in page(console, "/users")
+    assert "Nobody" not in page(console, "/users?with_role=1")

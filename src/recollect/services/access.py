@@ -292,6 +292,7 @@ def user_view(user: User) -> UserView:
 class ListUsersRequest(Request):
     """The users of the organization."""
 
+    with_role: bool = Field(False, description="Only those who have a role, and so may come in")
     limit: int = Field(100, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -303,7 +304,8 @@ class Users(Reply):
 
 def list_users(core: Core, scope: Scope, request: ListUsersRequest) -> Users:
     """The users with their roles."""
-    page = core.store.find(scope, Query(User, (), (Order("id"),), request.limit, request.after))
+    where = (IsNull("role", wanted=False),) if request.with_role else ()
+    page = core.store.find(scope, Query(User, where, (Order("id"),), request.limit, request.after))
     return Users(users=[user_view(user) for user in page.records], next=page.next)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
-from recollect.domain.provenance import Citation, read_citation
+from recollect.domain.provenance import Citation, CitationState, read_citation
 from recollect.domain.record import Id, Json, Text, now
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
@@ -84,6 +84,7 @@ class CheckRequest(Request):
 
     id: Id | None = Field(None, description="Only this memory; all of them if left out")
     source: Text | None = Field(None, description="Only citations of this source, such as file:notes.md")
+    state: CitationState | None = Field(None, description="Only what was last found to be so, such as broken")
 
 
 class Checked(Reply):
@@ -103,6 +104,8 @@ def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
         load(core, scope, Memory, request.id)
     if request.source:
         where.append(equal("source", request.source))
+    if request.state:
+        where.append(equal("state", request.state))
     report, after = Checked(), None
     while True:
         page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))

@@ -2,7 +2,7 @@
 
 What replaces a memory ends its validity, with a link that says so. A trusted memory gives way only to a trusted one:
 until the replacement is promoted, the link is recorded and both are recalled. When the replacement is forgotten,
-erased, archived or rolled back, what it replaced is valid again as it was before; when it is demoted, what is trusted is.
+erased, archived or rolled back, what it replaced is valid again as it was before; when it is demoted, what is trusted.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned.
-
-A page whose operations this installation does not have is not there: the menu leaves it out.
-"""
+"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from recollect.errors import NotFound
 from recollect.interfaces.http.console.drawing import line_kinds
 from recollect.interfaces.http.console.visit import Page, Visit
 
@@ -27,7 +23,7 @@ def agent(visit: Visit) -> dict[str, Any]:
     runs = visit.ask("runs", agent=visit.id, limit=20)
     workspaces = visit.ask("workspace.list", agent=visit.id)
     return {
-        "agent": _agent(visit),
+        "agent": visit.call("agent.show", id=visit.id),
         "resumable": RESUMABLE,
         "blocks": blocks.blocks if blocks else [],
         "tools": tools.tools if tools else [],
@@ -37,27 +33,17 @@ def agent(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _agent(visit: Visit) -> dict[str, Any]:
-    if visit.may("agent.show"):
-        shown: dict[str, Any] = visit.call("agent.show", id=visit.id).model_dump()
-        return shown
-    for party in visit.call("parties", type="agent", limit=1000).parties:
-        if party.id == visit.id:
-            told: dict[str, Any] = {"status": "", "description": "", "system": None, "type": None} | party.fields
-            return told | {"id": party.id, "name": party.name}
-    raise NotFound("there is no such agent", remedy="see the list of agents")
-
-
 def runs(visit: Visit) -> dict[str, Any]:
     page = visit.call("runs", status=visit.query("status"), after=visit.query("after"), limit=50)
     facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
-    return facts | {"names": visit.names("agent"), "resumable": RESUMABLE}
+    return facts | {"names": visit.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
 
 
 def run(visit: Visit) -> dict[str, Any]:
     before = visit.query("before")
     shown = visit.call("run.show", id=visit.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None)
-    return {"run": shown, "agent": visit.names("agent").get(shown.agent, "agent"), "resumable": RESUMABLE}
+    agent = visit.names("agent", [shown.agent]).get(shown.agent, "agent")
+    return {"run": shown, "agent": agent, "resumable": RESUMABLE}
 
 
 def workspaces(visit: Visit) -> dict[str, Any]:
@@ -96,7 +82,7 @@ def pattern(visit: Visit) -> dict[str, Any]:
 
 PAGES = (
     Page("/agents", "agents.html", "parties", agents),
-    Page("/agents/{id}", "agent.html", "parties", agent),
+    Page("/agents/{id}", "agent.html", "agent.show", agent),
     Page("/runs", "runs.html", "runs", runs),
     Page("/runs/{id}", "run.html", "run.show", run),
     Page("/workspaces", "workspaces.html", "workspace.list", workspaces),

@@ -23,14 +23,16 @@ def audit(visit: Visit) -> dict[str, Any]:
     facts |= {"entries": [], "next": None, "problem": None}
     try:
         page = visit.call("log", limit=60, after=visit.query("after"), success=success, **chosen)
+        visit.meet(one.actor for one in page.entries)
         return facts | {"entries": page.entries, "next": page.next}
     except InvalidInput as error:
         return facts | {"problem": error}
 
 
 def users(visit: Visit) -> dict[str, Any]:
-    page = visit.call("user.list", after=visit.query("after"), limit=50)
-    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit)}
+    with_role = bool(visit.query("with_role"))
+    page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
+    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit), "with_role": with_role}
 
 
 def _grantable_roles(visit: Visit) -> list[str]:
@@ -44,6 +46,7 @@ def account(visit: Visit) -> dict[str, Any]:
 
 def keys(visit: Visit) -> dict[str, Any]:
     found = visit.call("key.list", revoked=True).keys
+    visit.meet(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in visit.principal.granted]
     return {"keys": sorted(found, key=lambda key: key.revoked_at is not None), "permissions": granted}
 

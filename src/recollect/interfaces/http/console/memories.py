@@ -13,6 +13,8 @@ from recollect.interfaces.http.console.visit import Page, Visit
 
 REVIEWED_AT_ONCE = 20
 HITS, MOST_HITS = 15, 100
+CITED_AT_ONCE = 30
+STATES = ("broken", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
@@ -92,6 +94,8 @@ def memory(visit: Visit) -> dict[str, Any]:
     states = visit.call("history", id=visit.id).entries
     is_forgotten = states[-1].change == "forgotten"
     shown = None if is_forgotten else visit.call("show", id=visit.id)
+    visit.meet(state.by for state in states)
+    visit.meet_cited(shown.citations if shown else ())
     return {
         "id": visit.id,
         "memory": shown,
@@ -101,7 +105,17 @@ def memory(visit: Visit) -> dict[str, Any]:
         "history": _history(states),
         "graph": fans(shown.links) if shown else None,
         "can_become": TRANSITIONS[states[-1].status],
+        "owners": _owners(visit, shown.fields) if shown else {},
     }
+
+
+def _owners(visit: Visit, fields: dict[str, Any]) -> dict[str, str]:
+    """The names of those a memory belongs to, by the fields that hold their ids."""
+    found = {}
+    for type in ("user", "agent", "session", "project"):
+        id = fields.get(f"{type}_id")
+        found[f"{type}_id"] = visit.names(type, [id]).get(id, "") or id if id else ""
+    return found
 
 
 def _history(states: list[Any]) -> list[dict[str, Any]]:
@@ -120,6 +134,7 @@ def review(visit: Visit) -> dict[str, Any]:
     after = visit.query("after")
     page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=after, **chosen)
     waiting = [(line, visit.call("show", id=line.id).citations) for line in page.memories]
+    visit.meet_cited(one for _, cited in waiting for one in cited)
     return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
 
 
@@ -130,6 +145,15 @@ def near(visit: Visit) -> dict[str, Any]:
     if not found:  # where no model makes vectors, words will do
         found = visit.call("recall", query=shown.text[:2000], by="words", limit=5).hits
     return {"id": visit.id, "hits": [hit for hit in found if hit.id != visit.id][:4]}
+
+
+def citations(visit: Visit) -> dict[str, Any]:
+    """What memories rest on, by what the last look found; and what to do about what broke."""
+    state, source = visit.query("state"), visit.query("source").strip()
+    chosen = {"state": state if state in STATES else "", "source": source}
+    page = visit.call("citations", limit=CITED_AT_ONCE, after=visit.query("after"), **chosen)
+    visit.meet_cited(page.citations)
+    return {"citations": page.citations, "next": page.next, "total": page.total, "chosen": chosen, "states": STATES}
 
 
 def missing(visit: Visit) -> dict[str, Any]:
@@ -143,5 +167,6 @@ PAGES = (
     Page("/memories/{id}", "memory.html", "show", memory),
     Page("/memories/{id}/near", "near.html", "recall", near),
     Page("/review", "review.html", "list", review),
+    Page("/citations", "citations.html", "citations", citations),
     Page("/{rest:path}", "problem.html", "stats", missing),
 )

@@ -128,8 +128,10 @@
   }
 
   async function checkCitations(button) {
+    const { check, title, text } = button.dataset;
+    if (title && !(await confirmed(title, text))) return;
     await once(button, async () => {
-      const found = await ask("POST", "/v1/check", { id: memory.dataset.memory });
+      const found = await ask("POST", "/v1/check", check ? JSON.parse(check) : { id: memory.dataset.memory });
       reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.broken} broken, ${found.unreachable} could not be reached`);
     });
   }
@@ -263,7 +265,7 @@
     if (!given) return;
     const body = fixed ? JSON.parse(fixed) : {};
     if (asks && given.why) body[asks] = given.why;
-    const path = button.dataset.post ?? button.dataset.patch;
+    const path = button.dataset.post ?? button.dataset.patch ?? button.dataset.delete;
     await once(button, async () => {
       const made = await ask(method, path, body);
       reload(done ?? "Done", goes ? goes + encodeURIComponent(made.id) : undefined);
@@ -278,6 +280,7 @@
     else if ("check" in dataset) checkCitations(button);
     else if (dataset.post) send(button, "POST");
     else if (dataset.patch) send(button, "PATCH");
+    else if (dataset.delete) send(button, "DELETE");
     else if (dataset.bulk) judgeChosen(dataset.bulk);
     else if (dataset.verdict) judgeOne(button.closest("[data-id]"), dataset.verdict);
     else if ("verifyLog" in dataset) verifyLog(button);
