@@ -17,8 +17,8 @@ import recollect
 from recollect import cite
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
-from recollect.interfaces.http.console import conversations, visit
-from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, word_diff
+from recollect.interfaces.http.console import agents, conversations, visit
+from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, weekly, word_diff
 from recollect.interfaces.http.console.visit import MENU
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
@@ -419,6 +419,7 @@ def test_numbers_behind_the_drawings() -> None:
     assert [label for _, label in drawn.ticks] == ["0", "5", "10"]
     assert drawn.bars[1][3] > drawn.bars[0][3] == 0
     assert chart([], []).line == ""
+    assert chart([], [], bars=True).cut == []
     assert [(one.name, one.x) for one in parts({"words": 2.0, "session": -1.0, "none": 0.0})] == [
         ("words", 50),
         ("session", 25),
@@ -503,6 +504,55 @@ def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
     mem.user.revise(user.id, role="reader")
     with_key(console, mem, {"read"}, user=user.id)
     assert "An admin can set the first one" in page(console, "/account")
+
+
+def test_a_day_far_above_all_others_is_cut_and_says_what_it_came_to() -> None:
+    days = [f"2026-01-{day:02}" for day in range(1, 31)]
+    drawn = chart(days, [*range(20, 49), 5587], bars=True)
+    assert [label for _, label in drawn.ticks] == ["0", "30", "60"]
+    assert [label for _, _, label in drawn.cut] == ["5.59k"]
+    assert drawn.bars[29][3] > drawn.bars[28][3] > 40
+    for even in ([*range(20, 50)], [0] * 29 + [5587], [5000, 4000, 3000, 2000, *range(1, 27)]):
+        assert chart(days, even, bars=True).cut == []
+    assert chart(days, [*range(20, 49), 5587]).ticks[2][1] == "6k"
+
+
+def test_a_year_is_drawn_by_weeks_that_end_today() -> None:
+    assert weekly([(f"day {number}", number) for number in range(16)]) == [
+        ("day 2", sum(range(2, 9))),
+        ("day 9", sum(range(9, 16))),
+    ]
+
+
+def test_the_overview_looks_back_as_far_as_it_is_told(console: Any, mem: Any) -> None:
+    mem.remember("The sky is blue")
+    sign_in(console)
+    for days, drawn in (
+        ("", "30 days"),
+        ("90", "90 days"),
+        ("365", "by week over the last 365 days"),
+        ("x", "30 days"),
+    ):
+        shown = page(console, f"?days={days}")
+        assert f"over the last {drawn}" in shown or f"Accesses {drawn}" in shown
+    assert page(console, "?days=365").count('<rect class="over"') == 365 + 52
+
+
+def test_many_files_lie_in_folders_and_on_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = mem.workspace.add(mem.add_agent("Scribe").id, "reports").id
+    for number in range(7):
+        mem.workspace.write(space, f"week-{number}/notes.md", "x")
+    monkeypatch.setattr(agents, "FILES_AT_ONCE", 5)
+    monkeypatch.setattr(agents, "MOST_UNFOLDED", 3)
+    sign_in(console)
+    shown = page(console, f"/workspaces/{space}?path=week-1/notes.md")
+    assert shown.count('<details class="folder">') == 4
+    assert shown.count('<details class="folder" open>') == 1
+    more = re.search(r'href="(\?[^"#]*files_after[^"#]*)#files">More', shown)
+    assert more
+    rest = page(console, f"/workspaces/{space}{unescape(more[1])}")
+    assert "week-6/notes.md" in rest
+    assert "The first files" in rest
 
 
 def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:

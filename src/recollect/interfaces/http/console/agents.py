@@ -9,6 +9,7 @@ from recollect.interfaces.http.console.visit import Page, Visit
 
 PATTERNS_AT_ONCE, STEPS_AT_ONCE, FILES_AT_ONCE, MOST_COMPARED = 20, 200, 500, 100
 LONGEST_SHOWN = 20_000
+LESSONS_AT_ONCE, MOST_UNFOLDED = 12, 40
 RESUMABLE = ("paused", "failed")
 
 
@@ -56,9 +57,12 @@ def workspace(visit: Visit) -> dict[str, Any]:
     since, to = visit.query("since"), visit.query("to")
     compared = visit.call("workspace.diff", id=visit.id, since=since, to=to).files if since else []
     path, at = visit.query("path"), visit.query("at")
+    listed = visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE, after=visit.query("files_after"))
     return {
         "workspace": visit.call("workspace.show", id=visit.id),
-        "files": visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE).files,
+        "folders": _folders(listed.files, path),
+        "more_files": listed.next,
+        "is_first": not visit.query("files_after"),
         "snapshots": page.snapshots,
         "next": page.next,
         "since": since,
@@ -70,6 +74,16 @@ def workspace(visit: Visit) -> dict[str, Any]:
     }
 
 
+def _folders(files: list[Any], chosen: str) -> list[tuple[str, list[Any], bool]]:
+    """Files by the folder they lie in, where they are many: each with whether it is to be shown unfolded."""
+    if len(files) <= MOST_UNFOLDED:
+        return [("", files, True)] if files else []
+    found: dict[str, list[Any]] = {}
+    for one in files:
+        found.setdefault(one.path.rpartition("/")[0], []).append(one)
+    return [(name, inside, not name or chosen.startswith(f"{name}/")) for name, inside in sorted(found.items())]
+
+
 def patterns(visit: Visit) -> dict[str, Any]:
     page = visit.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=visit.query("after"))
     shown = [visit.call("pattern.show", id=line.id) for line in page.memories]
@@ -77,7 +91,9 @@ def patterns(visit: Visit) -> dict[str, Any]:
 
 
 def pattern(visit: Visit) -> dict[str, Any]:
-    return {"pattern": visit.call("pattern.show", id=visit.id)}
+    shown = visit.call("pattern.show", id=visit.id)
+    lessons = sorted([*shown.episodes, *shown.counter_examples], key=lambda one: one.at, reverse=True)
+    return {"pattern": shown, "lessons": lessons, "at_once": LESSONS_AT_ONCE}
 
 
 PAGES = (

@@ -8,10 +8,12 @@ from typing import Any
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
 from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.http.console.drawing import chart, fans, parts, slices, word_diff
+from recollect.interfaces.http.console.drawing import chart, fans, parts, slices, weekly, word_diff
 from recollect.interfaces.http.console.visit import Page, Visit
 
 REVIEWED_AT_ONCE = 20
+PERIODS = {"30": "30 days", "90": "90 days", "365": "a year"}
+MOST_BARS = 100
 HITS, MOST_HITS = 15, 100
 CITED_AT_ONCE = 30
 STATES = ("broken", "unreachable", "unchecked", "holds")
@@ -20,14 +22,19 @@ STATUSES = ("hypothesis", "verified", "published", "archived")
 
 def overview(visit: Visit) -> dict[str, Any]:
     stats = visit.call("stats")
-    days = visit.call("activity", days=30).days
-    dates = [day.date for day in days]
+    period = int(visit.query("days")) if visit.query("days") in PERIODS else 30
+    days = visit.call("activity", days=period).days
+    uses = [(day.date, day.accesses) for day in days]
+    uses = weekly(uses) if period > MOST_BARS else uses
     return {
         "stats": stats,
-        "growth": chart(dates, [day.total for day in days]),
+        "period": period,
+        "periods": PERIODS,
+        "unit": "week" if period > MOST_BARS else "day",
+        "growth": chart([day.date for day in days], [day.total for day in days]),
         "made": sum(day.remembered for day in days),
         "used": sum(day.accesses for day in days),
-        "activity": chart(dates, [day.accesses for day in days]),
+        "activity": chart([date for date, _ in uses], [amount for _, amount in uses], bars=True),
         "kinds": slices(stats.kinds),
         "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
         "recent": visit.call("list", limit=8).memories,
@@ -59,6 +66,7 @@ def results(visit: Visit) -> dict[str, Any]:
             asked = {"query": query, "by": by, "limit": limit, **filters}
             found = visit.call("recall", **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
+            visit.meet_cited(one for hit in found.hits for one in hit.citations)
             facts |= _missed(visit, facts["wanted"], asked) if facts["wanted"] else {}
         else:
             page = visit.call("list", limit=30, after=visit.query("after"), forgotten=forgotten, **filters)
