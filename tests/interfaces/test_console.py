@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -17,11 +18,13 @@ import recollect
 from recollect import cite
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.domain.record import now
+from recollect.domain.tenancy import ApiKey
 from recollect.interfaces.http.console import agents, conversations, visit
 from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, weekly, word_diff
 from recollect.interfaces.http.console.visit import MENU
 from recollect.interfaces.serve import application
-from recollect.ports.records import Scope
+from recollect.ports.records import Scope, Touch
 from recollect.services import access
 from recollect.settings import Settings
 
@@ -589,3 +592,18 @@ def test_only_those_with_a_role_are_listed_where_that_is_asked(console: Any, mem
     sign_in(console)
     assert "Nobody" in page(console, "/users")
     assert "Nobody" not in page(console, "/users?with_role=1")
+
+
+def test_keys_that_ended_stand_apart_and_cannot_be_revoked(console: Any, mem: Any) -> None:
+    mem.key.add("nightly")
+    over = mem.key.add("last year", expires_days=1)
+    past = Touch(ApiKey, over.id, put={"expires_at": now() - timedelta(days=40)})
+    mem._core.store.transact(Scope("default"), [past])
+    mem.key.revoke(mem.key.add("leaked").id)
+    sign_in(console)
+    usable, _, ended = page(console, "/keys").partition("2 keys that ended")
+    assert "nightly" in usable
+    assert usable.count("/revoke") == 1
+    assert "ended 40 d ago" in ended
+    assert "leaked" in ended
+    assert "/revoke" not in ended

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.domain.record import now
 from recollect.errors import InvalidInput
 from recollect.interfaces.http.console.visit import Page, Visit
 from recollect.settings import Settings, shown
@@ -48,7 +49,9 @@ def keys(visit: Visit) -> dict[str, Any]:
     found = visit.call("key.list", revoked=True).keys
     visit.meet(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in visit.principal.granted]
-    return {"keys": sorted(found, key=lambda key: key.revoked_at is not None), "permissions": granted}
+    ended = [key for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())]
+    usable = [key for key in found if key not in ended]
+    return {"usable": usable[::-1], "ended": ended[::-1], "permissions": granted}
 
 
 def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
