@@ -50,6 +50,7 @@ def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None
     mem.user.revise(users[0].id, role="owner", password=PASSWORD)
     mem.user.revise(users[1].id, role="curator", password=PASSWORD)
     mem.user.revise(users[2].id, role="reader", password=PASSWORD)
+    mem.user.revise(users[3].id, role="writer", password=PASSWORD)
     agents = [mem.add_agent(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
     project = mem.add_project("Platform", owner=users[0].id, description="What everything runs on")
     sessions = [_conversation(mem, chance, users, agents, project.id) for _ in range(max(3, memories // 30))]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Flag = Literal["progress", "local", "unlogged"]
+Flag = Literal["progress", "local", "unlogged", "guessed"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
@@ -34,6 +34,8 @@ class Operation:
     local: bool = False
     unlogged: bool = False
     """Its success makes no entry in the access log, since what it writes says by itself who and when."""
+    guessed: bool = False
+    """It takes a password: the service allows few tries a minute."""
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -64,7 +66,7 @@ class Operation:
     def access(self) -> Literal["create", "read", "update", "delete"]:
         """What the access log calls it."""
         method, _, path = self.route.partition(" ")
-        if method == "GET" or self.permission == "read":
+        if method == "GET" or (method == "POST" and self.permission == "read"):
             return "read"
         if method == "DELETE" or self.permission == "delete":
             return "delete"
@@ -95,11 +97,13 @@ _LINES = (
     _op("relate", "governance:relate", "write", "POST /memories/{id}/links", "id to type", "Link a memory to another."),
     _op("cite", "governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
     _op("uncite", "governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
+    _op("citations", "evidence:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
     _op("check", "governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),
     _op("promote", "governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
     _op("demote", "governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
     _op("archive", "governance:archive", "govern", "POST /memories/{id}/archive", "id", "Put a memory aside without losing it."),
     _op("merge", "merging:merge", "govern", "POST /memories/{id}/merge", "id others", "Let one memory stand for several that say the same."),
+    _op("unmerge", "merging:unmerge", "govern", "POST /memories/{id}/unmerge", "id", "Take a merge back: the memory that gave way returns."),
     _op("roll_back", "governance:roll_back", "govern", "POST /roll-back", "source", "Archive all that rests on a source."),
     _op("forget", "lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Let go of a memory; it can be restored."),
     _op("restore", "lifecycle:restore", "delete", "POST /memories/{id}/restore", "id", "Bring a forgotten memory back."),
@@ -144,6 +148,7 @@ _LINES = (
     _op("user.show", "access:show_user", "admin", "GET /users/{id}", "id", "Show a user with role and preferences."),
     _op("user.list", "access:list_users", "admin", "GET /users", "", "List users with their roles."),
     _op("user.revise", "access:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
+    _op("user.change_password", "access:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "guessed"),
     _op("key.add", "access:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
     _op("key.list", "access:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
     _op("key.revoke", "access:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "End a key at once."),

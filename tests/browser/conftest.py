@@ -37,7 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("console")
     with recollect.open(folder / "team.db", embedder="hash", citation_root=folder) as mem:
         ids = fill(mem, memories=40, notes=folder / "pool.yaml")
-    return SimpleNamespace(folder=folder, ids=ids, enter=partial(_enter, password=PASSWORD))
+    return SimpleNamespace(folder=folder, ids=ids, password=PASSWORD, enter=partial(_enter, password=PASSWORD))
 
 
 @pytest.fixture(scope="session")

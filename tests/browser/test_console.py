@@ -15,6 +15,8 @@ PAGES = (
     "/search?q=billing+pool",
     "/search",
     "/review",
+    "/citations",
+    "/citations?state=broken",
     "/sessions",
     "/agents",
     "/runs",
@@ -24,6 +26,7 @@ PAGES = (
     "/users",
     "/keys",
     "/settings",
+    "/account",
 )
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
@@ -146,6 +149,39 @@ def test_keys_that_mean_something_to_a_field_stay_its_own(visit: Any) -> None:
     id = card.get_attribute("data-id")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/memories/{id}")
+
+
+def test_a_merge_and_verdicts_in_bulk_are_taken_back(visit: Any) -> None:
+    page = visit("/review?kinds=observation")
+    cards = page.locator(".review > li")
+    before = [card.get_attribute("data-id") for card in cards.all()]
+    page.locator(f'[data-id="{before[0]}"] .near input').first.wait_for()
+    page.locator(f'[data-id="{before[0]}"]').get_by_role("button", name="Merge into").click()
+    page.locator("#told", has_text="Merged").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("#told", has_text="It waits again").wait_for()
+    assert [card.get_attribute("data-id") for card in cards.all()] == before
+    page.get_by_label("Choose all").check()
+    page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject").click()
+    page.locator("#told", has_text=f"Rejected: {len(before)}").wait_for()
+    page.get_by_role("button", name="Undo").click()  # also when the page was loaded anew, since nothing was left on it
+    page.locator("#told", has_text=f"{len(before)} wait again").wait_for()
+    assert [card.get_attribute("data-id") for card in cards.all()] == before
+
+
+def test_a_merge_is_taken_back_on_the_page_of_the_memory_too(visit: Any) -> None:
+    page = visit("/review?kinds=reflection")
+    card = page.locator(".review > li").first
+    id = card.get_attribute("data-id")
+    card.locator(".near input").first.wait_for()
+    card.get_by_role("button", name="Merge into").click()
+    page.locator("#told", has_text="Merged").wait_for()
+    page.goto(f"/console/memories/{id}")
+    page.get_by_role("button", name="Undo the merge").click()
+    page.get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="It is back").wait_for()
+    assert page.locator("h1 + .facts .status").inner_text() == "hypothesis"
+    assert page.get_by_role("button", name="Undo the merge").count() == 0
 
 
 def test_several_are_rejected_at_once(visit: Any) -> None:
@@ -442,3 +478,38 @@ def test_what_somebody_stored_never_runs(visit: Any, filled: Any) -> None:
         assert "<script>alert(2)</script>{{7*7}}" in page.inner_text("main"), path
     page.goto("/console/search?q=alert+owned")
     page.locator(".hit", has_text='<script>alert("owned")</script>').first.wait_for()
+
+
+def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: Any, filled: Any) -> None:
+    elsewhere, page = visit(who="tomás"), visit(who=None)
+    filled.enter(page, "tomás")
+    page.wait_for_url("**/console")
+    page.get_by_title("Your account").click()
+    page.get_by_label("The one you have now").fill(filled.password)
+    page.get_by_label("The one you want").fill("some other words")
+    page.get_by_label("The same again").fill("some other word")
+    page.get_by_role("button", name="Change the password").click()
+    page.locator("#told", has_text="type the same twice").wait_for()
+    page.get_by_label("The same again").fill("some other words")
+    page.get_by_role("button", name="Change the password").click()
+    page.locator("#told", has_text="everywhere else you are signed out").wait_for()
+    page.reload()
+    assert page.get_by_role("heading", name="Your account").is_visible()
+    elsewhere.reload()
+    assert elsewhere.get_by_role("heading", name="Sign in").is_visible()
+
+
+def test_what_broke_is_found_from_the_overview_and_dealt_with(visit: Any) -> None:
+    page = visit()
+    page.get_by_role("link", name="Broken citations").click()
+    page.get_by_text("What to do about a broken one").wait_for()
+    cards = page.locator(".review > li")
+    before = cards.count()
+    card = page.locator(".review > li", has_text="pool.yaml")
+    card.get_by_role("button", name="Look up").click()
+    page.locator("#told", has_text="1 broken").wait_for()
+    card.get_by_role("button", name="Take away").click()
+    page.get_by_text("This cannot be undone").wait_for()
+    page.get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="Taken away").wait_for()
+    assert cards.count() == before - 1

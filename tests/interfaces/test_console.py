@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -14,13 +15,16 @@ import pytest
 from starlette.testclient import TestClient
 
 import recollect
+from recollect import cite
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
-from recollect.interfaces.http.console import conversations
-from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, word_diff
+from recollect.domain.record import now
+from recollect.domain.tenancy import ApiKey
+from recollect.interfaces.http.console import agents, conversations, visit
+from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, weekly, word_diff
 from recollect.interfaces.http.console.visit import MENU
 from recollect.interfaces.serve import application
-from recollect.ports.records import Scope
+from recollect.ports.records import Scope, Touch
 from recollect.services import access
 from recollect.settings import Settings
 
@@ -418,6 +422,7 @@ def test_numbers_behind_the_drawings() -> None:
     assert [label for _, label in drawn.ticks] == ["0", "5", "10"]
     assert drawn.bars[1][3] > drawn.bars[0][3] == 0
     assert chart([], []).line == ""
+    assert chart([], [], bars=True).cut == []
     assert [(one.name, one.x) for one in parts({"words": 2.0, "session": -1.0, "none": 0.0})] == [
         ("words", 50),
         ("session", 25),
@@ -477,3 +482,128 @@ def test_a_diff_marks_the_words_that_changed() -> None:
         ("same", "the pool waits "), ("del", "10"), ("ins", "30"), ("same", " s"),
     ]  # fmt: skip
     assert "".join(p.text for p in word_diff("a " * 9000, "b " * 9000) if p.kind == "ins") == "b " * 9000
+
+
+def test_everybody_changes_their_own_password_but_guesses_it_only_a_few_times(console: Any, mem: Any) -> None:
+    sign_in(console)
+    assert "data-change-password" in page(console, "/account")
+    proven = {"x-recollect-csrf": proof(console)}
+    wrong = {"password": "not this one", "new_password": "some other words"}
+    told = [console.put("/v1/users/me/password", json=wrong, headers=proven).status_code for _ in range(7)]
+    assert told == [403] * 6 + [429]
+    assert mem.log(action="user.change_password", success=False).entries[0].error == "rate_limited"
+    console.app.state.service.rates._buckets.clear()
+    right = {"password": PASSWORD, "new_password": "some other words"}
+    assert console.put("/v1/users/me/password", json=right, headers=proven).json()["ended"] == 1
+    assert console.get("/console/account").status_code == 303
+    assert sign_in(console).status_code == 401
+    assert sign_in(console, email="maya@example.com", password="some other words").status_code == 303
+
+
+def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
+    with_key(console, mem, {"read"})
+    assert "only people have passwords" in page(console, "/account")
+    user = mem.add_user("Cid")
+    mem.user.revise(user.id, role="reader")
+    with_key(console, mem, {"read"}, user=user.id)
+    assert "An admin can set the first one" in page(console, "/account")
+
+
+def test_a_day_far_above_all_others_is_cut_and_says_what_it_came_to() -> None:
+    days = [f"2026-01-{day:02}" for day in range(1, 31)]
+    drawn = chart(days, [*range(20, 49), 5587], bars=True)
+    assert [label for _, label in drawn.ticks] == ["0", "30", "60"]
+    assert [label for _, _, label in drawn.cut] == ["5.59k"]
+    assert drawn.bars[29][3] > drawn.bars[28][3] > 40
+    for even in ([*range(20, 50)], [0] * 29 + [5587], [5000, 4000, 3000, 2000, *range(1, 27)]):
+        assert chart(days, even, bars=True).cut == []
+    assert chart(days, [*range(20, 49), 5587]).ticks[2][1] == "6k"
+
+
+def test_a_year_is_drawn_by_weeks_that_end_today() -> None:
+    assert weekly([(f"day {number}", number) for number in range(16)]) == [
+        ("day 2", sum(range(2, 9))),
+        ("day 9", sum(range(9, 16))),
+    ]
+
+
+def test_the_overview_looks_back_as_far_as_it_is_told(console: Any, mem: Any) -> None:
+    mem.remember("The sky is blue")
+    sign_in(console)
+    for days, drawn in (
+        ("", "30 days"),
+        ("90", "90 days"),
+        ("365", "by week over the last 365 days"),
+        ("x", "30 days"),
+    ):
+        shown = page(console, f"?days={days}")
+        assert f"over the last {drawn}" in shown or f"Accesses {drawn}" in shown
+    assert page(console, "?days=365").count('<rect class="over"') == 365 + 52
+
+
+def test_many_files_lie_in_folders_and_on_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = mem.workspace.add(mem.add_agent("Scribe").id, "reports").id
+    for number in range(7):
+        mem.workspace.write(space, f"week-{number}/notes.md", "x")
+    monkeypatch.setattr(agents, "FILES_AT_ONCE", 5)
+    monkeypatch.setattr(agents, "MOST_UNFOLDED", 3)
+    sign_in(console)
+    shown = page(console, f"/workspaces/{space}?path=week-1/notes.md")
+    assert shown.count('<details class="folder">') == 4
+    assert shown.count('<details class="folder" open>') == 1
+    more = re.search(r'href="(\?[^"#]*files_after[^"#]*)#files">More', shown)
+    assert more
+    rest = page(console, f"/workspaces/{space}{unescape(more[1])}")
+    assert "week-6/notes.md" in rest
+    assert "The first files" in rest
+
+
+def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, agent = mem.user.list().users[0].id, mem.add_agent("Scribe").id
+    memory = mem.remember("The sky is blue", agent=agent, user=first, cites=[cite.user(first, "saw it")])
+    session = mem.add_session("Weather", agent=agent)
+    run = mem.run.start("Look at the sky", agent=agent)
+    for number in range(3):
+        mem.add_user(f"User {number}")
+        mem.add_agent(f"Agent {number}")
+    monkeypatch.setattr(visit, "MOST_NAMES", 2)
+    sign_in(console)
+    for path in ("/sessions", f"/sessions/{session.id}", "/runs", f"/runs/{run.id}"):
+        assert "Scribe" in page(console, path), path
+    shown = page(console, f"/memories/{memory.id}")
+    assert ">Scribe<" in shown
+    assert '<bdi class="source">Maya</bdi>' in shown
+    assert '<bdi class="clip">Maya</bdi></a></td>' in page(console, "/audit")
+
+
+def test_a_page_asks_once_for_all_the_names_on_it(console: Any, mem: Any) -> None:
+    people = [mem.add_user(f"User {number}").id for number in range(5)]
+    for id in people:
+        mem.remember(f"Said by {id}", cites=[cite.user(id, "saw it")])
+    sign_in(console)
+    asked = len(mem.log(action="parties").entries)
+    assert "User 4" in page(console, "/review")
+    mem._core.journal.flush()
+    assert len(mem.log(action="parties").entries) == asked + 1
+
+
+def test_only_those_with_a_role_are_listed_where_that_is_asked(console: Any, mem: Any) -> None:
+    mem.add_user("Nobody")
+    sign_in(console)
+    assert "Nobody" in page(console, "/users")
+    assert "Nobody" not in page(console, "/users?with_role=1")
+
+
+def test_keys_that_ended_stand_apart_and_cannot_be_revoked(console: Any, mem: Any) -> None:
+    mem.key.add("nightly")
+    over = mem.key.add("last year", expires_days=1)
+    past = Touch(ApiKey, over.id, put={"expires_at": now() - timedelta(days=40)})
+    mem._core.store.transact(Scope("default"), [past])
+    mem.key.revoke(mem.key.add("leaked").id)
+    sign_in(console)
+    usable, _, ended = page(console, "/keys").partition("2 keys that ended")
+    assert "nightly" in usable
+    assert usable.count("/revoke") == 1
+    assert "ended 40 d ago" in ended
+    assert "leaked" in ended
+    assert "/revoke" not in ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -29,6 +30,7 @@ from recollect.errors import (
     VersionConflict,
 )
 from recollect.interfaces.http.limits import Gate, Rates, Usage
+from recollect.interfaces.http.openapi import offered
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
 from recollect.services import access
@@ -73,6 +75,25 @@ def test_a_repeated_request_with_its_key_is_done_once(service: Any, mem: Any) ->
     assert mem.stats().memories == 1
     assert made["id"]
     assert "idempotency" in told(service.post("/v1/sweep", json={}, headers={"idempotency-key": "k1"}), 422)["message"]
+    assert "idempotency" in told(service.post("/v1/import", headers={"idempotency-key": "k1"}), 422)["message"]
+
+
+def test_every_write_says_whether_it_honours_an_idempotency_key_and_keeps_to_it(service: Any) -> None:
+    paths = service.get("/openapi.json").json()["paths"]
+    for operation in offered():
+        method, _, path = operation.route.partition(" ")
+        told_of = paths[f"/v1{path}"][method.lower()]
+        honoured = "idempotency_key" in operation.request.model_fields
+        named = [one["name"] for one in told_of["parameters"] if one["in"] == "header"]
+        assert ("Idempotency-Key" in named) == honoured == ("Honours `Idempotency-Key`" in told_of["description"])
+        assert honoured or operation.access == "read" or "the header is refused" in told_of["description"]
+        if not honoured:
+            given = {"content": b"{}"} if method not in ("GET", "DELETE") else {}
+            where = re.sub(r"{\w+}", "x", path)
+            sent = {"idempotency-key": "k1", "content-type": "application/json"}
+            answer = service.request(method, f"/v1{where}", headers=sent, **given)
+            assert answer.status_code == 422, operation.name
+            assert "idempotency_key" in answer.json()["error"]["message"], operation.name
 
 
 @pytest.mark.parametrize(

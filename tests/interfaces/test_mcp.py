@@ -137,7 +137,7 @@ def test_tools_are_described_for_every_host(profile: str) -> None:
         for name, field in told.input_schema["properties"].items():
             assert field.get("description"), (tool.name, name)
         assert told.annotations is not None
-        assert told.annotations.read_only_hint == (tool.operation.permission == "read")
+        assert told.annotations.read_only_hint == (tool.operation.access == "read")
 
 
 def test_hints_follow_from_the_permission() -> None:

@@ -140,3 +140,39 @@ def test_notes_that_could_not_be_written_are_written_later_each_once(
     read = mem._core.store.select(HERE, Query(AccessLog, (equal("operation", "read"),)), ("action",))
     assert sorted(action for (action,) in read) == ["recall", "show"]
     assert mem._core.store.select(HERE, Query(Memory), ("access_count",)) == [(2,)]
+
+
+def test_who_knows_their_password_changes_it_and_is_signed_out_everywhere(mem: Any) -> None:
+    core, user = mem._core, mem.add_user("Bob", email="bob@example.org").id
+    mem.user.revise(user, role="reader", password="correct horse battery")
+    program = mem.key.add("program", scopes=["read"], user=user)
+    signed_in = [access.sign_in(core, "default", "bob@example.org", "correct horse battery") for _ in range(2)]
+    bob = mem.within(actor=user)
+    with pytest.raises(Denied, match="not the password you have"):
+        bob.user.change_password(password="a wrong password", new_password="staple battery horse")
+    for unfit in ("short", "correct horse battery"):
+        with pytest.raises(InvalidInput):
+            bob.user.change_password(password="correct horse battery", new_password=unfit)
+    assert access.authenticate(core, signed_in[0].key).key.is_console
+    changed = bob.user.change_password(password="correct horse battery", new_password="staple battery horse")
+    assert changed.ended == 2
+    for ended in signed_in:
+        with pytest.raises(Unauthenticated):
+            access.authenticate(core, ended.key)
+    assert access.authenticate(core, program.key).scope.actor == user
+    with pytest.raises(Unauthenticated):
+        access.sign_in(core, "default", "bob@example.org", "correct horse battery")
+    assert access.sign_in(core, "default", "bob@example.org", "staple battery horse").user == user
+    entries = mem.log(action="user.change_password", by=user).entries
+    assert [one.success for one in entries] == [True, False, False, False]
+    assert {one.operation for one in entries} == {"update"}
+    assert "password" not in str([one.request for one in entries])
+    assert entries[0].request == {"user": user, "ended": 2}
+
+
+def test_nobody_gets_a_first_password_by_a_borrowed_key(mem: Any) -> None:
+    user = mem.add_user("Bob").id
+    mem.user.revise(user, role="owner")
+    for actor in (user, mem.key.add("nobody's").id, None):
+        with pytest.raises(Denied):
+            mem.within(actor=actor).user.change_password(password="", new_password="staple battery horse")

@@ -79,3 +79,66 @@ def test_what_cannot_be_merged_is_refused(mem: Any) -> None:
     with pytest.raises(IllegalTransition, match="archived"):
         mem.merge("bare", ["said"])
     assert mem.merge("kept", ["bare"]).merged == ["bare"]  # put aside already: now it says for whom
+
+
+def test_a_merge_is_taken_back_whole(mem: Any) -> None:
+    three(mem)
+    before = [(one.text, one.status, one.tags, len(one.citations)) for one in map(mem.show, ("kept", "said", "bare"))]
+    mem.merge("kept", ["said", "bare"], promote="verified")
+    back = mem.unmerge("said", why="they differ")
+    assert (back.status, back.into, back.citations_removed, back.tags_removed) == ("hypothesis", "kept", 1, 1)
+    mem.unmerge("bare")
+    assert before == [
+        (one.text, one.status, one.tags, len(one.citations)) for one in map(mem.show, ("kept", "said", "bare"))
+    ]
+    assert mem.show("kept").links == []
+    assert mem.history("said").entries[-2].why == "no longer merged into kept: they differ"
+    assert {hit.id for hit in mem.recall("what does Alice prefer?")} == {"kept", "said", "bare"}
+    assert mem.log(action="unmerge").entries[0].memory == "bare"
+    with pytest.raises(NotFound, match="not merged"):
+        mem.unmerge("said")
+
+
+def test_what_another_merged_memory_gave_too_stays_until_that_one_goes(mem: Any) -> None:
+    three(mem)
+    same = cite.user("alice", "said so")
+    mem.remember("Alice is fond of pytest", id="later", cites=[same], tags=["alice"])
+    mem.merge("kept", ["said"])
+    assert mem.merge("kept", ["later"]).citations_added == 0
+    assert mem.unmerge("said").citations_removed == 0
+    assert (len(mem.show("kept").citations), mem.show("kept").tags) == (1, ["alice", "tests"])
+    mem.unmerge("later")
+    assert (mem.show("kept").citations, mem.show("kept").tags) == ([], ["tests"])
+
+
+def test_what_the_one_that_stayed_has_of_its_own_is_never_taken(mem: Any) -> None:
+    three(mem)
+    mem.cite("kept", [cite.user("alice", "said so")])
+    mem.promote("kept")
+    mem.merge("kept", ["said"])
+    mem.unmerge("said")
+    kept = mem.show("kept")
+    assert (kept.status, len(kept.citations), kept.tags) == ("verified", 1, ["tests"])
+
+
+def test_what_was_trusted_or_put_aside_before_comes_back_no_higher_than_it_may(mem: Any) -> None:
+    three(mem)
+    mem.promote("said")
+    mem.archive("bare")
+    mem.merge("kept", ["said", "bare"], promote="verified")
+    assert mem.unmerge("said").status == "hypothesis"
+    assert mem.unmerge("bare").status == "archived"
+    mem.demote("bare")
+    mem.merge("said", ["bare"])
+    mem.demote("bare", why="brought back by hand")
+    mem.merge("said", ["bare"])
+    assert mem.unmerge("bare").status == "hypothesis"
+
+
+def test_a_merge_is_taken_back_though_the_one_that_stayed_was_forgotten(mem: Any) -> None:
+    three(mem)
+    mem.merge("kept", ["said"])
+    mem.forget("kept")
+    assert mem.unmerge("said").citations_removed == 1
+    mem.restore("kept")
+    assert mem.show("kept").citations == []

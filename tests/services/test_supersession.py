@@ -151,3 +151,29 @@ def test_a_limit_on_validity_can_be_taken_away(mem: Any) -> None:
     id = mem.remember("temporary", ttl_seconds=1000).id
     mem.revise(id, expires_at=None)
     assert "expires_at" not in mem.show(id).fields
+
+
+def test_a_replacement_that_is_rejected_gives_way_again_and_back(mem: Any) -> None:
+    mem.remember("The door is red", id="old")
+    mem.remember("The door is blue", id="new", supersedes="old")
+    assert mem.show("old").fields.get("valid_to")
+    mem.archive("new", why="rejected")
+    assert "valid_to" not in mem.show("old").fields
+    assert [hit.id for hit in mem.recall("what colour is the door?")] == ["old"]
+    mem.demote("new", why="rejected by mistake")
+    assert mem.show("old").fields.get("valid_to")
+    assert [hit.id for hit in mem.recall("what colour is the door?")] == ["new"]
+
+
+def test_what_is_trusted_is_valid_again_when_its_replacement_is_no_longer_trusted(mem: Any) -> None:
+    said = [cite.user("ann", "saw it")]
+    mem.remember("The door is red", id="old", cites=said)
+    mem.promote("old")
+    mem.remember("The door is blue", id="new", supersedes="old", cites=said)
+    mem.promote("new")
+    assert mem.show("old").fields.get("valid_to")
+    mem.demote("new")
+    assert "valid_to" not in mem.show("old").fields
+    versions = mem.show("old").version
+    mem.archive("new")
+    assert mem.show("old").version == versions

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core
-from recollect.services.access import KeyMade, KeyView, Keys, UserView, Users
+from recollect.services.access import KeyMade, KeyView, Keys, SignedOut, UserView, Users
 from recollect.services.activity import Activity
 from recollect.services.agents import AgentView, InContext
 from recollect.services.applying import Applied, PatternView, Reported, Suggested
@@ -25,13 +25,14 @@ from recollect.services.checkpoints import (
 )
 from recollect.services.conversations import SessionPage, SessionView
 from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.evidence import CitationPage
 from recollect.services.exchange import Pulled, Pushed
 from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
 from recollect.services.indexing import ReindexReply
 from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
 from recollect.services.layout import Layout, Migrated
 from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
-from recollect.services.merging import Merged
+from recollect.services.merging import Merged, Unmerged
 from recollect.services.messages import (
     MessagePage,
     MessageReference,
@@ -334,7 +335,24 @@ class Recollect:
     def uncite(self, id: str, citation: str) -> Standing:
         """Take a citation away."""
 
-    def check(self, id: str | None = None, *, source: str | None = None) -> Checked:
+    def citations(
+        self,
+        state: Literal["unchecked", "holds", "broken", "unreachable"] | None = None,
+        *,
+        source: str | None = None,
+        memory: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> CitationPage:
+        """List citations by what was found of them, with their memories."""
+
+    def check(
+        self,
+        id: str | None = None,
+        *,
+        source: str | None = None,
+        state: Literal["unchecked", "holds", "broken", "unreachable"] | None = None,
+    ) -> Checked:
         """Look citations up again; what broke demotes its memory."""
 
     def promote(
@@ -370,6 +388,9 @@ class Recollect:
         version: int | None = None,
     ) -> Merged:
         """Let one memory stand for several that say the same."""
+
+    def unmerge(self, id: str, *, why: str = "", version: int | None = None) -> Unmerged:
+        """Take a merge back: the memory that gave way returns."""
 
     def roll_back(self, source: str, *, why: str = "", dry_run: bool = False) -> RolledBack:
         """Archive all that rests on a source."""
@@ -463,6 +484,7 @@ class Recollect:
         type: Literal["user", "agent", "session", "project"],
         *,
         user: str | None = None,
+        ids: builtins.list[str] = ...,
         limit: int = 50,
         after: str | None = None,
     ) -> PartyPage:
@@ -1233,7 +1255,7 @@ class User(Room):
     def show(self, id: str) -> UserView:
         """Show a user with role and preferences."""
 
-    def list(self, *, limit: int = 100, after: str | None = None) -> Users:
+    def list(self, *, with_role: bool = False, limit: int = 100, after: str | None = None) -> Users:
         """List users with their roles."""
 
     def revise(
@@ -1250,6 +1272,9 @@ class User(Room):
         password: str | None = None,
     ) -> UserView:
         """Change a user's profile, role, status or password."""
+
+    def change_password(self, *, password: str, new_password: str) -> SignedOut:
+        """Change your own password."""
 
 class Key(Room):
     """Keys for programs: what each grants, and how often it may ask."""

@@ -71,7 +71,7 @@ class RemoteRecollect(Recollect):
             return self._import(request)
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
-        safe = chosen.permission == "read" or bool(fields.get("idempotency_key"))
+        safe = chosen.access == "read" or bool(fields.get("idempotency_key"))
         return chosen.reply.model_validate_json(self._exchange(method, path, body, safe))
 
     def close(self) -> None:

@@ -31,7 +31,6 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
-    Step,
     Touch,
     Update,
     equal,
@@ -119,6 +118,8 @@ class Introduction(NamedTuple):
     name: str
     role: str
     timezone: str
+    email: str = ""
+    has_password: bool = False
 
 
 def introduced(core: Core, principal: Principal) -> Introduction:
@@ -127,7 +128,8 @@ def introduced(core: Core, principal: Principal) -> Introduction:
     user = core.store.get(Scope(principal.scope.organization_id), User, id) if id is not None else None
     if user is None:
         return Introduction(principal.key.name, "key", core.timezone)
-    return Introduction(user.name, user.role or "", user.timezone if user.timezone != "UTC" else core.timezone)
+    zone = user.timezone if user.timezone != "UTC" else core.timezone
+    return Introduction(user.name, user.role or "", zone, user.email or "", user.password_hash is not None)
 
 
 def count_uses(core: Core, key: ApiKey, uses: int) -> None:
@@ -290,6 +292,7 @@ def user_view(user: User) -> UserView:
 class ListUsersRequest(Request):
     """The users of the organization."""
 
+    with_role: bool = Field(False, description="Only those who have a role, and so may come in")
     limit: int = Field(100, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -301,7 +304,8 @@ class Users(Reply):
 
 def list_users(core: Core, scope: Scope, request: ListUsersRequest) -> Users:
     """The users with their roles."""
-    page = core.store.find(scope, Query(User, (), (Order("id"),), request.limit, request.after))
+    where = (IsNull("role", wanted=False),) if request.with_role else ()
+    page = core.store.find(scope, Query(User, where, (Order("id"),), request.limit, request.after))
     return Users(users=[user_view(user) for user in page.records], next=page.next)
 
 
@@ -332,16 +336,53 @@ def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserVie
         changed = revised(user, scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that user is not valid: {describe(error)}") from None
-    ended = _console_keys(core, scope, user.id) if request.password is not None else []
-    steps: list[Step] = [Update(changed), *(Update(revised(key, scope, revoked_at=now())) for key in ended)]
+    ending = _ending_steps(core, scope, user.id) if request.password is not None else []
     named = sorted(name.removesuffix("_hash") for name in fields)
-    commit(core, scope, [*steps, logged(scope, "update", "user.revise", None, user=user.id, changed=named)])
+    entry = logged(scope, "update", "user.revise", None, user=user.id, changed=named)
+    commit(core, scope, [Update(changed), *ending, entry])
     return user_view(load(core, scope, User, user.id))
 
 
-def _console_keys(core: Core, scope: Scope, user: str) -> list[ApiKey]:
+def _ending_steps(core: Core, scope: Scope, user: str) -> list[Update]:
+    """Sign somebody out wherever they are signed in."""
     where = (equal("user_id", user), equal("is_console", True), equal("revoked_at", None))
-    return core.store.find(scope, Query(ApiKey, where)).records
+    found = core.store.find(scope, Query(ApiKey, where)).records
+    return [Update(revised(key, scope, revoked_at=now())) for key in found]
+
+
+class ChangePasswordRequest(Request):
+    """Change your own password."""
+
+    password: Text = Field(description="The one you have now")
+    new_password: Text = Field(description="The one you want: ten characters or more")
+
+
+class SignedOut(Reply):
+    """Who it was, and in how many places they were signed in until now."""
+
+    user: str
+    ended: int
+
+
+def change_password(core: Core, scope: Scope, request: ChangePasswordRequest) -> SignedOut:
+    """Change your own password; you are signed out everywhere. Keys of programs stay as they are.
+
+    Only who knows the present one may: a borrowed key or a browser left open must not become an account. So nobody
+    gives themselves a first one either.
+    """
+    user = core.store.get(scope, User, scope.actor) if scope.actor is not None else None
+    if user is None:
+        remedy = "sign in, or let an admin set it: user.revise(id, password=…)"
+        raise Denied("nobody with a password asks", remedy=remedy)
+    if not password_fits(request.password, user.password_hash):
+        raise Denied("that is not the password you have", remedy="type it again, or ask an admin to set a new one")
+    if request.password == request.new_password:
+        raise InvalidInput("that is the password you have", remedy="choose another")
+    changed = revised(user, scope, password_hash=hashed_password(request.new_password))
+    ended = _ending_steps(core, scope, user.id)
+    entry = logged(scope, "update", "user.change_password", None, user=user.id, ended=len(ended))
+    commit(core, scope, [Update(changed), *ended, entry])
+    return SignedOut(user=user.id, ended=len(ended))
 
 
 def hashed_password(password: str) -> str:

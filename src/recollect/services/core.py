@@ -206,7 +206,7 @@ def checked_id(given: str, what: str) -> str:
 
 
 # Never even hashed: who has the log could try out guesses.
-_SECRET = frozenset({"password", "key", "secret", "token"})
+_SECRET = frozenset({"password", "new_password", "key", "secret", "token"})
 
 
 def sanitized(request: Request) -> dict[str, Any]:

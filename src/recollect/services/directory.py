@@ -171,6 +171,7 @@ class ListPartiesRequest(Request):
 
     type: Party = Field(description="user, agent, session or project")
     user: Id | None = Field(None, description="Only this user's sessions or projects")
+    ids: list[Id] = Field(default_factory=list, max_length=1000, description="Only those with one of these ids")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -183,9 +184,10 @@ class PartyPage(Reply):
 def list_parties(core: Core, scope: Scope, request: ListPartiesRequest) -> PartyPage:
     """List users, agents, sessions or projects, the newest first."""
     owner = {"session": "user_id", "project": "owner_id"}.get(request.type)
-    where = (equal(owner, request.user),) if request.user and owner else ()
+    where: list[Filter] = [equal(owner, request.user)] if request.user and owner else []
+    where += [OneOf("id", tuple(dict.fromkeys(request.ids)))] if request.ids else []
     query = Query(
-        PARTIES[request.type], where, (Order("id", descending=True),), limit=request.limit, after=request.after
+        PARTIES[request.type], tuple(where), (Order("id", descending=True),), limit=request.limit, after=request.after
     )
     page = core.store.find(scope, query)
     return PartyPage(parties=[view(record) for record in page.records], next=page.next)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
-from recollect.domain.provenance import Citation, read_citation
+from recollect.domain.provenance import Citation, CitationState, read_citation
 from recollect.domain.record import Id, Json, Text, now
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
@@ -21,7 +21,7 @@ from recollect.services.core import Core, Reply, Request, citations_of, commit, 
 from recollect.services.derivation import supported_steps
 from recollect.services.remember import citation_record
 from recollect.services.revise import change_steps, dependants, fallen_steps
-from recollect.services.supersession import SUPERSEDES, promoted_steps, reinstated_steps
+from recollect.services.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
 
 PAGE = 500
 
@@ -67,11 +67,16 @@ def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
     unchanged = Require(Memory, memory.id, {"version": memory.version})
     steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
-    if memory.status in TRUSTED and not any(citation.state == "holds" for citation in kept):
-        steps += change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
-        steps += fallen_steps(core, scope, [memory], "lost its last citation")
-    commit(core, scope, steps)
+    commit(core, scope, [*steps, *unsupported_steps(core, scope, memory, kept)])
     return standing(core, scope, memory.id)
+
+
+def unsupported_steps(core: Core, scope: Scope, memory: Memory, left: Sequence[Citation]) -> list[Step]:
+    """Take the trust away from a memory if none of the citations that are left holds."""
+    if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
+        return []
+    steps = change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
+    return steps + fallen_steps(core, scope, [memory], "lost its last citation")
 
 
 class CheckRequest(Request):
@@ -79,6 +84,7 @@ class CheckRequest(Request):
 
     id: Id | None = Field(None, description="Only this memory; all of them if left out")
     source: Text | None = Field(None, description="Only citations of this source, such as file:notes.md")
+    state: CitationState | None = Field(None, description="Only what was last found to be so, such as broken")
 
 
 class Checked(Reply):
@@ -98,6 +104,8 @@ def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
         load(core, scope, Memory, request.id)
     if request.source:
         where.append(equal("source", request.source))
+    if request.state:
+        where.append(equal("state", request.state))
     report, after = Checked(), None
     while True:
         page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
@@ -231,7 +239,7 @@ def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Chang
     steps = change_steps(core, scope, memory, change, request.why, status=to)
     if to not in TRUSTED:
         steps += fallen_steps(core, scope, [memory], f"was {change}")
-    commit(core, scope, steps)
+    commit(core, scope, [*steps, *moved_steps(core, scope, memory, memory.changed(status=to))])
     return standing(core, scope, memory.id)
 
 

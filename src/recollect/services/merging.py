@@ -1,23 +1,46 @@
 """Several memories say the same: one stays, with the evidence of all, and the others give way to it.
 
 All of it is one transaction: the citations and tags that go over, the links, the others put aside, the promotion of the
-one that stays, and the entries of the access log. Nothing is deleted: an archived memory can be brought back.
+one that stays, and the entries of the access log. Nothing is deleted, and each link keeps what went over by it:
+`unmerge` brings a memory back that was merged by mistake, and takes its evidence off the one that stayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Text
-from recollect.errors import IllegalTransition, InvalidInput, RequirementFailed, VersionConflict
-from recollect.ports.records import Insert, Query, Require, Scope, Step, Update, equal
+from recollect.errors import IllegalTransition, InvalidInput, NotFound, RequirementFailed, VersionConflict
+from recollect.ports.records import (
+    Delete,
+    DeleteWhere,
+    Filter,
+    Insert,
+    OneOf,
+    Order,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, Request, citations_of, commit, load, logged, made, tags_of
-from recollect.services.governance import Standing, looked_up, promotion_steps, refuse_promotion, standing
+from recollect.services.governance import (
+    MoveRequest,
+    Standing,
+    looked_up,
+    promotion_steps,
+    refuse_promotion,
+    standing,
+    unsupported_steps,
+)
 from recollect.services.remember import citation_record
 from recollect.services.revise import change_steps, fallen_steps
 
@@ -63,7 +86,8 @@ def merge(core: Core, scope: Scope, request: MergeRequest) -> Merged:
         steps += [Update(citation) for citation in own]
         steps += promotion_steps(core, scope, kept, request.promote, request.why, [*own, *fresh])
     steps += [Insert(record) for record in (*fresh, *tags)]
-    steps += [step for other in others for step in _giving_way(core, scope, other, kept, request.why)]
+    lent = _lent(core, scope, kept, [*own, *fresh], fresh, tags)
+    steps += [step for other in others for step in _giving_way(core, scope, other, kept, request.why, lent)]
     steps += fallen_steps(core, scope, others, "was archived")
     entry = logged(scope, "update", "merge", kept, others=[other.id for other in others])
     try:
@@ -115,10 +139,82 @@ def _tags(core: Core, scope: Scope, kept: Memory, others: Sequence[Memory]) -> l
     return [made(Tag, scope, memory_id=kept.id, tag=tag) for tag in sorted(theirs - had)]
 
 
-def _giving_way(core: Core, scope: Scope, other: Memory, kept: Memory, why: str) -> Iterator[Step]:
-    same = (equal("source_id", other.id), equal("target_id", kept.id), equal("type", MERGED_INTO))
-    if not core.store.count(scope, Query(Relationship, same)):
-        yield Insert(made(Relationship, scope, source_id=other.id, target_id=kept.id, type=MERGED_INTO))
+class _Lent(NamedTuple):
+    """What one memory has only by merging: citations, as they are told, with their ids; and tags."""
+
+    citations: Mapping[str, str]
+    tags: frozenset[str]
+
+
+def _lent(
+    core: Core, scope: Scope, kept: Memory, cited: Sequence[Citation], fresh: Iterable[Citation], tags: Iterable[Tag]
+) -> _Lent:
+    before = _links(core, scope, equal("target_id", kept.id))
+    came = {citation.id for citation in fresh}.union(*(link.metadata.get("citations", ()) for link in before))
+    known = frozenset(tag.tag for tag in tags).union(*(link.metadata.get("tags", ()) for link in before))
+    return _Lent({one.cited().model_dump_json(): one.id for one in cited if one.id in came}, known)
+
+
+def _links(core: Core, scope: Scope, *where: Filter) -> list[Relationship]:
+    query = Query(Relationship, (*where, equal("type", MERGED_INTO)), (Order("id", descending=True),))
+    return core.store.find(scope, query).records
+
+
+def _giving_way(core: Core, scope: Scope, other: Memory, kept: Memory, why: str, lent: _Lent) -> Iterator[Step]:
+    """The link keeps what the other gave, and what it was: enough to take it all back."""
+    cited = (citation.cited().model_dump_json() for citation in citations_of(core, scope, other.id))
+    given: dict[str, Any] = {
+        "status": other.status,
+        "citations": sorted({lent.citations[told] for told in cited if told in lent.citations}),
+        "tags": sorted(lent.tags.intersection(tags_of(core, scope, other.id))),
+    }
+    same = _links(core, scope, equal("source_id", other.id), equal("target_id", kept.id))
+    if not same:
+        yield Insert(made(Relationship, scope, source_id=other.id, target_id=kept.id, type=MERGED_INTO, metadata=given))
+    elif other.status != "archived":  # it came back by other ways, and is merged again
+        yield Update(revised(same[0], scope, metadata=same[0].metadata | given))
     if other.status != "archived":
         said = f"merged into {kept.id}" + (f": {why}" if why else "")
         yield from change_steps(core, scope, other, "archived", said, status="archived")
+
+
+class Unmerged(Standing):
+    """Where the memory that came back stands now, and what the one that had stayed gave back."""
+
+    into: str
+    citations_removed: int = 0
+    tags_removed: int = 0
+
+
+def unmerge(core: Core, scope: Scope, request: MoveRequest) -> Unmerged:
+    """Take a merge back: the memory is a hypothesis again, and what the other had from it alone goes.
+
+    What was trusted must be verified anew, as must what rested on it; a promotion of the other stays for as long as
+    its own evidence holds.
+    """
+    memory = load(core, scope, Memory, request.id, version=request.version)
+    links = _links(core, scope, equal("source_id", memory.id))
+    if not links:
+        raise NotFound("that memory was not merged", remedy="see its links for `merged_into`", id=memory.id)
+    link, kept = links[0], load(core, scope, Memory, links[0].target_id, deleted=True)
+    rest = [one for one in _links(core, scope, equal("target_id", kept.id)) if one.id != link.id]
+    gone = {
+        name: set(link.metadata.get(name, ())).difference(*(one.metadata.get(name, ()) for one in rest))
+        for name in ("citations", "tags")
+    }
+    held = citations_of(core, scope, kept.id)
+    left = [citation for citation in held if citation.id not in gone["citations"]]
+    tags = gone["tags"].intersection(tags_of(core, scope, kept.id))
+    steps: list[Step] = [Delete(Relationship, link.id)]
+    steps += [] if kept.is_deleted else [Require(Memory, kept.id, {"version": kept.version})]
+    steps += [Delete(Citation, citation.id) for citation in held if citation.id in gone["citations"]]
+    steps += [DeleteWhere(Tag, (equal("memory_id", kept.id), OneOf("tag", tuple(sorted(tags)))))] if tags else []
+    steps += unsupported_steps(core, scope, kept, left)
+    if memory.status == "archived" and link.metadata.get("status") != "archived":
+        said = f"no longer merged into {kept.id}" + (f": {request.why}" if request.why else "")
+        steps += change_steps(core, scope, memory, "restored", said, status="hypothesis")
+    commit(core, scope, [*steps, logged(scope, "update", "unmerge", memory, into=kept.id)])
+    return Unmerged(
+        into=kept.id, citations_removed=len(held) - len(left), tags_removed=len(tags),
+        **standing(core, scope, memory.id).model_dump(),
+    )  # fmt: skip

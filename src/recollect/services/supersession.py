@@ -1,8 +1,8 @@
 """One memory takes the place of another: when it does, and how that is undone.
 
 What replaces a memory ends its validity, with a link that says so. A trusted memory gives way only to a trusted one:
-until the replacement is promoted, the link is recorded and both are recalled. When the replacement is forgotten, erased
-or rolled back, what it replaced is valid again as it was before.
+until the replacement is promoted, the link is recorded and both are recalled. When the replacement is forgotten,
+erased, archived or rolled back, what it replaced is valid again as it was before; when it is demoted, what is trusted.
 """
 
 from __future__ import annotations
@@ -55,15 +55,31 @@ def promoted_steps(core: Core, scope: Scope, successor: Memory) -> list[Step]:
     ]
 
 
-def reinstated_steps(core: Core, scope: Scope, gone: list[Memory]) -> list[Step]:
-    """When replacements go, what they replaced is valid again, unless another living memory replaces it."""
+def moved_steps(core: Core, scope: Scope, before: Memory, after: Memory) -> list[Step]:
+    """A replacement was put aside or demoted, or is back from there: what it replaced follows."""
+    if after.status == "archived":
+        return reinstated_steps(core, scope, [before])
+    if before.status in TRUSTED and after.status not in TRUSTED:
+        return reinstated_steps(core, scope, [before], TRUSTED)
+    return promoted_steps(core, scope, after) if before.status == "archived" else []
+
+
+def reinstated_steps(
+    core: Core, scope: Scope, gone: list[Memory], statuses: frozenset[str] | None = None
+) -> list[Step]:
+    """When replacements go, what they replaced is valid again, unless another living memory replaces it.
+
+    With `statuses`, only what has one of them.
+    """
     leaving = {memory.id for memory in gone}
     steps: list[Step] = []
     for memory in gone:
         for target in _targets(core, scope, memory.id):
+            if statuses is not None and target.status not in statuses:
+                continue
             others = [one for one in _living_successors(core, scope, target.id) if one.id not in leaving]
             former = _former_end(core, scope, target, memory.id)
-            if target.id not in leaving and not others and former is not False:
+            if target.id not in leaving and not others and former is not False and former != target.valid_to:
                 why = f"its replacement {memory.id} is gone"
                 steps += change_steps(core, scope, target, "restored", why, valid_to=former)
     return steps

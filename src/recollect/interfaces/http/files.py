@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from recollect.catalogue import OPERATIONS, invoke
 from recollect.errors import TooLarge
-from recollect.interfaces.http.reading import arriving
+from recollect.interfaces.http.reading import arriving, refuse_headers
 from recollect.interfaces.http.service import PREFIX, Endpoint, Service
 from recollect.services.transfer import exported_lines
 
@@ -29,6 +29,7 @@ def endpoints(service: Service) -> list[Endpoint]:
     async def import_(request: Request) -> Response:
         operation = OPERATIONS["import_"]
         principal = await service.run(lambda: service.allowed(request, operation))
+        refuse_headers(request, "import")
         existing = request.query_params.get("existing", "skip")
         with tempfile.NamedTemporaryFile(prefix="recollect-import-") as kept:
             await _receive(request, Path(kept.name), service.settings.most_upload_bytes)

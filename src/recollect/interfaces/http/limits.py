@@ -12,6 +12,7 @@ from recollect.domain.tenancy import ApiKey
 from recollect.errors import Overloaded, RateLimited
 
 MOST_REMEMBERED = 10_000
+TRIES_BY_ADDRESS, TRIES_BY_ACCOUNT = 20, 6  # a minute, wherever a password is asked for
 
 
 class Rates:

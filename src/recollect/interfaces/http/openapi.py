@@ -91,9 +91,9 @@ def _described(operation: Operation, method: str, names: Any, components: dict[s
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": f"Needs the permission `{operation.permission}`.",
+        "description": f"Needs the permission `{operation.permission}`. {repeating(operation)}".strip(),
         "tags": [operation.room or "memory"],
-        "parameters": [_parameter(operation, components, name, "path") for name in inside],
+        "parameters": [_parameter(operation, components, name, "path") for name in inside] + _headers(operation),
         "responses": _responses(reply),
     }
     left = [name for name in operation.request.model_fields if name not in inside]
@@ -102,6 +102,44 @@ def _described(operation: Operation, method: str, names: Any, components: dict[s
     elif left:
         described["requestBody"] = _body(operation, request, components, inside)
     return described
+
+
+HEADERS: dict[str, dict[str, Any]] = {
+    "idempotency_key": {
+        "name": "Idempotency-Key",
+        "description": "Stands for `idempotency_key`: the same again is done once, another with it is a conflict.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    },
+    "version": {
+        "name": "If-Match",
+        "description": "Stands for `version`: the ETag of an answer. Only if nobody changed it since.",
+        "schema": {"type": "string", "pattern": r'^"[0-9]{1,18}"$'},
+    },
+}
+
+
+def _headers(operation: Operation) -> list[dict[str, Any]]:
+    """The headers that an operation honours; elsewhere they are refused."""
+    fields = operation.request.model_fields
+    return [{**told, "in": "header", "required": False} for field, told in HEADERS.items() if field in fields]
+
+
+def repeating(operation: Operation) -> str:
+    """How to repeat a write whose answer was lost: whether `Idempotency-Key` is honoured, and what else there is."""
+    method = operation.route.partition(" ")[0]
+    fields = operation.request.model_fields
+    if operation.access == "read":
+        return ""
+    if "idempotency_key" in fields:
+        return "Honours `Idempotency-Key`: with the same key it is done once, however often it is sent."
+    refused = "Takes no `Idempotency-Key` (the header is refused)"
+    if "on_existing" in fields:
+        return f'{refused}: choose `id` and say `"on_existing": "return"`, and it is done once.'
+    if method in ("PUT", "DELETE"):
+        return f"{refused}: done twice, it leaves the same."
+    if "version" in fields:
+        return f"{refused}: send `If-Match`, and a second one is a conflict."
+    return f"{refused}: look whether it was done before you repeat it."
 
 
 def _responses(reply: dict[str, Any]) -> dict[str, Any]:

@@ -137,6 +137,13 @@ def _headers(operation: Operation, request: Request, fields: dict[str, Any]) -> 
     return found
 
 
+def refuse_headers(request: Request, what: str) -> None:
+    """Where neither header means anything they are refused, not ignored: the sender relies on them."""
+    for name in ("idempotency-key", "if-match"):
+        if name in request.headers:
+            raise InvalidInput(f"{what} takes no {name}", remedy="leave that header out")
+
+
 def _version(tag: str | None) -> int:
     number = (tag or "").strip().removeprefix("W/").strip('"')
     if not number.isdecimal() or len(number) > LONGEST_VERSION:

@@ -25,7 +25,7 @@ from recollect.catalogue import Operation, invoke
 from recollect.domain.record import new_id
 from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
 from recollect.interfaces.http import openapi
-from recollect.interfaces.http.limits import Gate, Rates, Usage
+from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
 from recollect.interfaces.http.observing import Metrics, log_request
 from recollect.interfaces.http.reading import body_of, declared_bytes, fields_of
 from recollect.interfaces.http.senders import check_host
@@ -92,6 +92,9 @@ class Service:
             access.authorize(principal, operation.name, operation.permission)
             if not self.grants(principal, operation):
                 raise _operators_alone(operation.name)
+            if operation.guessed:
+                self.rates.take(f"sign-in from {principal.scope.address}", TRIES_BY_ADDRESS)
+                self.rates.take(f"password of {principal.scope.actor}", TRIES_BY_ACCOUNT)
         return principal
 
     def grants(self, principal: access.Principal, operation: Operation) -> bool:

@@ -118,7 +118,7 @@ class Tool:
     def _annotations(self) -> types.ToolAnnotations:
         operation = self.operation
         method = operation.route.partition(" ")[0]
-        reads = operation.permission == "read"
+        reads = operation.access == "read"
         return types.ToolAnnotations(
             read_only_hint=reads,
             destructive_hint=operation.permission == "delete" or method == "DELETE",

@@ -1,18 +1,15 @@
-"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned.
-
-A page whose operations this installation does not have is not there: the menu leaves it out.
-"""
+"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from recollect.errors import NotFound
 from recollect.interfaces.http.console.drawing import line_kinds
 from recollect.interfaces.http.console.visit import Page, Visit
 
 PATTERNS_AT_ONCE, STEPS_AT_ONCE, FILES_AT_ONCE, MOST_COMPARED = 20, 200, 500, 100
 LONGEST_SHOWN = 20_000
+LESSONS_AT_ONCE, MOST_UNFOLDED = 12, 40
 RESUMABLE = ("paused", "failed")
 
 
@@ -27,7 +24,7 @@ def agent(visit: Visit) -> dict[str, Any]:
     runs = visit.ask("runs", agent=visit.id, limit=20)
     workspaces = visit.ask("workspace.list", agent=visit.id)
     return {
-        "agent": _agent(visit),
+        "agent": visit.call("agent.show", id=visit.id),
         "resumable": RESUMABLE,
         "blocks": blocks.blocks if blocks else [],
         "tools": tools.tools if tools else [],
@@ -37,27 +34,17 @@ def agent(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _agent(visit: Visit) -> dict[str, Any]:
-    if visit.may("agent.show"):
-        shown: dict[str, Any] = visit.call("agent.show", id=visit.id).model_dump()
-        return shown
-    for party in visit.call("parties", type="agent", limit=1000).parties:
-        if party.id == visit.id:
-            told: dict[str, Any] = {"status": "", "description": "", "system": None, "type": None} | party.fields
-            return told | {"id": party.id, "name": party.name}
-    raise NotFound("there is no such agent", remedy="see the list of agents")
-
-
 def runs(visit: Visit) -> dict[str, Any]:
     page = visit.call("runs", status=visit.query("status"), after=visit.query("after"), limit=50)
     facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
-    return facts | {"names": visit.names("agent"), "resumable": RESUMABLE}
+    return facts | {"names": visit.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
 
 
 def run(visit: Visit) -> dict[str, Any]:
     before = visit.query("before")
     shown = visit.call("run.show", id=visit.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None)
-    return {"run": shown, "agent": visit.names("agent").get(shown.agent, "agent"), "resumable": RESUMABLE}
+    agent = visit.names("agent", [shown.agent]).get(shown.agent, "agent")
+    return {"run": shown, "agent": agent, "resumable": RESUMABLE}
 
 
 def workspaces(visit: Visit) -> dict[str, Any]:
@@ -70,9 +57,12 @@ def workspace(visit: Visit) -> dict[str, Any]:
     since, to = visit.query("since"), visit.query("to")
     compared = visit.call("workspace.diff", id=visit.id, since=since, to=to).files if since else []
     path, at = visit.query("path"), visit.query("at")
+    listed = visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE, after=visit.query("files_after"))
     return {
         "workspace": visit.call("workspace.show", id=visit.id),
-        "files": visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE).files,
+        "folders": _folders(listed.files, path),
+        "more_files": listed.next,
+        "is_first": not visit.query("files_after"),
         "snapshots": page.snapshots,
         "next": page.next,
         "since": since,
@@ -84,6 +74,16 @@ def workspace(visit: Visit) -> dict[str, Any]:
     }
 
 
+def _folders(files: list[Any], chosen: str) -> list[tuple[str, list[Any], bool]]:
+    """Files by the folder they lie in, where they are many: each with whether it is to be shown unfolded."""
+    if len(files) <= MOST_UNFOLDED:
+        return [("", files, True)] if files else []
+    found: dict[str, list[Any]] = {}
+    for one in files:
+        found.setdefault(one.path.rpartition("/")[0], []).append(one)
+    return [(name, inside, not name or chosen.startswith(f"{name}/")) for name, inside in sorted(found.items())]
+
+
 def patterns(visit: Visit) -> dict[str, Any]:
     page = visit.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=visit.query("after"))
     shown = [visit.call("pattern.show", id=line.id) for line in page.memories]
@@ -91,12 +91,14 @@ def patterns(visit: Visit) -> dict[str, Any]:
 
 
 def pattern(visit: Visit) -> dict[str, Any]:
-    return {"pattern": visit.call("pattern.show", id=visit.id)}
+    shown = visit.call("pattern.show", id=visit.id)
+    lessons = sorted([*shown.episodes, *shown.counter_examples], key=lambda one: one.at, reverse=True)
+    return {"pattern": shown, "lessons": lessons, "at_once": LESSONS_AT_ONCE}
 
 
 PAGES = (
     Page("/agents", "agents.html", "parties", agents),
-    Page("/agents/{id}", "agent.html", "parties", agent),
+    Page("/agents/{id}", "agent.html", "agent.show", agent),
     Page("/runs", "runs.html", "runs", runs),
     Page("/runs/{id}", "run.html", "run.show", run),
     Page("/workspaces", "workspaces.html", "workspace.list", workspaces),

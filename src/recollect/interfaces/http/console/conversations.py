@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from recollect.errors import NotFound
 from recollect.interfaces.http.console.visit import Page, Visit
 
 MESSAGES_AT_ONCE, MOST_MEMORIES = 200, 1000
@@ -14,22 +13,9 @@ TONES = 8
 
 
 def sessions(visit: Visit) -> dict[str, Any]:
-    if visit.may("session.list"):
-        page = visit.call("session.list", after=visit.query("after"), archived="yes", limit=50)
-        shown = [one.model_dump() for one in page.sessions]
-        return {"sessions": shown, "next": page.next, "names": visit.names("agent")}
-    page = visit.call("parties", type="session", after=visit.query("after"), limit=50)
-    return {"sessions": [_from_party(one) for one in page.parties], "next": page.next, "names": {}}
-
-
-def _from_party(party: Any) -> dict[str, Any]:
-    """A session as the list of parties tells it, in the words of the sessions' own room."""
-    kept = {name: party.fields.get(name) for name in ("type", "summary", "ended_at")}
-    owners = {name: party.fields.get(f"{name}_id") for name in ("user", "agent", "project")}
-    is_archived = bool(party.fields.get("is_archived"))
-    return kept | owners | {
-        "id": party.id, "title": party.name, "started_at": party.created_at, "archived": is_archived, "messages": None,
-    }  # fmt: skip
+    page = visit.call("session.list", after=visit.query("after"), archived="yes", limit=50)
+    names = visit.names("agent", (one.agent for one in page.sessions))
+    return {"sessions": page.sessions, "next": page.next, "names": names}
 
 
 def session(visit: Visit) -> dict[str, Any]:
@@ -41,10 +27,10 @@ def session(visit: Visit) -> dict[str, Any]:
     earlier, until = messages.next if messages else None, _moment(visit.query("until"))
     began = min(one.created_at for one in messages.messages) if earlier else None
     tree = visit.ask("summary.tree", session=visit.id, depth=3)
-    shown = _session(visit)
+    shown = visit.call("session.show", id=visit.id)
     return {
         "session": shown,
-        "agent": visit.names("agent").get(shown["agent"]) if shown["agent"] else None,
+        "agent": visit.names("agent", [shown.agent]).get(shown.agent),
         "turns": [one for one in turns if (not began or one["at"] >= began) and (not until or one["at"] < until)],
         "earlier": {"after": earlier, "until": began.isoformat()} if began else None,
         "is_end": not visit.query("after"),
@@ -59,16 +45,6 @@ def _moment(given: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _session(visit: Visit) -> dict[str, Any]:
-    if visit.may("session.show"):
-        shown: dict[str, Any] = visit.call("session.show", id=visit.id).model_dump()
-        return shown
-    for party in visit.call("parties", type="session", limit=1000).parties:
-        if party.id == visit.id:
-            return _from_party(party)
-    raise NotFound("there is no such session", remedy="see the list of sessions")
 
 
 def _turns(memories: list[Any], messages: list[Any]) -> list[dict[str, Any]]:
@@ -90,6 +66,6 @@ def _turns(memories: list[Any], messages: list[Any]) -> list[dict[str, Any]]:
 
 
 PAGES = (
-    Page("/sessions", "sessions.html", "parties", sessions),
-    Page("/sessions/{id}", "session.html", "list", session),
+    Page("/sessions", "sessions.html", "session.list", sessions),
+    Page("/sessions/{id}", "session.html", "session.show", session),
 )

@@ -48,6 +48,7 @@ def _environment() -> Environment:
         "fenced": fenced,
         "span": span,
         "tools": tool_names,
+        "percent": percent,
     }
     made.globals |= {"version": VERSION, "fields_of": fields_of}
     return made
@@ -94,6 +95,10 @@ def size(value: float) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def percent(share: float) -> str:
+    return "<1%" if 0 < share < 0.5 else f"{share:.0f}%"
 
 
 def counted(amount: int, noun: str) -> str:
@@ -146,7 +151,11 @@ def slices(counts: Mapping[str, int], most: int = 8) -> list[Slice]:
 
 
 class Chart(NamedTuple):
-    """A series over days: a line and its area for levels, bars for amounts; `ticks` are (y, label)."""
+    """A series over days: a line and its area for levels, bars for amounts; `ticks` are (y, label).
+
+    `cut` are the bars that reach beyond the scale, each as (x, width, label): an import or a check of everything would
+    otherwise press all other days flat.
+    """
 
     line: str
     area: str
@@ -155,22 +164,25 @@ class Chart(NamedTuple):
     labels: list[tuple[float, str]]
     width: int
     height: int
+    cut: list[tuple[float, float, str]]
 
 
-def chart(dates: Sequence[str], values: Sequence[float], width: int = 560, height: int = 150) -> Chart:
-    left, bottom, top = 42, 22, 8
-    high = _rounded_up(max(values, default=0))
+def chart(
+    dates: Sequence[str], values: Sequence[float], *, bars: bool = False, width: int = 560, height: int = 150
+) -> Chart:
+    left, bottom, top = 42, 22, 14
+    high = _rounded_up(_highest_usual(values) if bars else max(values, default=0))
     wide, tall = width - left - 4, height - bottom - top
     step = wide / max(len(values), 1)
 
     def y(value: float) -> float:
-        return round(top + tall * (1 - value / high), 2)
+        return round(top + tall * (1 - min(value, high) / high), 2)
 
     points = [(round(left + step * (at + 0.5), 2), y(value)) for at, value in enumerate(values)]
     line = " ".join(f"{x},{level}" for x, level in points)
     area = f"{points[0][0]},{y(0)} {line} {points[-1][0]},{y(0)}" if points else ""
     gap = min(2.0, step / 4)
-    bars = [
+    drawn = [
         (round(left + step * at + gap / 2, 2), y(value), round(step - gap, 2), round(y(0) - y(value), 2), date, value)
         for at, (date, value) in enumerate(zip(dates, values, strict=True))
     ]
@@ -178,7 +190,26 @@ def chart(dates: Sequence[str], values: Sequence[float], width: int = 560, heigh
     every = max(1, len(dates) // 5)
     marked = range((len(dates) - 1) % every, len(dates), every)  # the last day is one of them
     labels = [(points[at][0], f"{datetime.fromisoformat(dates[at]):%d %b}") for at in marked]
-    return Chart(line, area, bars, ticks, labels, width, height)
+    cut = [(x, breadth, _compact(value)) for x, _, breadth, _, _, value in drawn if value > high]
+    return Chart(line, area, drawn, ticks, labels, width, height, cut)
+
+
+MOST_CUT, FAR_OUT = 3, 4
+
+
+def _highest_usual(values: Sequence[float]) -> float:
+    """The highest value, but for the few that tower far above all others."""
+    ordered = sorted(values, reverse=True)
+    for number, usual in enumerate(ordered[1 : MOST_CUT + 1], 1):
+        if usual and ordered[number - 1] > FAR_OUT * usual:
+            return usual * 1.2
+    return ordered[0] if ordered else 0
+
+
+def weekly(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Amounts by day put together by weeks that end with the last day; each named by its first."""
+    starts = range(len(days) % 7, len(days), 7)
+    return [(days[at][0], sum(amount for _, amount in days[at : at + 7])) for at in starts]
 
 
 def _rounded_up(value: float) -> float:
@@ -192,7 +223,7 @@ def _rounded_up(value: float) -> float:
 def _compact(value: float) -> str:
     for limit, unit in ((1e6, "M"), (1e3, "k")):
         if value >= limit:
-            return f"{value / limit:g}{unit}"
+            return f"{value / limit:.3g}{unit}"
     return f"{value:g}"
 
 

@@ -1,4 +1,4 @@
-"""Pages for those who keep the service: the access log, users, keys and settings."""
+"""Pages for those who keep the service: the access log, users, keys and settings; and everybody's own account."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.domain.record import now
 from recollect.errors import InvalidInput
 from recollect.interfaces.http.console.visit import Page, Visit
 from recollect.settings import Settings, shown
@@ -23,24 +24,34 @@ def audit(visit: Visit) -> dict[str, Any]:
     facts |= {"entries": [], "next": None, "problem": None}
     try:
         page = visit.call("log", limit=60, after=visit.query("after"), success=success, **chosen)
+        visit.meet(one.actor for one in page.entries)
         return facts | {"entries": page.entries, "next": page.next}
     except InvalidInput as error:
         return facts | {"problem": error}
 
 
 def users(visit: Visit) -> dict[str, Any]:
-    page = visit.call("user.list", after=visit.query("after"), limit=50)
-    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit)}
+    with_role = bool(visit.query("with_role"))
+    page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
+    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit), "with_role": with_role}
 
 
 def _grantable_roles(visit: Visit) -> list[str]:
     return [role for role, granted in ROLES.items() if granted <= visit.principal.granted]
 
 
+def account(visit: Visit) -> dict[str, Any]:
+    """Who one is here, and how to change one's own password."""
+    return {"introduced": visit.introduced, "is_user": visit.principal.key.user_id is not None}
+
+
 def keys(visit: Visit) -> dict[str, Any]:
     found = visit.call("key.list", revoked=True).keys
+    visit.meet(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in visit.principal.granted]
-    return {"keys": sorted(found, key=lambda key: key.revoked_at is not None), "permissions": granted}
+    ended = [key for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())]
+    usable = [key for key in found if key not in ended]
+    return {"usable": usable[::-1], "ended": ended[::-1], "permissions": granted}
 
 
 def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
@@ -78,6 +89,7 @@ def pages(settings: Settings) -> tuple[Page, ...]:
     return (
         Page("/audit", "audit.html", "log", audit),
         Page("/users", "users.html", "user.list", users),
+        Page("/account", "account.html", "user.change_password", account),
         Page("/keys", "keys.html", "key.list", keys),
         Page("/settings", "settings.html", "doctor", partial(settings_page, settings)),
     )

@@ -8,24 +8,33 @@ from typing import Any
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
 from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.http.console.drawing import chart, fans, parts, slices, word_diff
+from recollect.interfaces.http.console.drawing import chart, fans, parts, slices, weekly, word_diff
 from recollect.interfaces.http.console.visit import Page, Visit
 
 REVIEWED_AT_ONCE = 20
+PERIODS = {"30": "30 days", "90": "90 days", "365": "a year"}
+MOST_BARS = 100
 HITS, MOST_HITS = 15, 100
+CITED_AT_ONCE = 30
+STATES = ("broken", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
 def overview(visit: Visit) -> dict[str, Any]:
     stats = visit.call("stats")
-    days = visit.call("activity", days=30).days
-    dates = [day.date for day in days]
+    period = int(visit.query("days")) if visit.query("days") in PERIODS else 30
+    days = visit.call("activity", days=period).days
+    uses = [(day.date, day.accesses) for day in days]
+    uses = weekly(uses) if period > MOST_BARS else uses
     return {
         "stats": stats,
-        "growth": chart(dates, [day.total for day in days]),
+        "period": period,
+        "periods": PERIODS,
+        "unit": "week" if period > MOST_BARS else "day",
+        "growth": chart([day.date for day in days], [day.total for day in days]),
         "made": sum(day.remembered for day in days),
         "used": sum(day.accesses for day in days),
-        "activity": chart(dates, [day.accesses for day in days]),
+        "activity": chart([date for date, _ in uses], [amount for _, amount in uses], bars=True),
         "kinds": slices(stats.kinds),
         "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
         "recent": visit.call("list", limit=8).memories,
@@ -57,6 +66,7 @@ def results(visit: Visit) -> dict[str, Any]:
             asked = {"query": query, "by": by, "limit": limit, **filters}
             found = visit.call("recall", **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
+            visit.meet_cited(one for hit in found.hits for one in hit.citations)
             facts |= _missed(visit, facts["wanted"], asked) if facts["wanted"] else {}
         else:
             page = visit.call("list", limit=30, after=visit.query("after"), forgotten=forgotten, **filters)
@@ -92,6 +102,8 @@ def memory(visit: Visit) -> dict[str, Any]:
     states = visit.call("history", id=visit.id).entries
     is_forgotten = states[-1].change == "forgotten"
     shown = None if is_forgotten else visit.call("show", id=visit.id)
+    visit.meet(state.by for state in states)
+    visit.meet_cited(shown.citations if shown else ())
     return {
         "id": visit.id,
         "memory": shown,
@@ -101,7 +113,17 @@ def memory(visit: Visit) -> dict[str, Any]:
         "history": _history(states),
         "graph": fans(shown.links) if shown else None,
         "can_become": TRANSITIONS[states[-1].status],
+        "owners": _owners(visit, shown.fields) if shown else {},
     }
+
+
+def _owners(visit: Visit, fields: dict[str, Any]) -> dict[str, str]:
+    """The names of those a memory belongs to, by the fields that hold their ids."""
+    found = {}
+    for type in ("user", "agent", "session", "project"):
+        id = fields.get(f"{type}_id")
+        found[f"{type}_id"] = visit.names(type, [id]).get(id, "") or id if id else ""
+    return found
 
 
 def _history(states: list[Any]) -> list[dict[str, Any]]:
@@ -120,6 +142,7 @@ def review(visit: Visit) -> dict[str, Any]:
     after = visit.query("after")
     page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=after, **chosen)
     waiting = [(line, visit.call("show", id=line.id).citations) for line in page.memories]
+    visit.meet_cited(one for _, cited in waiting for one in cited)
     return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
 
 
@@ -130,6 +153,15 @@ def near(visit: Visit) -> dict[str, Any]:
     if not found:  # where no model makes vectors, words will do
         found = visit.call("recall", query=shown.text[:2000], by="words", limit=5).hits
     return {"id": visit.id, "hits": [hit for hit in found if hit.id != visit.id][:4]}
+
+
+def citations(visit: Visit) -> dict[str, Any]:
+    """What memories rest on, by what the last look found; and what to do about what broke."""
+    state, source = visit.query("state"), visit.query("source").strip()
+    chosen = {"state": state if state in STATES else "", "source": source}
+    page = visit.call("citations", limit=CITED_AT_ONCE, after=visit.query("after"), **chosen)
+    visit.meet_cited(page.citations)
+    return {"citations": page.citations, "next": page.next, "total": page.total, "chosen": chosen, "states": STATES}
 
 
 def missing(visit: Visit) -> dict[str, Any]:
@@ -143,5 +175,6 @@ PAGES = (
     Page("/memories/{id}", "memory.html", "show", memory),
     Page("/memories/{id}/near", "near.html", "recall", near),
     Page("/review", "review.html", "list", review),
+    Page("/citations", "citations.html", "citations", citations),
     Page("/{rest:path}", "problem.html", "stats", missing),
 )

@@ -17,11 +17,11 @@ from starlette.responses import RedirectResponse, Response
 from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, Unauthenticated
 from recollect.interfaces.http.console.drawing import STATIC, VERSION
 from recollect.interfaces.http.console.visit import ROOT, SAFETY, SIGN_IN, html, shown
+from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS
 from recollect.interfaces.http.reading import body_of
 from recollect.interfaces.http.service import COOKIE, Endpoint, Service, address_of
 from recollect.services import access
 
-TRIES_BY_ADDRESS, TRIES_BY_ACCOUNT = 20, 6
 MOST_FORM_BYTES = 8192
 
 

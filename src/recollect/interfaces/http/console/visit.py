@@ -6,7 +6,7 @@ load but our own files: the Content-Security-Policy says so, and no template has
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -51,7 +51,8 @@ MENU = (
     Link("", "Overview", "o", "stats", "Memory"),
     Link("/search", "Search", "s", "recall", "Memory"),
     Link("/review", "Review", "r", "list", "Memory"),
-    Link("/sessions", "Sessions", "c", "parties", "Memory"),
+    Link("/citations", "Citations", "i", "citations", "Memory"),
+    Link("/sessions", "Sessions", "c", "session.list", "Memory"),
     Link("/patterns", "Patterns", "p", "pattern.show", "Memory"),
     Link("/agents", "Agents", "a", "parties", "Agents"),
     Link("/runs", "Runs", "t", "runs", "Agents"),
@@ -122,24 +123,42 @@ class Visit:
         given = [(name, value) for name, value in [*kept, *changes.items()] if value not in (None, "")]
         return f"?{urlencode(given)}"
 
-    def names(self, type: str) -> dict[str, str]:
-        """The names of users or agents by their ids, to be read instead of ids."""
-        known = self.ask("parties", type=type, limit=MOST_NAMES)
+    def names(self, type: str, ids: Iterable[str | None]) -> dict[str, str]:
+        """The names of users, agents, sessions or projects by their ids, to be read instead of ids."""
+        wanted = list(dict.fromkeys(id for id in ids if id))[:MOST_NAMES]
+        known = self.ask("parties", type=type, ids=wanted, limit=MOST_NAMES) if wanted else None
         return {one.id: one.name for one in known.parties} if known else {}
 
     @cached_property
     def _people(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
         keys = self.ask("key.list", revoked=True)
-        return ({one.id: one.name for one in keys.keys} if keys else {}) | self.names("user")
+        return {one.id: one.name for one in keys.keys} if keys else {}
+
+    def meet(self, ids: Iterable[str | None]) -> None:
+        """Learn the names of those whom a page is about to name, all in one question."""
+        unknown = {id for id in ids if id and len(id) == ID_LENGTH} - self._people.keys()
+        self._people.update(self.names("user", unknown))
+        self._people.update({id: self._keys.get(id, id) for id in unknown - self._people.keys()})
+
+    def meet_cited(self, citations: Iterable[Any]) -> None:
+        self.meet(one.source.removeprefix("user:") for one in citations if one.type == "user")
 
     def person(self, id: str) -> str:
         """Somebody's name, if it is an id that we know; else what was given."""
-        return self._people.get(id, id) if len(id) == ID_LENGTH else id
+        self.meet([id])
+        return self._people.get(id, id)
+
+    @cached_property
+    def introduced(self) -> access.Introduction:
+        return access.introduced(self.service.core, self.principal)
 
     def frame(self) -> dict[str, Any]:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
-        name, role, zone = access.introduced(self.service.core, self.principal)
         path = self.request.url.path.removeprefix(ROOT)
         here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
         here = {"/memories": "/search"}.get(here, here)
@@ -148,13 +167,13 @@ class Visit:
             "here": here,
             "proof": access.proof(token) if token else "",
             "organization": self.principal.scope.organization_id,
-            "who": name,
-            "role": role,
+            "who": self.introduced.name,
+            "role": self.introduced.role,
             "me": self.principal.scope.actor,
             "may": self.may,
             "here_with": self.here_with,
             "person": self.person,
-            "zone": zone,
+            "zone": self.introduced.timezone,
         }
 
 

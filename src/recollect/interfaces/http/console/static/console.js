@@ -53,18 +53,18 @@
     undoing = undo;
     place.className = isBad ? "shown bad" : "shown";
     clearTimeout(hiding);
-    hiding = setTimeout(() => { place.className = ""; undoing = null; $("#undo").hidden = true; }, isBad || undo ? 8000 : 3500);
+    hiding = setTimeout(() => { place.className = ""; undoing = null; $("#undo").hidden = true; }, undo ? 20000 : isBad ? 8000 : 3500);
   }
 
-  // What is told right before a page is loaded again is told by the next one.
-  function reload(text, path) {
-    try { sessionStorage.setItem("recollect-told", text); } catch { /* it is only not told */ }
+  // What is told right before a page is loaded again is told by the next one, with what can be taken back.
+  function reload(text, path, judged = []) {
+    try { sessionStorage.setItem("recollect-told", JSON.stringify({ text, judged })); } catch { /* it is only not told */ }
     if (path) location.assign(path); else location.reload();
   }
   try {
     const kept = sessionStorage.getItem("recollect-told");
     sessionStorage.removeItem("recollect-told");
-    if (kept) tell(kept);
+    if (kept) { const { text, judged } = JSON.parse(kept); tell(text, false, undoOf(judged)); }
   } catch { /* nothing was kept */ }
 
   async function attempt(work) {
@@ -122,14 +122,16 @@
         reload("It is erased", "/console/search");
       } else {
         await ask("POST", `${pathOf(id)}/${what}`, body);
-        reload({ promote: "Promoted", demote: "It is a hypothesis again", archive: "Archived", forget: "Forgotten", restore: "Restored" }[what]);
+        reload({ promote: "Promoted", demote: "It is a hypothesis again", archive: "Archived", forget: "Forgotten", restore: "Restored", unmerge: "It is back, with its own evidence" }[what]);
       }
     });
   }
 
   async function checkCitations(button) {
+    const { check, title, text } = button.dataset;
+    if (title && !(await confirmed(title, text))) return;
     await once(button, async () => {
-      const found = await ask("POST", "/v1/check", { id: memory.dataset.memory });
+      const found = await ask("POST", "/v1/check", check ? JSON.parse(check) : { id: memory.dataset.memory });
       reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.broken} broken, ${found.unreachable} could not be reached`);
     });
   }
@@ -184,6 +186,22 @@
   };
   const past = { approve: "Approved", reject: "Rejected", merge: "Merged" };
 
+  // What was judged last is taken back first: it may rest on what came before.
+  function undoOf(judged) {
+    return judged.length ? () => attempt(() => takeBack(judged)) : null;
+  }
+
+  async function takeBack(judged) {
+    const stays = [];
+    for (const [verdict, id] of [...judged].reverse()) {
+      const back = verdict === "merge" ? "unmerge" : "demote";
+      try { await ask("POST", `${pathOf(id)}/${back}`, { why: `${past[verdict].toLowerCase()} by mistake` }); } catch (problem) { stays.push(problem.message); }
+    }
+    const back = judged.length - stays.length;
+    if (stays.length) tell(`Taken back: ${back}. Not taken back: ${stays.length} (${stays[0]})`, true);
+    else reload(back === 1 ? "It waits again" : `${back} wait again`);
+  }
+
   // True, or what stood against it, which is also said on the card.
   async function judge(card, verdict) {
     if (card.classList.contains("busy")) return "it is being judged";
@@ -210,21 +228,18 @@
 
   async function judgeOne(card, verdict) {
     const done = await judge(card, verdict);
-    if (done !== true) { tell(done, true); return; }
-    const back = () => ask("POST", `${pathOf(card.dataset.id)}/demote`, { why: `${verdict} undone` });
-    tellJudged(past[verdict], verdict === "merge" ? null : () => attempt(async () => { await back(); reload("It waits again"); }));
+    if (done !== true) tell(done, true); else tellJudged(past[verdict], [[verdict, card.dataset.id]]);
   }
 
   async function judgeChosen(verdict) {
-    const chosen = all("[data-choose]:checked").map((box) => box.closest("[data-id]"));
-    let done = 0;
-    for (const card of chosen) if ((await judge(card, verdict)) === true) done += 1;
-    if (done === chosen.length) tellJudged(`${past[verdict]}: ${done}`);
-    else tell(`${past[verdict]}: ${done}. Refused: ${chosen.length - done}, each says why`, true);
+    const chosen = all("[data-choose]:checked").map((box) => box.closest("[data-id]")), judged = [];
+    for (const card of chosen) if ((await judge(card, verdict)) === true) judged.push([verdict, card.dataset.id]);
+    const done = `${past[verdict]}: ${judged.length}`, refused = chosen.length - judged.length;
+    if (refused) tell(`${done}. Refused: ${refused}, each says why`, true, undoOf(judged)); else tellJudged(done, judged);
   }
 
-  function tellJudged(text, undo = null) {
-    if ($(".review > li")) tell(text, false, undo); else reload(text);
+  function tellJudged(text, judged) {
+    if ($(".review > li")) tell(text, false, undoOf(judged)); else reload(text, undefined, judged);
   }
 
   function countChosen() {
@@ -250,7 +265,7 @@
     if (!given) return;
     const body = fixed ? JSON.parse(fixed) : {};
     if (asks && given.why) body[asks] = given.why;
-    const path = button.dataset.post ?? button.dataset.patch;
+    const path = button.dataset.post ?? button.dataset.patch ?? button.dataset.delete;
     await once(button, async () => {
       const made = await ask(method, path, body);
       reload(done ?? "Done", goes ? goes + encodeURIComponent(made.id) : undefined);
@@ -265,6 +280,7 @@
     else if ("check" in dataset) checkCitations(button);
     else if (dataset.post) send(button, "POST");
     else if (dataset.patch) send(button, "PATCH");
+    else if (dataset.delete) send(button, "DELETE");
     else if (dataset.bulk) judgeChosen(dataset.bulk);
     else if (dataset.verdict) judgeOne(button.closest("[data-id]"), dataset.verdict);
     else if ("verifyLog" in dataset) verifyLog(button);
@@ -362,6 +378,19 @@
       for (const name of ["role", "password"]) if (form.get(name)) more[name] = form.get(name);
       if (Object.keys(more).length) await ask("PATCH", `/v1/users/${encodeURIComponent(made.id)}`, more);
       reload("Added");
+    });
+  });
+
+  $("[data-change-password]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const { target: form, submitter } = event, { email, organization } = form.dataset;
+    const { password, new_password, again } = Object.fromEntries(new FormData(form));
+    if (new_password !== again) { tell("The two new ones differ: type the same twice", true); $("#again").focus(); return; }
+    await once(submitter, async () => {
+      await ask("PUT", "/v1/users/me/password", { password, new_password });
+      const body = new URLSearchParams({ email, organization, password: new_password });
+      const entered = await reached("/console/sign-in", { method: "POST", body, credentials: "same-origin" });
+      if (entered.redirected) reload("Changed; everywhere else you are signed out"); else location.assign("/console/sign-in");
     });
   });
 

@@ -1,0 +1,61 @@
+"""What memories rest on: citations by what the last look at them found, each with the memory it supports."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from recollect.domain.memory import Memory
+from recollect.domain.provenance import Citation, CitationState
+from recollect.domain.record import Id, Text
+from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
+from recollect.services.core import Core, Reply, Request
+from recollect.services.recall import CitationView
+
+SHOWN = 300
+
+
+class ListCitationsRequest(Request):
+    """Which citations to list."""
+
+    state: CitationState | None = Field(None, description="unchecked, holds, broken or unreachable")
+    source: Text | None = Field(None, description="Only of this source, such as file:notes.md")
+    memory: Id | None = Field(None, description="Only of this memory")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: str | None = Field(None, description="The `next` of the page before")
+
+
+class CitationLine(CitationView):
+    """A citation, when it was last looked up, and the beginning of the memory that rests on it."""
+
+    checked_at: datetime | None = None
+    memory: str
+    text: str
+    kind: str
+    status: str = Field(description="The memory's status, or forgotten")
+
+
+class CitationPage(Reply):
+    citations: list[CitationLine]
+    next: str | None = None
+    total: int
+
+
+def list_citations(core: Core, scope: Scope, request: ListCitationsRequest) -> CitationPage:
+    """List citations, the newest first; those of forgotten memories too, since they come back with them."""
+    given = {"state": request.state, "source": request.source, "memory_id": request.memory}
+    where: tuple[Filter, ...] = tuple(equal(name, value) for name, value in given.items() if value is not None)
+    query = Query(Citation, where, (Order("id", descending=True),), request.limit, request.after)
+    page = core.store.find(scope, query)
+    ids = tuple({citation.memory_id for citation in page.records})
+    found = core.store.find(scope, Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []
+    memories = {memory.id: memory for memory in found}
+    lines = [_line(one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
+    return CitationPage(citations=lines, next=page.next, total=core.store.count(scope, query))
+
+
+def _line(citation: Citation, memory: Memory) -> CitationLine:
+    kept = {name: getattr(citation, name) for name in (*CitationView.model_fields, "checked_at")}
+    status = "forgotten" if memory.is_deleted else memory.status
+    return CitationLine(memory=memory.id, text=memory.text[:SHOWN], kind=memory.kind, status=status, **kept)
