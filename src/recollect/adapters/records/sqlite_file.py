@@ -105,6 +105,16 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         )
 
 
+def begin(connection: apsw.Connection) -> None:
+    """Write the first page of a new file: it tells the checksum VFS to give every page a checksum.
+
+    What is written before it has none; a copy writes it last, so one that is larger than the cache could not be opened.
+    """
+    if checksum_vfs():
+        connection.reserve_bytes("main", CHECKSUM_BYTES)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
 def prepare(connection: apsw.Connection, path: Path) -> None:
     """Make a new file ours, or make sure that an old one is."""
     is_new = connection.execute("PRAGMA schema_version").get == 0
