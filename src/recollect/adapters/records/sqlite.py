@@ -29,6 +29,7 @@ from recollect.adapters.records.sqlite_file import (
     begin,
     connect,
     discard,
+    emptied_log,
     our_errors,
     prepare,
 )
@@ -129,8 +130,8 @@ class SqliteStore(SqlReads):
         with our_errors(self.path):
             self._writer.run(self._tables.merge_text)
             with self._readers.one() as connection:
-                is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
-        if is_busy:  # no error to SQLite, but what was deleted is still in the log
+                is_empty = emptied_log(connection)
+        if not is_empty:
             raise StoreBusy(
                 f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
                 remedy="they go with the next erase, or when the store is closed",
