@@ -26,8 +26,10 @@ from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.sqlite_dialect import DIALECT
 from recollect.adapters.records.sqlite_file import (
     Readers,
+    begin,
     connect,
     discard,
+    emptied_log,
     our_errors,
     prepare,
 )
@@ -35,7 +37,7 @@ from recollect.adapters.records.sqlite_upkeep import check_records, check_text, 
 from recollect.adapters.records.steps import Steps, insert_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DuplicateKey, InvalidInput, StoreError
+from recollect.errors import DuplicateKey, InvalidInput, StoreBusy, StoreError
 from recollect.ports.records import (
     Capabilities,
     Committed,
@@ -88,8 +90,7 @@ class SqliteStore(SqlReads):
     def backup(self, target: Path) -> None:
         """All pages in one step, of one moment: taken a few at a time the copy begins anew whenever others write.
 
-        VACUUM INTO would leave out the free pages, but writes pages without checksums as soon as they are more than
-        its cache holds: copies of stores over 32 MB could not be opened.
+        VACUUM INTO would leave out the free pages, but knows no way to begin with a checksummed file (see `begin`).
         """
         if target.exists():
             raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
@@ -106,6 +107,7 @@ class SqliteStore(SqlReads):
     def _copy(self, target: Path) -> None:
         copy = connect(target, writable=True)
         try:
+            begin(copy)
             with self._readers.one() as connection, copy.backup("main", connection, "main") as pages:
                 pages.step(-1)
             prepare(copy, target)
@@ -128,7 +130,12 @@ class SqliteStore(SqlReads):
         with our_errors(self.path):
             self._writer.run(self._tables.merge_text)
             with self._readers.one() as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                is_empty = emptied_log(connection)
+        if not is_empty:
+            raise StoreBusy(
+                f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
+                remedy="they go with the next erase, or when the store is closed",
+            )
 
     def close(self) -> None:
         self._writer.close()

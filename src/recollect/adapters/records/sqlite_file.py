@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -105,6 +106,16 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         )
 
 
+def begin(connection: apsw.Connection) -> None:
+    """Write the first page of a new file: it tells the checksum VFS to give every page a checksum.
+
+    What is written before it has none; a copy writes it last, so one that is larger than the cache could not be opened.
+    """
+    if checksum_vfs():
+        connection.reserve_bytes("main", CHECKSUM_BYTES)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
 def prepare(connection: apsw.Connection, path: Path) -> None:
     """Make a new file ours, or make sure that an old one is."""
     is_new = connection.execute("PRAGMA schema_version").get == 0
@@ -125,6 +136,19 @@ def discard(path: Path) -> None:
     """Delete a SQLite file with what belongs to it, if it is there."""
     for ending in ("", "-journal", "-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def emptied_log(connection: apsw.Connection) -> bool:
+    """Move the log into the file and cut it off; False, and no error to SQLite, while somebody reads for too long.
+
+    SQLite waits for readers by itself, but gives up at once when another connection is moving the log.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+        if not is_busy or time.monotonic() > deadline:
+            return not is_busy
+        time.sleep(0.005)
 
 
 def checksummed(connection: apsw.Connection, path: Path) -> None:
