@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import recollect
+from recollect.domain import record
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, ReferenceMissing, TooLarge, VersionConflict
 
 
@@ -42,6 +45,28 @@ def test_messages_keep_their_order_and_every_field(every: Any) -> None:
     assert added.id == listed[0].id
     assert [one.text for one in listed[1:]] == [f"n{number}" for number in range(30)]
     assert mem.session.show("s").messages == 31
+
+
+def as_another_machine(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    """From here on ids are made as by a process that just started, its clock so many hours ahead."""
+    nanoseconds = time.time_ns() + int(hours * 3_600_000_000_000)
+    monkeypatch.setattr(record, "_last_stamp", 0)
+    monkeypatch.setattr(record, "time", SimpleNamespace(time_ns=lambda: nanoseconds))
+
+
+def test_messages_keep_their_order_where_clocks_disagree(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    each.add_session("talk", id="talk")
+    as_another_machine(monkeypatch, 1)
+    each.message.add("user", "what is two and two?", session="talk")
+    as_another_machine(monkeypatch, 0)
+    each.message.add_many(
+        [{"role": "assistant", "text": "let me see"}, {"role": "assistant", "text": "four"}], session="talk"
+    )
+    as_another_machine(monkeypatch, -1)
+    each.message.add("user", "thanks", session="talk")
+    said = [one.text for one in each.message.list("talk").messages]
+    assert said == ["what is two and two?", "let me see", "four", "thanks"]
+    assert each.message.pop("talk").message.text == "thanks"
 
 
 def test_pages_lead_through_all_messages_from_either_end(each: Any) -> None:
