@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import recollect
-from recollect.domain import record
+from clocks import as_another_machine
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, ReferenceMissing, TooLarge, VersionConflict
 
 
@@ -45,13 +43,6 @@ def test_messages_keep_their_order_and_every_field(every: Any) -> None:
     assert added.id == listed[0].id
     assert [one.text for one in listed[1:]] == [f"n{number}" for number in range(30)]
     assert mem.session.show("s").messages == 31
-
-
-def as_another_machine(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
-    """From here on ids are made as by a process that just started, its clock so many hours ahead."""
-    nanoseconds = time.time_ns() + int(hours * 3_600_000_000_000)
-    monkeypatch.setattr(record, "_last_stamp", 0)
-    monkeypatch.setattr(record, "time", SimpleNamespace(time_ns=lambda: nanoseconds))
 
 
 def test_messages_keep_their_order_where_clocks_disagree(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
