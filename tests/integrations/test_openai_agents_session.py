@@ -52,6 +52,13 @@ def test_items_come_back_as_they_went_in(mem: Any) -> None:
     asyncio.run(run())
 
 
+def test_a_large_result_of_a_tool_is_kept_whole(mem: Any) -> None:
+    large: Any = {"type": "function_call_output", "call_id": "c1", "output": "a line of a log\n" * 50_000}
+    asyncio.run(RecollectSession(mem, "s").add_items([large]))
+    assert asyncio.run(RecollectSession(mem, "s").get_items()) == [large]
+    assert mem.message.search("log").hits[0].session == "s"
+
+
 def test_messages_are_ours_too(mem: Any) -> None:
     asyncio.run(RecollectSession(mem, "s").add_items(ITEMS))
     messages = mem.message.list("s").messages

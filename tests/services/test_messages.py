@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import recollect
+from clocks import as_another_machine
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, ReferenceMissing, TooLarge, VersionConflict
 
 
@@ -42,6 +43,21 @@ def test_messages_keep_their_order_and_every_field(every: Any) -> None:
     assert added.id == listed[0].id
     assert [one.text for one in listed[1:]] == [f"n{number}" for number in range(30)]
     assert mem.session.show("s").messages == 31
+
+
+def test_messages_keep_their_order_where_clocks_disagree(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    each.add_session("talk", id="talk")
+    as_another_machine(monkeypatch, 1)
+    each.message.add("user", "what is two and two?", session="talk")
+    as_another_machine(monkeypatch, 0)
+    each.message.add_many(
+        [{"role": "assistant", "text": "let me see"}, {"role": "assistant", "text": "four"}], session="talk"
+    )
+    as_another_machine(monkeypatch, -1)
+    each.message.add("user", "thanks", session="talk")
+    said = [one.text for one in each.message.list("talk").messages]
+    assert said == ["what is two and two?", "let me see", "four", "thanks"]
+    assert each.message.pop("talk").message.text == "thanks"
 
 
 def test_pages_lead_through_all_messages_from_either_end(each: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import recollect
+from clocks import as_another_machine
 from recollect.domain.agents import Cycle
 from recollect.domain.workspaces import Blob, BlobChunk, ChangedBucket, Snapshot, TreeNode, WorkspaceFile
 from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, TooLarge, VersionConflict
@@ -204,6 +205,15 @@ def test_a_snapshot_costs_the_change(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def _node_bytes(mem: Any) -> int:
     nodes = mem._core.store.find(mem._scope, Query(TreeNode)).records
     return sum(len(node.model_dump_json()) for node in nodes)
+
+
+def test_the_newest_snapshot_stays_where_clocks_disagree(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_another_machine(monkeypatch, 1)
+    desk.workspace.snapshot("w")
+    as_another_machine(monkeypatch, 0)
+    newest = desk.workspace.snapshot("w").id
+    desk.workspace.prune("w", keep=1)
+    assert [one.id for one in desk.workspace.snapshots("w").snapshots] == [newest]
 
 
 def test_pruning_keeps_what_is_used_and_nothing_else(desk: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import threading
 import time
 import types
@@ -93,6 +94,7 @@ Id = Annotated[
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(storable)]
 
+_OURS = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _last_stamp = 0
 _stamp_lock = threading.Lock()
 
@@ -103,6 +105,20 @@ def new_id() -> str:
     with _stamp_lock:
         stamp = max((time.time_ns() // 1_000_000) << 12, _last_stamp + 1)
         _last_stamp = stamp
+    return _stamped(stamp)
+
+
+def id_after(earlier: str) -> str:
+    """A new id that sorts after an earlier one, even if the clock of whoever made that one is ahead of ours."""
+    fresh = new_id()
+    if fresh > earlier or not _OURS.fullmatch(earlier):
+        return fresh
+    number = int(earlier.replace("-", ""), 16)
+    stamp = ((number >> 80) << 12 | (number >> 64) & 0xFFF) + 1
+    return _stamped(stamp) if stamp < 1 << 60 else fresh
+
+
+def _stamped(stamp: int) -> str:
     milliseconds, counter = stamp >> 12, stamp & 0xFFF
     tail = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
     number = (milliseconds << 80) | (0x7 << 76) | (counter << 64) | (0b10 << 62) | tail

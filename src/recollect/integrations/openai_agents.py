@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ITEM = "openai_agents_item"
 PAGE = 1000
+MOST_SEARCHED = 50_000  # characters of an item that are found by their words; the item itself is kept whole
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "tool"}
 
 
@@ -104,7 +105,7 @@ def _message(item: dict[str, Any]) -> dict[str, Any]:
     call = item.get("call_id")
     return {
         "role": role,
-        "text": _storable(" ".join(_texts(item))) or None,
+        "text": _storable(" ".join(_texts(item)))[:MOST_SEARCHED] or None,
         "content": [{"type": ITEM, **_kept(item)}],
         "tool_call_id": _storable(call) if isinstance(call, str) and role == "tool" else None,
         "name": _storable(item["name"]) if isinstance(item.get("name"), str) else None,

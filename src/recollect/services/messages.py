@@ -17,7 +17,7 @@ from recollect.domain.conversations import Message, Role, Session
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.memory import Memory, canonical
 from recollect.domain.questions import read_question
-from recollect.domain.record import Id, JsonList, Record, Text
+from recollect.domain.record import Id, JsonList, Record, Text, id_after
 from recollect.domain.sources import Source
 from recollect.errors import (
     DuplicateKey,
@@ -129,8 +129,23 @@ def add_many(core: Core, scope: Scope, request: AddMessagesRequest) -> MessagesA
     """Add several messages, all or none, in the order given."""
     if len(request.messages) > MOST_AT_ONCE:
         raise TooLarge(f"{len(request.messages)} messages in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
-    drafts = [_draft(scope, one, request) for one in request.messages]
+    drafts = _in_order(core, scope, [_draft(scope, one, request) for one in request.messages])
     return MessagesAdded(messages=_added(core, scope, drafts))
+
+
+def _in_order(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Message]:
+    """With ids after those that are in their sessions already, even if the clock of who spoke last is ahead of ours."""
+    last: dict[str | None, str] = {None: ""}
+    ordered: list[Message] = []
+    for draft in drafts:
+        if draft.session_id not in last:
+            newest = Query(Message, (equal("session_id", draft.session_id),), (Order("id", descending=True),), limit=1)
+            last[draft.session_id] = next((id for (id,) in core.store.select(scope, newest, ("id",))), "")
+        late = draft.id <= last[draft.session_id]
+        ordered.append(draft.changed(id=id_after(last[draft.session_id])) if late else draft)
+        if draft.session_id is not None:
+            last[draft.session_id] = ordered[-1].id
+    return ordered
 
 
 def _draft(scope: Scope, given: NewMessage, together: AddMessagesRequest) -> Message:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Text, now
+from recollect.domain.record import Id, Text, id_after, now
 from recollect.domain.trees import Difference, Entries, Entry, bucket_of, differences, grown, levels, loaded
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
@@ -61,6 +61,7 @@ def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
         taken: Snapshot = made(
             Snapshot,
             scope,
+            id=_next_id(core, scope, workspace),
             workspace_id=workspace.id,
             cycle_id=request.cycle,
             label=request.label,
@@ -78,6 +79,12 @@ def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
             continue  # somebody wrote meanwhile: look again
         return _view(taken, written=sum(isinstance(step, Put) for step in tree))
     raise _never_still()
+
+
+def _next_id(core: Core, scope: Scope, workspace: Workspace) -> str:
+    """After all that were taken: the newest is kept when others are pruned, whosever clock is ahead."""
+    newest = Query(Snapshot, (equal("workspace_id", workspace.id),), (Order("id", descending=True),), limit=1)
+    return id_after(next((id for (id,) in core.store.select(scope, newest, ("id",))), ""))
 
 
 def _never_still() -> StoreBusy:
