@@ -36,9 +36,9 @@ def test_what_broke_is_listed_with_the_memory_that_rests_on_it(mem: Any, tmp_pat
 def test_citations_are_listed_by_source_and_memory_and_in_pages(mem: Any, tmp_path: Any) -> None:
     furnished(mem, tmp_path)
     assert {one.memory for one in mem.citations(source="user:bob").citations} == {"said", "gone"}
-    first = mem.citations(memory="said", limit=1)
+    first = mem.citations(memories=["said", "absent"], limit=1)
     assert (first.total, len(first.citations)) == (2, 1)
-    rest = mem.citations(memory="said", limit=1, after=first.next)
+    rest = mem.citations(memories=["said", "absent"], limit=1, after=first.next)
     assert {first.citations[0].source, rest.citations[0].source} == {"user:ann", "user:bob"}
 
 

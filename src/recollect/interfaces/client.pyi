@@ -340,7 +340,7 @@ class Recollect:
         state: Literal["unchecked", "holds", "broken", "unreachable"] | None = None,
         *,
         source: str | None = None,
-        memory: str | None = None,
+        memories: builtins.list[str] = ...,
         limit: int = 50,
         after: str | None = None,
     ) -> CitationPage:

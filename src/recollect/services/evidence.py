@@ -21,7 +21,7 @@ class ListCitationsRequest(Request):
 
     state: CitationState | None = Field(None, description="unchecked, holds, broken or unreachable")
     source: Text | None = Field(None, description="Only of this source, such as file:notes.md")
-    memory: Id | None = Field(None, description="Only of this memory")
+    memories: list[Id] = Field(default_factory=list, max_length=1000, description="Only of these memories")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -44,9 +44,10 @@ class CitationPage(Reply):
 
 def list_citations(core: Core, scope: Scope, request: ListCitationsRequest) -> CitationPage:
     """List citations, the newest first; those of forgotten memories too, since they come back with them."""
-    given = {"state": request.state, "source": request.source, "memory_id": request.memory}
-    where: tuple[Filter, ...] = tuple(equal(name, value) for name, value in given.items() if value is not None)
-    query = Query(Citation, where, (Order("id", descending=True),), request.limit, request.after)
+    given = {"state": request.state, "source": request.source}
+    where: list[Filter] = [equal(name, value) for name, value in given.items() if value is not None]
+    where += [OneOf("memory_id", tuple(dict.fromkeys(request.memories)))] if request.memories else []
+    query = Query(Citation, tuple(where), (Order("id", descending=True),), request.limit, request.after)
     page = core.store.find(scope, query)
     ids = tuple({citation.memory_id for citation in page.records})
     found = core.store.find(scope, Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []

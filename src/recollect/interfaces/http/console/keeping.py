@@ -49,9 +49,9 @@ def keys(visit: Visit) -> dict[str, Any]:
     found = visit.call("key.list", revoked=True).keys
     visit.meet(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in visit.principal.granted]
-    ended = [key for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())]
-    usable = [key for key in found if key not in ended]
-    return {"usable": usable[::-1], "ended": ended[::-1], "permissions": granted}
+    over = {key.id for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())}
+    usable, ended = ([key for key in found if (key.id in over) == is_over][::-1] for is_over in (False, True))
+    return {"usable": usable, "ended": ended, "over": over, "permissions": granted}
 
 
 def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:

@@ -141,9 +141,22 @@ def review(visit: Visit) -> dict[str, Any]:
     chosen = {"kinds": visit.queries("kinds"), "author": visit.query("author").strip()}
     after = visit.query("after")
     page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=after, **chosen)
-    waiting = [(line, visit.call("show", id=line.id).citations) for line in page.memories]
-    visit.meet_cited(one for _, cited in waiting for one in cited)
+    cited = _evidence(visit, [line.id for line in page.memories])
+    waiting = [(line, cited[line.id]) for line in page.memories]
     return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
+
+
+def _evidence(visit: Visit, ids: list[str]) -> dict[str, list[Any]]:
+    """What each of some memories cites, in the order it was cited."""
+    found: dict[str, list[Any]] = {id: [] for id in ids}
+    after: str | None = ""
+    while ids and after is not None:
+        page = visit.call("citations", memories=ids, limit=1000, after=after)
+        for one in page.citations:
+            found[one.memory].insert(0, one)
+        after = page.next
+    visit.meet_cited(one for cited in found.values() for one in cited)
+    return found
 
 
 def near(visit: Visit) -> dict[str, Any]:
