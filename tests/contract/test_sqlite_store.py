@@ -42,7 +42,8 @@ BEGINNING = """
     from recollect.adapters.records.sqlite import SqliteStore
     from recollect.domain.agents import Agent
     from recollect.domain.conversations import Session
-        from recollect.errors import *
+    from recollect.domain.tenancy import Organization
+    from recollect.errors import *
     from recollect.ports.records import *
     path, acme = Path(sys.argv[1]), Scope("acme")
 """
