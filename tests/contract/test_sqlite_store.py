@@ -14,14 +14,26 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect.adapters.records import schema
+from recollect.adapters.records import schema, sqlite_text
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.adapters.records.sqlite_file import connect
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, NewerStore, NotARecollectStore, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import Delete, DeleteWhere, Insert, IsNull, Put, Query, Scope, Update
+from recollect.ports.records import (
+    Compare,
+    Delete,
+    DeleteWhere,
+    Insert,
+    IsNull,
+    OneOf,
+    Put,
+    Query,
+    Scope,
+    TextQuery,
+    Update,
+)
 from recollect.testing.conformance.makers import agent, found, ids, memory, search, session, stored
 
 ACME = Scope("acme")
@@ -459,3 +471,55 @@ def test_verify_names_a_record_that_points_at_nothing(path: Path, store: SqliteS
     stored(store, ACME, session(ACME), memory(ACME, session_id="talk"))
     change(path, "DELETE FROM session")
     assert [(one.table, one.id) for one in store.verify()] == [("memory", "fact")]
+
+
+def test_no_statement_is_planned_again_because_other_values_are_asked_for(store: SqliteStore) -> None:
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, f"m{number}", f"sky number {number}") for number in range(20)))
+    again: list[int] = []
+    with store._readers.one() as connection:
+        connection.trace_v2(
+            apsw.SQLITE_TRACE_PROFILE, lambda told: again.append(told["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"])
+        )
+    for number in range(5):
+        after, wanted = f"m{number}", tuple(f"m{number + place}" for place in range(number + 1))
+        store.select(ACME, Query(Memory, (Compare("id", ">", after), OneOf("id", wanted))), ("id", "text"))
+        store.search_text(ACME, TextQuery(Memory, ("sky", str(number)), 10))
+    assert len(again) > 20
+    assert sum(again) == 0
+
+
+def test_the_others_of_a_store_never_count_however_often_it_is_searched(store: SqliteStore) -> None:
+    def scores() -> dict[str, float]:
+        hits = store.search_text(ACME, TextQuery(Memory, ("sky", "two"), 10))
+        return {hit.id: hit.score for hit in hits}
+
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, name, f"sky {name}") for name in ("one", "two", "three")))
+    alone = scores()
+    assert scores() == alone
+    globex = found(store, "globex")
+    stored(store, globex, *(memory(globex, f"other{number}", "sky two") for number in range(5)))
+    assert scores() == alone
+    store.transact(ACME, [Delete(Memory, "three")])
+    fewer = scores()
+    assert set(fewer) == {"one", "two"}
+    assert fewer["two"] < alone["two"]  # rare among three is rarer than among two
+    store.transact(globex, [DeleteWhere(Memory, (Compare("text", "=", "sky two"),))])
+    assert scores() == fewer
+
+
+def test_the_size_of_a_scope_is_counted_once_until_something_is_written(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    count = sqlite_text._count
+    monkeypatch.setattr(sqlite_text, "_count", lambda *given: counted.append("again") or count(*given))
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "one", "sky one"))
+    for _ in range(3):
+        assert search(store, ACME, "sky") == ["one"]
+    assert len(counted) == 1
+    stored(store, ACME, memory(ACME, "two", "sky two"))
+    assert set(search(store, ACME, "sky")) == {"one", "two"}
+    assert len(counted) == 2

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ from recollect.ports.records import Scope
 FACETS = ("user_id", "agent_id", "session_id", "project_id", "kind", "scope", "status")
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRow:
+class VectorRow(NamedTuple):
     """One stored vector: unit length, float16 little endian, `facets` in the order of FACETS."""
 
     seq: int

@@ -68,6 +68,7 @@ class SqliteStore(SqlReads):
                 connection.close()
                 raise
         self._readers = Readers(path, vfs)
+        self._sizes = sqlite_text.Sizes()
         self._tables = _Tables(connection, path, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self.capabilities = Capabilities("sqlite", durable=True, many_processes=True)
@@ -82,7 +83,7 @@ class SqliteStore(SqlReads):
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
         with self._readers.snapshot() as connection:
-            return sqlite_text.search(connection, self.compiler(), scope, query)
+            return sqlite_text.search(connection, self.compiler(), self._sizes, scope, query)
 
     def migrate(self) -> list[str]:
         return self._writer.run(lambda: [])  # opening already brought the file up to date
@@ -123,7 +124,9 @@ class SqliteStore(SqlReads):
             return [*problems, *check_text(connection)]
 
     def mend(self) -> list[str]:
-        return self._writer.run(lambda: rebuild_text(self._tables, self.codec))
+        mended = self._writer.run(lambda: rebuild_text(self._tables, self.codec))
+        self._sizes = sqlite_text.Sizes()  # the one write that gives out no seq
+        return mended
 
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""

@@ -42,7 +42,9 @@ class SqliteDialect:
         if len(values) > MOST_MARKS and all(isinstance(value, str) for value in values):
             # One bound array instead of thousands of place-holders: no limit, one cached statement.
             return f"{column} IN (SELECT value FROM carray({bind(apsw.carray(tuple(values)))}))"
-        return f"{column} IN ({', '.join(bind(value) for value in values)})"
+        # The last one again until they are 1, 2, 4, 8…: a few statements, which stay prepared, not one for each length.
+        repeated = [values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))
+        return f"{column} IN ({', '.join(bind(value) for value in (*values, *repeated))})"
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
         key = bind(given.key)

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import apsw
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # A term that more of the scope has than this tells little; its newest holders stand for the rest.
 MOST_HOLDERS = 50_000
+MOST_SIZES = 10_000
 _TENANT = 99
 
 
@@ -66,13 +67,46 @@ def index_statement(record: type[Record], fresh: bool) -> str:
     return f"{verb} INTO {text_table(record)}({columns}) VALUES ({', '.join('?' * (len(fields) + 2))})"
 
 
-def search(connection: apsw.Connection, compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+class Size(NamedTuple):
+    rows: int
+    is_all: bool
+    """Whether there are no others: then the scope need not be looked for in the index again with each term."""
+
+
+class Sizes:
+    """How many rows the scopes have, counted anew only after something was written.
+
+    A count walks through the scope, as a term does: of 20,000 memories in one scope it took 1 ms, and 1.4 ms more that
+    each term of a question was looked for within it.
+    """
+
+    def __init__(self) -> None:
+        self._counted: tuple[int, dict[tuple[type[Record], str], Size]] = (-1, {})
+
+    def of(self, connection: apsw.Connection, record: type[Record], facets: str) -> Size:
+        # Every write of a record gives out a new seq, in the transaction that also writes the text index.
+        seq = connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
+        counted, known = self._counted
+        if counted != seq or len(known) > MOST_SIZES:
+            known = {}
+            self._counted = seq, known
+        size = known.get((record, facets))
+        if size is None:
+            rows = _count(connection, record, facets)
+            size = known[record, facets] = Size(rows, _are_all(connection, record, rows))
+        return size
+
+
+def search(
+    connection: apsw.Connection, compiler: Compiler, sizes: Sizes, scope: Scope, query: TextQuery[Any]
+) -> list[TextHit]:
     facets = _facets(scope, query)
-    size = _count(connection, query.record, facets)
+    size, is_all = sizes.of(connection, query.record, facets)
     # Walking backwards takes nearly twice as long, and is needed only where not all the holders may be looked at.
     order = "ORDER BY rowid DESC" if size > MOST_HOLDERS else ""
+    within = "" if is_all else f"{facets} AND "
     found = [
-        _holders(connection, query.record, f"{facets} AND {_in_fields(query, term)}", order)
+        _holders(connection, query.record, within + _in_fields(query, term), order)
         for term in dict.fromkeys(query.terms)
     ]
     rows, scores = _scored(found, size)
@@ -114,6 +148,14 @@ def _count(connection: apsw.Connection, record: type[Record], match: str) -> int
     table = text_table(record)
     inner = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {2 * MOST_HOLDERS}"
     return int(connection.execute(f"SELECT count(*) FROM ({inner})", (match,)).get)
+
+
+def _are_all(connection: apsw.Connection, record: type[Record], rows: int) -> bool:
+    listed = quoted(record.shape.table + "_text_docsize")
+    last = connection.execute(f"SELECT max(id) FROM {listed}").get or 0
+    if last > 2 * rows or rows >= 2 * MOST_HOLDERS:  # others are likely, and many to count; or not all were counted
+        return False
+    return bool(connection.execute(f"SELECT count(*) FROM {listed}").get == rows)
 
 
 def _holders(connection: apsw.Connection, record: type[Record], match: str, order: str) -> Rows:

@@ -78,7 +78,7 @@ class Scope:
             row.organization_id == self.organization_id
             and row.space == self.space
             and len(row.vector) == 2 * dimensions
-            and all(row.facets[facet] in values for facet, values in self.allowed.items())
+            and (not self.allowed or all(row.facets[facet] in values for facet, values in self.allowed.items()))
         )
 
 
