@@ -46,6 +46,8 @@ _EMPTY = {
     "bytes": "''",
     "moment": "'epoch'",
 }
+# What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
+_PENDING = "gin_pending_list_limit = 256"
 _PUNCTUATION = "!\"#$%&''()*+,-./:;<=>?@[\\]^_`{|}~"
 
 # Words as SQLite's index has them: stemmed, none left out, and no path or address taken for one word.
@@ -84,6 +86,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
         _foundation(connection)
         applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
         make_partitions(connection)
+        _bound_what_is_pending(connection)
     except psycopg.errors.InsufficientPrivilege:
         raise may_not_make_tables(connection, label) from None
     return applied
@@ -276,7 +279,17 @@ def _text_column(text: dict[str, Any]) -> str:
 
 
 def _text_index(table: str) -> str:
-    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text)"
+    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({_PENDING})"
+
+
+def _bound_what_is_pending(connection: Connection) -> None:
+    """Text indexes of a store that an older program made."""
+    unbound = (
+        "SELECT c.oid::regclass::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind = 'i' "
+        "AND a.attname = '_text' AND c.reloptions IS NULL AND pg_table_is_visible(c.oid)"
+    )
+    for (index,) in connection.execute(unbound).fetchall():
+        connection.execute(f"ALTER INDEX {index} SET ({_PENDING})")
 
 
 def _unique(table: str, key: dict[str, Any]) -> str:
