@@ -22,7 +22,7 @@ import pytest
 
 import recollect
 from postgres_server import BIN, Server, server
-from recollect.adapters.records import postgres_text
+from recollect.adapters.records import postgres_schema, postgres_text
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_link import (
@@ -220,6 +220,22 @@ class TestPartitions:
         store._ahead = (0, 0)
         stored(store, acme, memory(acme, new_id()))
         assert self.partitions_of(store, "memory") == {f"memory_{now():%Y_%m}": 1}
+
+    def test_a_long_reading_keeps_no_new_month_and_nobody_else_waiting(
+        self, store: PostgresStore, acme: Scope, address: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_schema, "WAITED_FOR_MILLISECONDS", 50)
+        later = datetime(2091, 5, 1, tzinfo=UTC)
+        with psycopg.connect(address) as backup, ThreadPoolExecutor(1) as pool, store.as_owner() as owner:
+            backup.execute("SELECT count(*) FROM memory_other")
+            making = pool.submit(make_partitions, owner, later, 0)
+            try:
+                assert making.result(20) == ["access_log_2091_05"]
+                assert store.count(acme, Query(Memory)) == 0
+            finally:
+                backup.rollback()
+            assert make_partitions(owner, later, 0) == ["memory_2091_05"]
+            owner.execute("DROP TABLE memory_2091_05, access_log_2091_05")
 
     def test_embeddings_are_spread_over_tenants(self, store: PostgresStore) -> None:
         for number in range(20):

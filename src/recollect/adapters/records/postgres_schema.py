@@ -25,6 +25,8 @@ from recollect.errors import StoreError, StoreReadOnly
 BY_MONTH = ("memory", "access_log")
 BY_TENANT = {"embedding": 8}
 MONTHS_AHEAD = 3
+# A new partition has to lock the default one, and whoever comes later waits behind who waits for a lock.
+WAITED_FOR_MILLISECONDS = 1000
 OLDEST = 150000  # unique keys whose empty fields are equal
 _LOCK = 0x7265636F6C6C  # "recoll": one process at a time changes the tables
 _TEXT = 'text COLLATE "C"'
@@ -324,10 +326,16 @@ def make_partitions(
             if connection.execute("SELECT to_regclass(%s) IS NULL", (quoted(name),)).fetchall()[0][0]:
                 bounds = f"FROM ('{first_id(today.year, month)}') TO ('{first_id(today.year, month + 1)}')"
                 try:
-                    connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
+                    with connection.transaction():
+                        connection.execute(f"SET LOCAL lock_timeout = {WAITED_FOR_MILLISECONDS}")
+                        connection.execute(
+                            f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}"
+                        )
                 except psycopg.errors.CheckViolation:
                     continue  # rows of that month lie in the default partition already, and stay there
                 except psycopg.errors.DuplicateTable:
                     continue  # another process was quicker
+                except psycopg.errors.LockNotAvailable:
+                    continue  # a long reading (a backup) is under way; there is time, and the default takes every month
                 made.append(name)
     return made
