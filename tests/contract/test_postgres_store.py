@@ -22,10 +22,19 @@ import pytest
 
 import recollect
 from postgres_server import BIN, Server, server
-from recollect.adapters.records import postgres_text
+from recollect.adapters.records import postgres_schema, postgres_text
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import APP, UPKEEP, WRITERS_AT_ONCE, Connection, Question, _turn, meaning
+from recollect.adapters.records.postgres_link import (
+    APP,
+    UPKEEP,
+    WRITERS_AT_ONCE,
+    Connection,
+    Link,
+    Question,
+    _turn,
+    meaning,
+)
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_vectors import Half
@@ -49,7 +58,7 @@ from recollect.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from recollect.ports.records import Compare, Delete, Insert, Query, Scope, TextQuery, Update
+from recollect.ports.records import Compare, Delete, Insert, OneOf, Query, Scope, TextQuery, Update
 from recollect.ports.vectors import FACETS
 from recollect.testing.conformance.makers import agent, embedding, found, memory, one_of_each, search, stored, user
 
@@ -212,6 +221,22 @@ class TestPartitions:
         stored(store, acme, memory(acme, new_id()))
         assert self.partitions_of(store, "memory") == {f"memory_{now():%Y_%m}": 1}
 
+    def test_a_long_reading_keeps_no_new_month_and_nobody_else_waiting(
+        self, store: PostgresStore, acme: Scope, address: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres_schema, "WAITED_FOR_MILLISECONDS", 50)
+        later = datetime(2091, 5, 1, tzinfo=UTC)
+        with psycopg.connect(address) as backup, ThreadPoolExecutor(1) as pool, store.as_owner() as owner:
+            backup.execute("SELECT count(*) FROM memory_other")
+            making = pool.submit(make_partitions, owner, later, 0)
+            try:
+                assert making.result(20) == ["access_log_2091_05"]
+                assert store.count(acme, Query(Memory)) == 0
+            finally:
+                backup.rollback()
+            assert make_partitions(owner, later, 0) == ["memory_2091_05"]
+            owner.execute("DROP TABLE memory_2091_05, access_log_2091_05")
+
     def test_embeddings_are_spread_over_tenants(self, store: PostgresStore) -> None:
         for number in range(20):
             scope = found(store, f"tenant{number}")
@@ -303,6 +328,20 @@ class TestTextSearch:
         assert len(looks) == 1
         assert any("&" in str(value) for value in looks[0])
 
+    def test_what_is_new_in_a_text_index_stays_short_also_in_an_older_store(self) -> None:
+        address = server().new_store()
+        database = address.rpartition("/")[2]
+        options = (
+            "SELECT DISTINCT array_to_string(c.reloptions, ',') FROM pg_attribute a JOIN pg_class c "
+            "ON c.oid = a.attrelid WHERE c.relkind = 'i' AND a.attname = '_text'"
+        )
+        assert server().admin(options, database) == [("gin_pending_list_limit=256",)]
+        for index in ("memory_other__text_idx", "revision_text"):
+            server().admin(f"ALTER INDEX {index} RESET (gin_pending_list_limit)", database)
+        assert len(server().admin(options, database)) == 2
+        PostgresStore(address).close()
+        assert server().admin(options, database) == [("gin_pending_list_limit=256",)]
+
     def test_words_of_one_stem_count_once(
         self, store: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -326,6 +365,45 @@ class TestTextSearch:
             assert full.search_text(acme, TextQuery(Memory, ("word0", "word1"), 3))
         counts = [given for given in asked if "count(*)" in given[1].statement and "few" not in given[1].statement]
         assert len(counts) == 1
+
+
+class TestTalk:
+    def test_a_memory_is_few_statements(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[str] = []
+
+        class Listening(psycopg.Cursor[Any]):
+            def execute(self, query: Any, *given: Any, **named: Any) -> Any:
+                said.append(str(query).partition("(")[0])
+                return super().execute(query, *given, **named)
+
+        monkeypatch.setattr(Link, "cursor_factory", Listening)
+        with recollect.open(address, embedder="hash") as mem:
+            mem.add_user("ann", id="ann")
+            said.clear()
+            mem.remember("the boat is blue", user="ann", tags=["boats"])
+        assert [one[:9] for one in said] == [
+            "SELECT se", "SELECT t1",
+            "BEGIN", "SELECT se", "LOCK TABL", "SELECT ", *["INSERT IN"] * 4, "COMMIT",
+        ]  # fmt: skip
+
+    def test_what_is_looked_up_by_key_is_not_planned_anew(self, store: PostgresStore, acme: Scope) -> None:
+        for number in range(6):
+            store.transact(acme, [Insert(memory(acme, f"m{number}"))])
+            store.find(acme, Query(Memory, (OneOf("identity", (f"i1:m{number}",)),)))
+        plans = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
+        made = {}
+        for _ in range(4):  # the pool hands out its connections in turn
+            with store.link._open_pool().connection() as connection:
+                made |= {text[:12]: rest for text, *rest in connection.execute(plans) if '"memory"' in text}
+        assert set(made) == {"INSERT INTO ", 'SELECT t1."o'}
+        assert all(generic and not custom for generic, custom in made.values())
+
+    def test_a_record_that_comes_back_is_no_longer_gone(self, store: PostgresStore, acme: Scope) -> None:
+        store.transact(acme, [Insert(agent(acme))])
+        seq = store.transact(acme, [Delete(Agent, agent(acme).id)]).seq
+        assert [change.gone for change in store.changes(acme, seq - 1)] == [True]
+        store.transact(acme, [Insert(agent(acme))])
+        assert [change.gone for change in store.changes(acme, seq - 1)] == [False]
 
 
 class TestFailures:

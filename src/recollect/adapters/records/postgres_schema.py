@@ -25,6 +25,8 @@ from recollect.errors import StoreError, StoreReadOnly
 BY_MONTH = ("memory", "access_log")
 BY_TENANT = {"embedding": 8}
 MONTHS_AHEAD = 3
+# A new partition has to lock the default one, and whoever comes later waits behind who waits for a lock.
+WAITED_FOR_MILLISECONDS = 1000
 OLDEST = 150000  # unique keys whose empty fields are equal
 _LOCK = 0x7265636F6C6C  # "recoll": one process at a time changes the tables
 _TEXT = 'text COLLATE "C"'
@@ -46,6 +48,8 @@ _EMPTY = {
     "bytes": "''",
     "moment": "'epoch'",
 }
+# What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
+_PENDING = "gin_pending_list_limit = 256"
 _PUNCTUATION = "!\"#$%&''()*+,-./:;<=>?@[\\]^_`{|}~"
 
 # Words as SQLite's index has them: stemmed, none left out, and no path or address taken for one word.
@@ -84,6 +88,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
         _foundation(connection)
         applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
         make_partitions(connection)
+        _bound_what_is_pending(connection)
     except psycopg.errors.InsufficientPrivilege:
         raise may_not_make_tables(connection, label) from None
     return applied
@@ -276,7 +281,17 @@ def _text_column(text: dict[str, Any]) -> str:
 
 
 def _text_index(table: str) -> str:
-    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text)"
+    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({_PENDING})"
+
+
+def _bound_what_is_pending(connection: Connection) -> None:
+    """Text indexes of a store that an older program made."""
+    unbound = (
+        "SELECT c.oid::regclass::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind = 'i' "
+        "AND a.attname = '_text' AND c.reloptions IS NULL AND pg_table_is_visible(c.oid)"
+    )
+    for (index,) in connection.execute(unbound).fetchall():
+        connection.execute(f"ALTER INDEX {index} SET ({_PENDING})")
 
 
 def _unique(table: str, key: dict[str, Any]) -> str:
@@ -311,10 +326,16 @@ def make_partitions(
             if connection.execute("SELECT to_regclass(%s) IS NULL", (quoted(name),)).fetchall()[0][0]:
                 bounds = f"FROM ('{first_id(today.year, month)}') TO ('{first_id(today.year, month + 1)}')"
                 try:
-                    connection.execute(f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}")
+                    with connection.transaction():
+                        connection.execute(f"SET LOCAL lock_timeout = {WAITED_FOR_MILLISECONDS}")
+                        connection.execute(
+                            f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}"
+                        )
                 except psycopg.errors.CheckViolation:
                     continue  # rows of that month lie in the default partition already, and stay there
                 except psycopg.errors.DuplicateTable:
                     continue  # another process was quicker
+                except psycopg.errors.LockNotAvailable:
+                    continue  # a long reading (a backup) is under way; there is time, and the default takes every month
                 made.append(name)
     return made
