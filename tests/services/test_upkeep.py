@@ -12,7 +12,6 @@ import recollect
 from recollect.domain.memory import Embedding
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.records import DeleteWhere, Query, equal
-from recollect.services.leases import claim, holding, release
 from recollect.testing.fakes import HashEmbedder
 
 
@@ -119,36 +118,6 @@ def test_many_threads_share_one_memory(mem: Any) -> None:
     for thread in threads:
         thread.join()
     assert mem.stats().memories == 80
-
-
-def test_a_lease_has_one_holder_and_a_growing_fence(mem: Any) -> None:
-    store, scope = mem._core.store, mem._scope
-    first = claim(store, scope, "job", "one", 60)
-    assert first is not None
-    assert claim(store, scope, "job", "two", 60) is None
-    release(store, scope, first)
-    second = claim(store, scope, "job", "two", 60)
-    assert second is not None
-    assert second.fence > first.fence
-    with pytest.raises(recollect.errors.Conflict):
-        store.transact(scope, [holding(first)])
-    with pytest.raises(recollect.errors.LeaseLost):
-        release(store, scope, first)
-
-
-def test_racing_workers_get_one_lease(mem: Any) -> None:
-    won: list[str] = []
-
-    def race(name: str) -> None:
-        if claim(mem._core.store, mem._scope, "job", name, 60):
-            won.append(name)
-
-    threads = [threading.Thread(target=race, args=(f"w{n}",)) for n in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
 
 
 @pytest.mark.parametrize("existing", ["skip", "replace"])

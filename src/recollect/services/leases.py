@@ -7,32 +7,15 @@ store, whatever its clock says.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
-from recollect.errors import Conflict, LeaseLost, RequirementFailed
+from recollect.errors import LeaseLost, RequirementFailed
 from recollect.ports.records import Insert, Put, RecordStore, Require, Scope, Step, Update, revised
 
 NOBODY = "nobody"
-
-
-def claim(store: RecordStore, scope: Scope, name: str, holder: str, seconds: float) -> Lease | None:
-    """Take the lease, or extend one's own; None while somebody else holds it."""
-    moment = now()
-    until = moment + timedelta(seconds=seconds)
-    held = store.get(scope, Lease, name)
-    try:
-        if held is not None and held.holder == holder and held.expires_at > moment:
-            store.transact(scope, [Update(revised(held, scope, expires_at=until))])
-        elif held is None or held.expires_at <= moment:
-            store.transact(scope, [taking(held, scope, name, holder, until)[1]])
-        else:
-            return None
-    except Conflict:
-        return None  # another worker was quicker
-    return store.get(scope, Lease, name)
 
 
 def taking(
@@ -92,11 +75,3 @@ def ending(store: RecordStore, scope: Scope, name: str, fence: int) -> list[Step
     """
     current = held_with(store, scope, name, fence)
     return [holding(current), Put(revised(current, scope, holder=NOBODY, expires_at=now()))]
-
-
-def release(store: RecordStore, scope: Scope, lease: Lease) -> None:
-    """Let go early."""
-    try:
-        store.transact(scope, ending(store, scope, lease.id, lease.fence))
-    except RequirementFailed:
-        raise lost(lease.id) from None

@@ -37,7 +37,6 @@ from recollect.ports.records import (
     Capabilities,
     Committed,
     Insert,
-    OneOf,
     Problem,
     Query,
     Scope,
@@ -48,7 +47,6 @@ from recollect.ports.records import (
 from recollect.ports.vectors import StoredVector
 
 SEQS_AT_ONCE = 16
-_KEYS_OF_ANY_MONTH = frozenset({"identity", "idempotency_key"})
 _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 
@@ -141,13 +139,6 @@ class PostgresStore(SqlReads):
     def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
         questions = [Question(placeholders(statement), values) for statement, values in readings]
         return self.link.ask(scope.organization_id, *questions)
-
-    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        if not any(isinstance(one, OneOf) and one.field in _KEYS_OF_ANY_MONTH for one in query.where):
-            return super()._rows(scope, query, fields)
-        statement, values = self._statement(scope, query, fields)
-        (rows,) = self.link.ask(scope.organization_id, Question(placeholders(statement), values), by_key=True)
-        return rows
 
     def _apply(
         self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps

@@ -62,12 +62,11 @@ _NUMBERED = f"concat(pg_current_xact_id(), ' ', {_LIFE})"
 _NUMBER = f"SELECT {_NUMBERED}"
 _LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
 _ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
-_ENTER_TO_LOOK_UP = f"{_ENTER}, set_config('plan_cache_mode', 'force_generic_plan', true)"
 _ENTER_TO_WRITE = (
     f"{_ENTER}, set_config('plan_cache_mode', %s, true), set_config('lock_timeout', %s, true), "
     f"pg_advisory_xact_lock(%s), {_NUMBERED}"
 )
-ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_LOOK_UP, _ENTER_TO_WRITE})  # what a cluster is never asked
+ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
 _TRANSIENT = {"40001", "40P01"}
 _LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
@@ -136,11 +135,9 @@ class Link:
 
         return self._persistently(once)
 
-    def ask(
-        self, tenant: str, *questions: Question, role: str = APP, by_key: bool = False
-    ) -> list[list[tuple[Any, ...]]]:
+    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[tuple[Any, ...]]]:
         """The answers to questions, in one round trip."""
-        begin = [Question(_ENTER_TO_LOOK_UP if by_key else _ENTER, (role, tenant))]
+        begin = [Question(_ENTER, (role, tenant))]
         if self.is_distributed:
             begin = [Question(statement) for statement in _begin_reading(tenant, role)]
 
