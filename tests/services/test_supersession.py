@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +178,21 @@ def test_what_is_trusted_is_valid_again_when_its_replacement_is_no_longer_truste
     versions = mem.show("old").version
     mem.archive("new")
     assert mem.show("old").version == versions
+
+
+@pytest.mark.parametrize("way", ["uncite", "check"])
+def test_what_is_trusted_is_valid_again_when_the_evidence_of_its_replacement_is_gone(
+    mem: Any, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "door.txt").write_text("blue\n")
+    mem.remember("The door is red", id="old", cites=[cite.user("ann", "saw it")])
+    mem.promote("old")
+    mem.remember("The door is blue", id="new", supersedes="old", cites=[cite.file("door.txt", lines=(1, 1))])
+    mem.promote("new")
+    assert mem.show("old").fields.get("valid_to")
+    if way == "uncite":
+        mem.uncite("new", mem.show("new").citations[0].id)
+    else:
+        (tmp_path / "door.txt").write_text("green\n")
+        assert mem.check("new").demoted == ["new"]
+    assert "valid_to" not in mem.show("old").fields

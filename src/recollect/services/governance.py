@@ -75,8 +75,16 @@ def unsupported_steps(core: Core, scope: Scope, memory: Memory, left: Sequence[C
     """Take the trust away from a memory if none of the citations that are left holds."""
     if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
         return []
-    steps = change_steps(core, scope, memory, "demoted", "its last citation was removed", status="hypothesis")
-    return steps + fallen_steps(core, scope, [memory], "lost its last citation")
+    return _demotion_steps(core, scope, memory, "its last citation was removed", "lost its last citation")
+
+
+def _demotion_steps(core: Core, scope: Scope, memory: Memory, why: str, what: str) -> list[Step]:
+    """Its evidence is gone: what rests on it falls too, and what it replaced is valid again."""
+    return [
+        *change_steps(core, scope, memory, "demoted", why, status="hypothesis"),
+        *fallen_steps(core, scope, [memory], what),
+        *moved_steps(core, scope, memory, memory.changed(status="hypothesis")),
+    ]
 
 
 class CheckRequest(Request):
@@ -151,8 +159,7 @@ def _checked_now(
     demoted = bool(broken) and memory.status in TRUSTED
     if demoted:
         why = f"no longer holds: {broken[0].note}"
-        steps += change_steps(core, scope, memory, "demoted", why, status="hypothesis")
-        steps += fallen_steps(core, scope, [memory], "no longer holds")
+        steps += _demotion_steps(core, scope, memory, why, "no longer holds")
     if steps:
         found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
         commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
