@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 import recollect
 from recollect.domain.record import now
 from recollect.errors import InvalidInput, NotFound
+from recollect.testing.fakes import HashEmbedder
 
 
 @pytest.fixture
@@ -329,3 +333,45 @@ def test_an_empty_tenant_is_not_the_default_one(library: Any) -> None:
     for wrong in ("", "x" * 300, "a\nb"):
         with pytest.raises(InvalidInput):
             library.within(wrong)
+
+
+def test_recalls_of_many_threads_read_one_at_a_time(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, inside, most = library._core.store, [], []
+
+    def counting(read: Any) -> Any:
+        def counted(*given: Any) -> Any:
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.001)  # long enough for another to come in, if it may
+            try:
+                return read(*given)
+            finally:
+                inside.pop()
+
+        return counted
+
+    for name in ("search_text", "select_each"):
+        monkeypatch.setattr(store, name, counting(getattr(store, name)))
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: [hit.id for hit in library.recall("who drinks tea?")], range(24)))
+    assert max(most) == 1
+    assert answers == [answers[0]] * 24
+
+
+def test_who_waits_for_a_model_keeps_nobody_waiting(tmp_path: Path) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    class Slow(HashEmbedder):
+        def embed_query(self, text: str) -> Any:
+            if text == "slow":
+                asked.set()
+                assert answered.wait(60)
+            return super().embed_query(text)
+
+    with recollect.open(tmp_path / "slow.db", embedder=Slow()) as mem, ThreadPoolExecutor(1) as pool:
+        kept = mem.remember("tea is hot").id
+        waiting = pool.submit(mem.recall, "slow")
+        assert asked.wait(60)
+        assert [hit.id for hit in mem.recall("tea")] == [kept]
+        answered.set()
+        assert [hit.id for hit in waiting.result()] == [kept]

@@ -6,7 +6,8 @@ adapter a setting means, `moving` and `checking` are what needs no open memory.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,7 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         late_interaction=settings.embedder.late_interaction,
         language_model=model,
         access_log_days=settings.access_log_days,
+        turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )
 

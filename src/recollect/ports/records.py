@@ -270,6 +270,8 @@ class Capabilities:
     text_search: bool = True
     sql: bool = False
     """Whether the store is a `SqlStore`, too."""
+    row_by_row: bool = False
+    """Whether reading gives the interpreter away and takes it again for every row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,19 +69,21 @@ def gather(
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
     pool = Pool()
     depth = max(1, limit // 50)
-    lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
-    rows = _read(core, scope, narrowed, list(lexical))
+    with core.turn:
+        lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
+        rows = _read(core, scope, narrowed, list(lexical))
     pool.asked = asked_vector(core, question, rows, given, pool)
-    near, found = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth, _FIELDS)
-    rows |= {id: _named(found[id]) for id in near if id in found and id not in rows}
-    best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
-    positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
-    rows |= beside
-    pool.facts = rows
-    pool.candidates = [_candidate(row, lexical, positions) for row in rows.values()]
-    pool.ranking = Ranking(question, pool.candidates)
-    if pool.asked:
-        _score_meaning(core, scope, narrowed, pool, near)
+    with core.turn:
+        near, found = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth, _FIELDS)
+        rows |= {id: _named(found[id]) for id in near if id in found and id not in rows}
+        best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
+        positions, beside = _neighbourhood(core, scope, narrowed, rows, best)
+        rows |= beside
+        pool.facts = rows
+        pool.candidates = [_candidate(row, lexical, positions) for row in rows.values()]
+        pool.ranking = Ranking(question, pool.candidates)
+        if pool.asked:
+            _score_meaning(core, scope, narrowed, pool, near)
     return pool
 
 
@@ -97,7 +99,8 @@ def gather_near(
     """Only the nearest in meaning, in the order of their similarity, with these fields: what a vector store answers."""
     pool = Pool()
     pool.asked = asked_vector(core, question, {}, given, pool)
-    near, rows = by_meaning(core, scope, narrowed, pool, limit, fields)
+    with core.turn:
+        near, rows = by_meaning(core, scope, narrowed, pool, limit, fields)
     pool.facts = {id: dict(zip(fields, rows[id], strict=True)) for id in near if id in rows}
     pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
     return pool

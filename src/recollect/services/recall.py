@@ -130,9 +130,10 @@ def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = read_question(request.query, request.as_of or moment)
     pool = _pool(core, scope, request, question, narrowed)
-    best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
-    hits = _shown(core, scope, best[: request.limit], pool, question)
-    return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
+    with core.turn:
+        best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
+        hits = _shown(core, scope, best[: request.limit], pool, question)
+        return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
 
 
 def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str], action: str) -> None:

@@ -71,7 +71,7 @@ class SqliteStore(SqlReads):
         self._sizes = sqlite_text.Sizes()
         self._tables = _Tables(connection, path, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
-        self.capabilities = Capabilities("sqlite", durable=True, many_processes=True)
+        self.capabilities = Capabilities("sqlite", durable=True, many_processes=True, row_by_row=True)
 
     def tenants(self) -> list[str]:
         with self._readers.one() as connection:
