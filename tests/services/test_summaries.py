@@ -56,6 +56,15 @@ def test_a_session_rolls_up_through_every_level(mem: Any) -> None:
     } == set(ids)
 
 
+def test_a_list_leaves_out_what_was_rolled_up_when_asked_to(mem: Any) -> None:
+    ids = talk(mem)
+    own = mem.remember("In short: Lisbon, and no peanuts", kind="summary").id
+    mem.summary.roll_up()
+    assert mem.list().total == len(ids) + 1 + 3
+    assert {line.id for line in mem.list(rolled_up=False).memories} == {*ids, own}
+    assert mem.list(rolled_up=False, kinds=["summary"]).total == 4
+
+
 def test_rolling_up_twice_changes_nothing(mem: Any) -> None:
     talk(mem)
     mem.summary.roll_up()

@@ -302,6 +302,7 @@ class Recollect:
         limit: int = 50,
         after: str | None = None,
         forgotten: bool = False,
+        rolled_up: bool = True,
     ) -> MemoryPage:
         """List memories, the newest first."""
 

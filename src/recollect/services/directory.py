@@ -352,6 +352,7 @@ class ListRequest(Wanted):
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
     forgotten: bool = Field(False, description="List what was forgotten instead")
+    rolled_up: bool = Field(True, description="Also summaries of others; if not, only when asked for by kind or level")
 
 
 class MemoryLine(Reply):
@@ -372,7 +373,7 @@ class MemoryPage(Reply):
 
 def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
     """List memories, the newest first, with the filters of recall."""
-    narrowed = narrow(request, now())
+    narrowed = narrow(request, now(), evidence_only=not request.rolled_up)
     filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)

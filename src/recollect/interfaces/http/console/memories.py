@@ -37,7 +37,8 @@ def overview(visit: Visit) -> dict[str, Any]:
         "activity": chart([date for date, _ in uses], [amount for _, amount in uses], bars=True),
         "kinds": slices(stats.kinds),
         "trust": [one for name in STATUSES for one in slices(stats.statuses) if one.name == name],
-        "recent": visit.call("list", limit=8).memories,
+        "waiting": visit.call("list", statuses=["hypothesis"], rolled_up=False, limit=1).total,
+        "recent": visit.call("list", limit=8, rolled_up=False).memories,
     }
 
 
@@ -137,10 +138,14 @@ def _history(states: list[Any]) -> list[dict[str, Any]]:
 
 
 def review(visit: Visit) -> dict[str, Any]:
-    """What nobody has judged yet, the newest first, each with its evidence."""
+    """What nobody has judged yet, the newest first, each with its evidence.
+
+    Summaries that roll up others stand and fall with those: they are shown to who chooses their kind.
+    """
     chosen = {"kinds": visit.queries("kinds"), "author": visit.query("author").strip()}
     after = visit.query("after")
-    page = visit.call("list", statuses=["hypothesis"], limit=REVIEWED_AT_ONCE, after=after, **chosen)
+    waits = {"statuses": ["hypothesis"], "rolled_up": False, **chosen}
+    page = visit.call("list", limit=REVIEWED_AT_ONCE, after=after, **waits)
     cited = _evidence(visit, [line.id for line in page.memories])
     waiting = [(line, cited[line.id]) for line in page.memories]
     return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
