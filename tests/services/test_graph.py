@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +186,44 @@ def test_a_fact_is_added_however_often_others_were_quicker(mem: Any, monkeypatch
     ask(mem, "add_observations", **EXAMPLES["add_observations"])
     monkeypatch.undo()
     assert ask(mem, "read_graph").entities[0].observations == ["wrote a program", "liked numbers"]
+
+
+THEIRS: dict[str, Any] = {
+    "add_observations": {"observations": [{"entityName": "Ada", "contents": ["theirs"]}]},
+    "delete_observations": {"deletions": [{"entityName": "Ada", "observations": ["wrote a program"]}]},
+}
+
+
+class Meanwhile:
+    """Does something else before the n-th call of the store."""
+
+    def __init__(self, mem: Any, patch: pytest.MonkeyPatch, number: int, work: Callable[[], Any]) -> None:
+        self.calls, self._number, self._work = 0, number, work
+        for name in ("select", "get", "find", "transact"):
+            patch.setattr(mem._core.store, name, self._counted(getattr(mem._core.store, name)))
+
+    def _counted(self, call: Any) -> Any:
+        def counted(*given: Any, **named: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._number:
+                self._work()
+            return call(*given, **named)
+
+        return counted
+
+
+@pytest.mark.parametrize("other", sorted(THEIRS))
+def test_what_others_do_to_an_entity_meanwhile_is_never_undone(
+    fresh: Any, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    expected = {"wrote a program", "ours", "theirs"} if other == "add_observations" else {"ours"}
+    for number in itertools.count(1):
+        mem = fresh()
+        with monkeypatch.context() as patch:
+            meanwhile = Meanwhile(mem, patch, number, partial(ask, mem, other, **THEIRS[other]))
+            ask(mem, "add_observations", observations=[{"entityName": "Ada", "contents": ["ours"]}])
+        if meanwhile.calls < number:
+            assert number > 3
+            return
+        ada = next(one for one in ask(mem, "read_graph").entities if one.name == "Ada")
+        assert set(ada.observations) == expected, f"before call {number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -220,6 +221,7 @@ def test_a_server_that_takes_calls_and_says_nothing_costs_a_search_little(
         kept = mem.remember("Alice prefers pytest")
         assert not mem.recall("pytest", by="meaning").notes
         own_server.process.send_signal(signal.SIGSTOP)
+        os.waitpid(own_server.process.pid, os.WUNTRACED)  # until then some of its threads may still answer
         try:
             for _ in range(2):  # the first waits for an answer, the next for a sign of life
                 began = time.monotonic()

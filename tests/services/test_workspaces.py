@@ -307,6 +307,28 @@ def test_content_used_again_at_the_last_moment_is_kept(desk: Any, monkeypatch: p
     assert desk.verify().sound
 
 
+def test_a_snapshot_waits_for_a_writer_that_is_quicker_eighty_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
+        furnished(mem)
+        mem.workspace.write("w", "file", "0")
+        pauses: list[float] = []
+        monkeypatch.setattr("recollect.services.core.time.sleep", pauses.append)
+        transact, times = mem._core.store.transact, iter(range(1, 81))
+
+        def overtaken(scope: Any, steps: Any) -> Any:
+            is_snapshot = any(isinstance(step, Insert) and isinstance(step.record, Snapshot) for step in steps)
+            if is_snapshot and (number := next(times, None)):
+                mem.workspace.write("w", "file", str(number))
+            return transact(scope, steps)
+
+        monkeypatch.setattr(mem._core.store, "transact", overtaken)
+        taken = mem.workspace.snapshot("w")
+        assert len(pauses) == 80
+        assert mem.workspace.read("w", "file", snapshot=taken.id).text == "80"
+
+
 def test_a_snapshot_beside_a_writer_is_one_moment(tmp_path: Path) -> None:
     """Both files always change together in the writer's order: a snapshot never has the later without the earlier."""
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:

@@ -137,6 +137,7 @@ class OpenNodesRequest(Request):
 @dataclass(frozen=True, slots=True)
 class _Node:
     id: str
+    version: int
     name: str
     content: dict[str, Any]
 
@@ -160,7 +161,7 @@ def create_entities(core: Core, scope: Scope, request: CreateEntitiesRequest) ->
         known = {node.name: node for node in reversed(_nodes(core, scope))}
         new = [one for name, one in reversed(wanted.items()) if name not in known or not known[name].is_described]
         described = [one for one in new if one.name in known]
-        _change(core, scope, {known[one.name].id: _content(one) for one in described})
+        _change(core, scope, [(known[one.name], _content(one)) for one in described])
         _add(core, scope, [_content(one) for one in new if one.name not in known])
         return Entities(entities=new)
 
@@ -273,8 +274,8 @@ def open_nodes(core: Core, scope: Scope, request: OpenNodesRequest) -> Graph:
 def _nodes(core: Core, scope: Scope) -> list[_Node]:
     """Every living entity that has a name, the oldest first."""
     query = Query(Memory, narrow(Wanted(kinds=[KIND]), now()).filters(), (Order("id"),))
-    rows = core.store.select(scope, query, ("id", "content"))
-    return [_Node(id, content["name"], content) for id, content in rows if content.get("name")]
+    rows = core.store.select(scope, query, ("id", "version", "content"))
+    return [_Node(id, version, content["name"], content) for id, version, content in rows if content.get("name")]
 
 
 def _links(core: Core, scope: Scope, sources: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -322,16 +323,16 @@ def _add(core: Core, scope: Scope, contents: Sequence[dict[str, Any]]) -> dict[s
 
 
 def _observe(core: Core, scope: Scope, nodes: dict[str, _Node], known: dict[str, list[str]]) -> None:
-    changed = {name: facts for name, facts in known.items() if facts != nodes[name].content.get("observations", [])}
-    contents = {nodes[name].id: nodes[name].content | {"observations": facts} for name, facts in changed.items()}
-    _change(core, scope, contents)
+    had = {name: nodes[name].content.get("observations", []) for name in known}
+    changed = [(nodes[name], facts) for name, facts in known.items() if facts != had[name]]
+    _change(core, scope, [(node, node.content | {"observations": facts}) for node, facts in changed])
 
 
-def _change(core: Core, scope: Scope, contents: dict[str, dict[str, Any]]) -> None:
-    """New content for some entities, all in one write."""
+def _change(core: Core, scope: Scope, contents: Sequence[tuple[_Node, dict[str, Any]]]) -> None:
+    """New content for some entities, all in one write; VersionConflict if one is no longer as it was read."""
     steps: list[Step] = []
-    for id, content in contents.items():
-        memory = load(core, scope, Memory, id)
+    for node, content in contents:
+        memory = load(core, scope, Memory, node.id, version=node.version)
         steps += change_steps(core, scope, memory, "revised", "", **new_content(memory, content))
     if steps:
         commit(core, scope, steps)

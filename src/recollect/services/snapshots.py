@@ -8,9 +8,9 @@ the one it began with, so it is the workspace at one moment even while others wr
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -20,10 +20,11 @@ from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
 from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
 from recollect.services.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
-from recollect.services.core import Core, Reply, commit, load, logged, made
+from recollect.services.core import Core, Reply, commit, insistently, load, logged, made
 from recollect.services.lifecycle import erase_traces
-from recollect.services.workspaces import TRIES, Change, WorkspaceRequest
+from recollect.services.workspaces import Change, WorkspaceRequest
 
+T = TypeVar("T")
 LARGEST_DIFF_BYTES = 200_000
 LARGEST_DIFF_LINES = 5_000
 
@@ -51,44 +52,44 @@ class SnapshotRequest(WorkspaceRequest):
 
 def snapshot(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
     """Keep the workspace as it is now; costs what changed since the last time."""
-    return steadily(lambda: _taken(core, scope, request))
+    return _once_still(lambda: _taken(core, scope, request))
+
+
+def _once_still(attempt: Callable[[], T]) -> T:
+    """Looks again, with growing pauses, while others write to the workspace, or prune its snapshots."""
+    try:
+        return insistently(lambda: steadily(attempt), RequirementFailed)
+    except RequirementFailed:
+        raise StoreBusy("the workspace changed all the while", remedy="try again when its writers pause") from None
 
 
 def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
-    for _ in range(TRIES):
-        workspace = load(core, scope, Workspace, request.id)
-        buckets, root, nodes = _tree_now(core, scope, workspace)
-        taken: Snapshot = made(
-            Snapshot,
-            scope,
-            id=_next_id(core, scope, workspace),
-            workspace_id=workspace.id,
-            cycle_id=request.cycle,
-            label=request.label,
-            manifest_hash=root or "",
-            manifest={"files": workspace.files},
-            size=workspace.size,
-        )
-        tree = insert_nodes(core, scope, nodes)
-        steps: list[Step] = [_as_it_was(workspace), *tree, Insert(taken)]
-        steps += [Delete(ChangedBucket, id) for id in buckets]
-        steps.append(Touch(Workspace, workspace.id, put={"root": root}))
-        try:
-            commit(core, scope, [*steps, logged(scope, "create", "snapshot", None, id=taken.id)])
-        except RequirementFailed:
-            continue  # somebody wrote meanwhile: look again
-        return _view(taken, written=sum(isinstance(step, Put) for step in tree))
-    raise _never_still()
+    id = _next_id(core, scope, request.id)
+    workspace = load(core, scope, Workspace, request.id)
+    buckets, root, nodes = _tree_now(core, scope, workspace)
+    taken: Snapshot = made(
+        Snapshot,
+        scope,
+        id=id,
+        workspace_id=workspace.id,
+        cycle_id=request.cycle,
+        label=request.label,
+        manifest_hash=root or "",
+        manifest={"files": workspace.files},
+        size=workspace.size,
+    )
+    tree = insert_nodes(core, scope, nodes)
+    steps: list[Step] = [_as_it_was(workspace), *tree, Insert(taken)]
+    steps += [Delete(ChangedBucket, id) for id in buckets]
+    steps.append(Touch(Workspace, workspace.id, put={"root": root}))
+    commit(core, scope, [*steps, logged(scope, "create", "snapshot", None, id=taken.id)])
+    return _view(taken, written=sum(isinstance(step, Put) for step in tree))
 
 
-def _next_id(core: Core, scope: Scope, workspace: Workspace) -> str:
+def _next_id(core: Core, scope: Scope, workspace: str) -> str:
     """After all that were taken: the newest is kept when others are pruned, whosever clock is ahead."""
-    newest = Query(Snapshot, (equal("workspace_id", workspace.id),), (Order("id", descending=True),), limit=1)
+    newest = Query(Snapshot, (equal("workspace_id", workspace),), (Order("id", descending=True),), limit=1)
     return id_after(next((id for (id,) in core.store.select(scope, newest, ("id",))), ""))
-
-
-def _never_still() -> StoreBusy:
-    return StoreBusy("the workspace changed all the while", remedy="try again when its writers pause")
 
 
 def _as_it_was(workspace: Workspace) -> Require:
@@ -258,24 +259,17 @@ class Restored(Reply):
 
 def restore(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
     """Make the workspace what it was at a snapshot, in one transaction; says what differed."""
-    return steadily(lambda: _restored(core, scope, request))
+    return _once_still(lambda: _restored(core, scope, request))
 
 
 def _restored(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
-    for _ in range(TRIES):
-        target = _root(core, scope, request.id, request.snapshot)
-        workspace = load(core, scope, Workspace, request.id)
-        found = _differences_to_now(core, scope, workspace, target)
-        turned = [Difference(one.path, one.after, one.before) for one in found]
-        reply = Restored(snapshot=request.snapshot, files=[_difference(core, scope, one, text=False) for one in turned])
-        if request.dry_run or not turned:
-            return reply
-        try:
-            _go_back(core, scope, workspace, turned)
-        except RequirementFailed:
-            continue  # somebody wrote meanwhile, or pruned: look again
-        return reply
-    raise _never_still()
+    target = _root(core, scope, request.id, request.snapshot)
+    workspace = load(core, scope, Workspace, request.id)
+    found = _differences_to_now(core, scope, workspace, target)
+    turned = [Difference(one.path, one.after, one.before) for one in found]
+    if turned and not request.dry_run:
+        _go_back(core, scope, workspace, turned)
+    return Restored(snapshot=request.snapshot, files=[_difference(core, scope, one, text=False) for one in turned])
 
 
 def _go_back(core: Core, scope: Scope, workspace: Workspace, changes: Sequence[Difference]) -> None:
