@@ -75,15 +75,16 @@ def unsupported_steps(core: Core, scope: Scope, memory: Memory, left: Sequence[C
     """Take the trust away from a memory if none of the citations that are left holds."""
     if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
         return []
-    return _demotion_steps(core, scope, memory, "its last citation was removed", "lost its last citation")
+    why = "its last citation was removed"
+    return _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "lost its last citation")
 
 
-def _demotion_steps(core: Core, scope: Scope, memory: Memory, why: str, what: str) -> list[Step]:
-    """Its evidence is gone: what rests on it falls too, and what it replaced is valid again."""
+def _moving_steps(core: Core, scope: Scope, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
+    """A memory gets another status: what rests on it falls with its trust, and what it replaced follows."""
     return [
-        *change_steps(core, scope, memory, "demoted", why, status="hypothesis"),
-        *fallen_steps(core, scope, [memory], what),
-        *moved_steps(core, scope, memory, memory.changed(status="hypothesis")),
+        *change_steps(core, scope, memory, change, why, status=to),
+        *(fallen_steps(core, scope, [memory], what) if to not in TRUSTED else ()),
+        *moved_steps(core, scope, memory, memory.changed(status=to)),
     ]
 
 
@@ -159,7 +160,7 @@ def _checked_now(
     demoted = bool(broken) and memory.status in TRUSTED
     if demoted:
         why = f"no longer holds: {broken[0].note}"
-        steps += _demotion_steps(core, scope, memory, why, "no longer holds")
+        steps += _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
         found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
         commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
@@ -243,10 +244,7 @@ def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
 def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
     memory = load(core, scope, Memory, request.id, version=request.version)
     refuse_illegal(memory, to)
-    steps = change_steps(core, scope, memory, change, request.why, status=to)
-    if to not in TRUSTED:
-        steps += fallen_steps(core, scope, [memory], f"was {change}")
-    commit(core, scope, [*steps, *moved_steps(core, scope, memory, memory.changed(status=to))])
+    commit(core, scope, _moving_steps(core, scope, memory, to, change, request.why, f"was {change}"))
     return standing(core, scope, memory.id)
 
 

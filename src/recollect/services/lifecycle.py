@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -25,7 +26,7 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.services.blobs import collect
-from recollect.services.core import Core, Reply, Request, commit, load, logged
+from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged
 from recollect.services.derivation import erasing_steps, forgetting_steps
 from recollect.services.layout import keep_retention
 from recollect.services.revise import change_steps, fallen_steps
@@ -162,7 +163,8 @@ def prune(core: Core, scope: Scope, request: PruneRequest) -> Pruned:
     ids = [row[0] for row in by_worth]
     if not request.dry_run:
         for start in range(0, len(ids), PAGE):
-            _forget_all(core, scope, ids[start : start + PAGE])
+            some = ids[start : start + PAGE]
+            insistently(partial(_forget_all, core, scope, some), VersionConflict)  # others change or prune them, too
     return Pruned(forgotten=ids, kept=total - len(ids))
 
 
@@ -190,21 +192,16 @@ def _worth(row: tuple[Any, ...], moment: datetime) -> float:
 
 
 def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
-    while True:
-        memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
-        steps = [
-            step
-            for memory in memories
-            for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
-        ]
-        steps += forgetting_steps(core, scope, ids)
-        steps += fallen_steps(core, scope, memories, "was pruned")
-        try:
-            if steps:
-                commit(core, scope, steps)
-            return
-        except VersionConflict:
-            continue  # somebody changed or pruned one of them meanwhile: read them again
+    memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+    steps = [
+        step
+        for memory in memories
+        for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
+    ]
+    steps += forgetting_steps(core, scope, ids)
+    steps += fallen_steps(core, scope, memories, "was pruned")
+    if steps:
+        commit(core, scope, steps)
 
 
 class HistoryRequest(Request):
