@@ -24,7 +24,7 @@ AXE_READY := .node/axe/.ready-4.14.0
 # The store that `make serve` opens.
 STORE ?= recollect.db
 
-.PHONY: demo serve browser test soak lint types bench bench-recall bench-scale docs lock migration clean
+.PHONY: demo serve browser test soak lint types bench bench-recall bench-scale docs lock migration golden clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
@@ -79,6 +79,9 @@ lock: $(BIN)/python  ## choose and pin the versions of everything
 
 migration: $(TEST_READY)  ## write the next migration after a record changed: make migration NAME=what
 	@$(BIN)/python -m recollect.adapters.records.schema $(NAME)
+
+golden: $(TEST_READY) $(EMULATOR_READY)  ## write the golden stores of this version, once, when it is released
+	@PYTHONPATH=tests $(BIN)/python -m golden.make
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Recollect needs Python 3.11 or newer")'

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import pytest
+
 import recollect.domain  # noqa: F401 - registers the records
+from every_store import EVERY_STORE
 from recollect.adapters.records import schema
+from recollect.app.stores import examine_store, record_store
 from recollect.domain.record import RECORDS
+from recollect.errors import StoreError
 
 PINS = Path(__file__).parent / "released_migrations.txt"
 
@@ -63,9 +69,42 @@ def test_every_reference_leads_to_a_declared_table() -> None:
             assert column.nullable or reference.on_delete == "cascade", f"{table}.{field} cannot be cleared"
 
 
-def test_a_released_migration_is_never_edited() -> None:
+def pinned() -> dict[int, str]:
+    """The checksum of every released migration."""
     lines = [line.split() for line in PINS.read_text().splitlines() if line.strip() and not line.startswith("#")]
-    pins = {int(number): checksum for number, checksum in lines}
-    assert sorted(pins) == list(range(1, len(pins) + 1))
+    return {int(number): checksum for number, checksum, _ in lines}
+
+
+def unlike_the_pins(known: dict[int, str]) -> list[int]:
+    """The released migrations that were edited or removed."""
+    return [number for number, checksum in pinned().items() if known.get(number) != checksum]
+
+
+def test_a_released_migration_is_never_edited_or_removed() -> None:
     known = {migration.number: migration.checksum for migration in schema.migrations()}
-    assert {number: known.get(number) for number in pins} == pins
+    assert sorted(pinned()) == list(range(1, len(pinned()) + 1))
+    assert unlike_the_pins(known) == []
+    edited = schema._read(b'{"number": 2, "name": "edited", "steps": []}')
+    assert unlike_the_pins({**known, 2: edited.checksum}) == [2]
+    assert unlike_the_pins({number: checksum for number, checksum in known.items() if number != 2}) == [2]
+
+
+def test_what_a_release_makes_is_pinned_in_order_of_release() -> None:
+    versions = [line.split()[2] for line in PINS.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    assert versions == sorted(versions, key=lambda version: [int(part) for part in version.split(".")])
+
+
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_a_store_of_other_migrations_says_what_to_do_and_is_left_as_it_is(kind: str, tmp_path: Path) -> None:
+    address = EVERY_STORE[kind](tmp_path)
+    record_store(address)[0].close()
+    first, second, *rest = schema.migrations()
+    edited = dataclasses.replace(second, checksum="0" * 64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "migrations", lambda: (first, edited, *rest))
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"recollect export.*version that made it.*recollect import"):
+                record_store(address)[0].close()
+        with pytest.raises(StoreError, match="migration 2 is not the one"):
+            examine_store(address)
+    record_store(address)[0].close()

@@ -71,8 +71,9 @@ def pending(migration: Migration, done: Mapping[int, str], store: str) -> bool:
         )
     if migration.number in done and migration.checksum != done[migration.number]:
         raise StoreError(
-            f"migration {migration.number} of {store} is not the one this program knows",
-            remedy="open it with the release that made it",
+            f"{store} has other tables than any release makes: its migration {migration.number} is not the one that "
+            "this program knows. Nothing in it was changed",
+            remedy="run `recollect export` with the version that made it, then `recollect import` here, in a new store",
         )
     return migration.number not in done
 

@@ -1,0 +1,163 @@
+"""Stores that released versions made are opened, brought up to date, and mean what they meant."""
+
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from dynamodb_server import dynamodb
+from golden.make import EMBEDDER, HERE, ORGANIZATIONS, WORDS, listed
+from postgres_server import BIN, server
+from recollect.app import restore_backup
+from recollect.domain.record import RECORDS
+
+VERSIONS = sorted(path.name.removesuffix(".listing.json.xz") for path in HERE.glob("*.listing.json.xz"))
+PINS = Path(__file__).parent / "released_migrations.txt"
+# What is written whenever somebody looks, and may be more than it was.
+GROWING = frozenset({"access_log", "seal"})
+COUNTED = frozenset({"access_count", "last_accessed", "score"})
+
+
+def golden(version: str, ending: str) -> bytes:
+    return lzma.decompress((HERE / f"{version}.{ending}.xz").read_bytes())
+
+
+def sqlite(version: str, folder: Path) -> str:
+    (folder / "store.db").write_bytes(golden(version, "sqlite"))
+    return str(folder / "store.db")
+
+
+def duckdb(version: str, folder: Path) -> str:
+    (folder / "store.duckdb").write_bytes(golden(version, "duckdb"))
+    return f"duckdb:///{folder}/store.duckdb"
+
+
+def postgres(version: str, folder: Path) -> str:
+    (folder / "store.pgdump").write_bytes(golden(version, "pgdump"))
+    address = server().new_database()
+    restore_backup(folder / "store.pgdump", address, postgres_tools=BIN)
+    return address
+
+
+def dynamo(version: str, folder: Path) -> str:
+    address = dynamodb().new_store()
+    table = address.partition("://")[2].partition("?")[0]
+    keys = [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}]
+    kinds = [{"AttributeName": name, "AttributeType": "S"} for name in "ps"]
+    dynamodb().client.create_table(
+        TableName=table, KeySchema=keys, AttributeDefinitions=kinds, BillingMode="PAY_PER_REQUEST"
+    )
+    for line in golden(version, "dynamodb.jsonl").splitlines():
+        item = {
+            name: {"B": base64.b64decode(typed["B"])} if "B" in typed else typed
+            for name, typed in json.loads(line).items()
+        }
+        dynamodb().client.put_item(TableName=table, Item=item)
+    return address
+
+
+STORES: dict[str, Callable[[str, Path], str]] = {
+    "sqlite": sqlite,
+    "duckdb": duckdb,
+    "postgres": postgres,
+    "dynamodb": dynamo,
+}
+
+
+def test_there_are_golden_stores_of_every_released_version() -> None:
+    released = {line.split()[2] for line in PINS.read_text().splitlines() if line and not line.startswith("#")}
+    assert released == set(VERSIONS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_golden_store_holds_every_table_that_its_version_had(version: str) -> None:
+    known = json.loads(golden(version, "listing.json"))
+    for name in ORGANIZATIONS:
+        assert [table for table, records in known[name].items() if not records] == []
+        assert set(known[name]) <= set(RECORDS), "a table that was released has gone"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_golden_store_was_made_by_the_pinned_migrations(version: str, tmp_path: Path) -> None:
+    pins = {}
+    for line in PINS.read_text().splitlines():
+        if line and not line.startswith("#"):
+            number, checksum, _ = line.split()
+            pins[int(number)] = checksum
+    with closing(sqlite3.connect(sqlite(version, tmp_path))) as connection:
+        recorded = dict(connection.execute("SELECT number, checksum FROM recollect_migrations"))
+    assert recorded == {number: pins[number] for number in recorded}
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_golden_store_means_what_it_meant(version: str, kind: str, tmp_path: Path) -> None:
+    address = STORES[kind](version, tmp_path)
+    known = json.loads(golden(version, "listing.json"))
+    assert differences(known, listed(address), exact=True) == []
+    for name in ORGANIZATIONS:
+        with recollect.open(address, embedder=EMBEDDER, organization=name, citation_root=tmp_path) as mem:
+            assert mem.verify().problems == []
+            assert mem.audit.verify().sound
+            found_again(mem, known[name], WORDS[name])
+    assert differences(known, listed(address), exact=False) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_golden_export_is_imported_and_means_what_it_meant(version: str, tmp_path: Path) -> None:
+    (tmp_path / "export.jsonl").write_bytes(golden(version, "export.jsonl"))
+    known = json.loads(golden(version, "listing.json"))[ORGANIZATIONS[0]]
+    brought = {
+        table: records
+        for table, records in known.items()
+        if table not in GROWING | {"organization", "lease", "api_key"}
+    }
+    address = str(tmp_path / "store.db")
+    with recollect.open(address, embedder=EMBEDDER, organization=ORGANIZATIONS[0]) as mem:
+        mem.import_(str(tmp_path / "export.jsonl"))
+        assert mem.verify().problems == []
+        found_again(mem, known, WORDS[ORGANIZATIONS[0]])
+    assert differences({"": brought}, {"": listed(address)[ORGANIZATIONS[0]]}, exact=False) == []
+
+
+def found_again(mem: Any, known: dict[str, list[dict[str, Any]]], word: str) -> None:
+    """Every memory that was not forgotten is shown with all that hung on it, and recalled by what it says."""
+    for memory in (one for one in known["memory"] if not one["is_deleted"]):
+        shown = mem.show(memory["id"])
+        assert shown.text == memory["text"]
+        assert len(shown.citations) == sum(one["memory_id"] == memory["id"] for one in known["citation"])
+        assert sorted(shown.tags) == sorted(one["tag"] for one in known["tag"] if one["memory_id"] == memory["id"])
+        by = {"statuses": [memory["status"]], "kinds": [memory["kind"]], "include_superseded": True, "limit": 100}
+        for way in ("words", "meaning"):
+            found = mem.recall(memory["text"], by=way, namespaces=memory["namespaces"], **by)
+            assert memory["id"] in [hit.id for hit in found], (way, memory["text"])
+    for message in known["message"]:
+        assert message["id"] in [hit.id for hit in mem.message.search(word, limit=100).hits]
+
+
+def differences(known: Any, found: Any, *, exact: bool) -> list[tuple[str, str, str, Any, Any]]:
+    """Fields that read otherwise than they were listed. What a later version added may have any value."""
+    left_out = frozenset() if exact else COUNTED
+    wrong: list[tuple[str, str, str, Any, Any]] = []
+    for name, tables in known.items():
+        for table, records in tables.items():
+            there = {one["id"]: one for one in found[name][table]}
+            for one in records:
+                read = there.pop(one["id"], {})
+                wrong += [
+                    (table, one["id"], field, value, read.get(field))
+                    for field, value in one.items()
+                    if field not in left_out and (field not in read or read[field] != value)
+                ]
+            if there and (exact or table not in GROWING):
+                wrong.append((table, "", "more than there were", None, sorted(there)))
+    return wrong
