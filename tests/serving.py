@@ -14,9 +14,10 @@ from pathlib import Path
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[str, str]]:
-    """Its address, and the key it showed once."""
-    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
+def served(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
+    """Its address, and the key it showed once. Settings of the server by name: `proxies="127.0.0.1"`."""
+    given = {f"RECOLLECT_SERVER__{name.upper()}": value for name, value in settings.items()}
+    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash", **given}
     command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", "s.db", "--port", "0"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

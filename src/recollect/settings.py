@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
@@ -94,14 +95,26 @@ class ServerSettings(_Settings):
     rate_per_minute: int = Field(6000, ge=1, description="Requests a minute for keys that name no rate of their own")
     most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body")
     most_upload_bytes: int = Field(1 << 30, ge=1024, description="The largest file to import")
-    secure_cookies: bool = Field(False, description="Mark cookies for https only; say so behind a TLS proxy")
+    secure_cookies: bool = Field(
+        False, description="Mark cookies for https only, always; what `proxies` say came by https is"
+    )
     hosts: list[str] = Field(
         default_factory=list, description="Names this service is reached by, without port; its own machine's always are"
+    )
+    proxies: list[str] = Field(
+        default_factory=list,
+        description="Addresses or networks of the proxies in front, such as 10.0.0.0/8: only they say who a client is",
     )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
     summary_seconds: float | None = Field(
         3600.0, gt=0, description="How often summaries that are due are written; never where it is null"
     )
+
+    @field_validator("proxies")
+    @classmethod
+    def _networks(cls, given: list[str]) -> list[str]:
+        """Written out as networks, so that a name or a network with an address inside is not overlooked."""
+        return [str(ip_network(one.strip())) for one in given]
 
 
 class Settings(_Settings):
@@ -286,7 +299,7 @@ def _suspect_typo(name: str, part: str, known: set[str]) -> None:
         )
 
 
-_LISTS = {"kinds", "citation_roots", "hosts"}
+_LISTS = {"kinds", "citation_roots", "hosts", "proxies"}
 
 
 def _from_yaml(path: Path) -> dict[str, Any]:

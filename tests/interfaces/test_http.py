@@ -44,7 +44,8 @@ def service(mem: Any) -> Iterator[Any]:
     settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000, "most_upload_bytes": 1 << 20})
     request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
     key = access.add_key(mem._core, Scope("default"), request).key
-    with TestClient(application(mem._core, settings), "http://127.0.0.1", raise_server_exceptions=False) as client:
+    app = application(mem._core, settings)
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000)) as client:
         client.headers["authorization"] = f"Bearer {key}"
         yield client
 

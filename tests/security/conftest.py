@@ -30,7 +30,8 @@ class World:
         settings = Settings(
             store=str(path), organization="operator", server={"rate_per_minute": 10**9, "upkeep_seconds": 1e6}
         )
-        self.http = TestClient(application(self.core, settings), "http://127.0.0.1", raise_server_exceptions=False)
+        app = application(self.core, settings)
+        self.http = TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000))
         self.keys: dict[tuple[str, frozenset[str]], str] = {}
 
     def key(self, organization: str = "mine", scopes: tuple[str, ...] = PERMISSIONS, **more: Any) -> str:

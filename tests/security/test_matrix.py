@@ -98,4 +98,4 @@ def test_a_refusal_is_in_the_access_log(world: Any) -> None:
     key = world.key("mine", ("read",))
     ask(world, OPERATIONS["sweep"], key)
     entry = world.mine.log(action="sweep", success=False).entries[0]
-    assert (entry.error, entry.actor, entry.address) == ("denied", key.split(".")[2], "testclient")
+    assert (entry.error, entry.actor, entry.address) == ("denied", key.split(".")[2], "127.0.0.1")

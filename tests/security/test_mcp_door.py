@@ -46,7 +46,7 @@ def test_a_refused_tool_is_in_the_access_log(world: Any) -> None:
     key = world.key("mine", ("read",))
     world.tool(key, "sweep", {})
     entry = world.mine.log(action="sweep", success=False).entries[0]
-    assert (entry.error, entry.actor, entry.address) == ("denied", key.split(".")[2], "testclient")
+    assert (entry.error, entry.actor, entry.address) == ("denied", key.split(".")[2], "127.0.0.1")
 
 
 def test_without_reading_there_is_nothing_to_read(world: Any) -> None:

@@ -35,6 +35,9 @@ def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
     if model.provider != "none":
         yield _tried("language_model", _title(model), lambda: _try_model(model))
     yield from _folders(settings)
+    if settings.server.hosts and not settings.server.proxies:
+        says = "hosts are named and no proxies: behind one, all clients look like one; name it in server.proxies"
+        yield Finding(name="server", well=True, says=says)
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:

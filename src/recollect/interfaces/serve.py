@@ -58,6 +58,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
                 log_config=None,
                 lifespan="on",
                 server_header=False,
+                proxy_headers=False,  # it would believe whoever is on this machine; interfaces/http/proxies.py does it
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
             server = uvicorn.Server(config)

@@ -37,10 +37,17 @@ def check_host(request: Request, settings: ServerSettings) -> None:
 def check_origin(request: Request) -> None:
     """Refuse a page that asks across sites."""
     origin = request.headers.get("origin")
-    if origin is None or urlsplit(origin).netloc == request.headers.get("host", ""):
+    if origin is None or _origin_netloc(origin) == request.headers.get("host", ""):
         return
     if _host(origin) not in LOOPBACK_NAMES:
         raise Denied("a page of another site asked", remedy="ask from a program, not from a page")
+
+
+def _origin_netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _host(address: str) -> str:

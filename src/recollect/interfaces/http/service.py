@@ -17,6 +17,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -27,8 +28,9 @@ from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailabl
 from recollect.interfaces.http import openapi
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
 from recollect.interfaces.http.observing import Metrics, log_request
+from recollect.interfaces.http.proxies import Proxies, neighbourhood
 from recollect.interfaces.http.reading import body_of, declared_bytes, fields_of
-from recollect.interfaces.http.senders import check_host
+from recollect.interfaces.http.senders import check_host, is_loopback
 from recollect.services import access
 from recollect.services.core import Core
 from recollect.settings import ServerSettings
@@ -39,7 +41,6 @@ CSRF = "x-recollect-csrf"
 SMALL_BODY = 1 << 16
 ANYBODYS = frozenset({"health", "ready"})  # probes ask by whatever address they know
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-LOOPBACK = frozenset({"127.0.0.1", "::1", "testclient"})
 Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[str, str, str, Handler]
 """Method, path, the name it has in figures and logs, and what answers."""
@@ -93,7 +94,7 @@ class Service:
             if not self.grants(principal, operation):
                 raise _operators_alone(operation.name)
             if operation.guessed:
-                self.rates.take(f"sign-in from {principal.scope.address}", TRIES_BY_ADDRESS)
+                self.rates.take(f"sign-in from {neighbourhood(principal.scope.address)}", TRIES_BY_ADDRESS)
                 self.rates.take(f"password of {principal.scope.actor}", TRIES_BY_ACCOUNT)
         return principal
 
@@ -139,6 +140,12 @@ def address_of(request: Request) -> str | None:
     return request.client.host if request.client else None
 
 
+def _is_neighbour(request: Request, settings: ServerSettings) -> bool:
+    """A program on this machine asks, and nobody through it: behind a proxy everybody comes from this machine."""
+    is_fronted = settings.hosts or settings.proxies or not request.state.is_direct
+    return not is_fronted and is_loopback(address_of(request) or "")
+
+
 def _check_proof(request: Request, token: str) -> None:
     """A browser sends its cookies whoever made it ask: our page proves itself by what no other page can read."""
     site = request.headers.get("sec-fetch-site", "same-origin")
@@ -155,6 +162,7 @@ def build(
         routes=[*_routes(service, own), *routes],
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
         lifespan=lifespan,
+        middleware=[Middleware(Proxies, trusted=service.settings.proxies)],
     )
     app.router.redirect_slashes = False  # the redirect would lead to whatever name the request gave
     app.state.service = service
@@ -272,8 +280,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
         return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
 
     async def metrics(request: Request) -> Response:
-        # With names of its own the service stands behind a proxy, and everybody comes from this machine.
-        if address_of(request) not in LOOPBACK or service.settings.hosts:
+        if not _is_neighbour(request, service.settings):
             await service.run(lambda: service.operators(request, "metrics"))
         return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
 

@@ -18,6 +18,7 @@ from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, Unauth
 from recollect.interfaces.http.console.drawing import STATIC, VERSION
 from recollect.interfaces.http.console.visit import ROOT, SAFETY, SIGN_IN, html, shown
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS
+from recollect.interfaces.http.proxies import neighbourhood
 from recollect.interfaces.http.reading import body_of
 from recollect.interfaces.http.service import COOKIE, Endpoint, Service, address_of
 from recollect.services import access
@@ -73,7 +74,7 @@ async def _enter(service: Service, request: Request) -> Response:
     except (Unauthenticated, RateLimited, InvalidInput) as error:
         return _form(service, request, given, error)
     response = RedirectResponse(_inside(given.get("next", "")), 303, SAFETY)
-    secure = service.settings.secure_cookies
+    secure = service.settings.secure_cookies or request.url.scheme == "https"
     response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=secure)
     return response
 
@@ -88,7 +89,7 @@ def _fields(body: bytes) -> dict[str, str]:
 def _token(service: Service, request: Request, given: dict[str, str]) -> str:
     """What the cookie holds from now on. Tries count before anything is looked at, so that nothing is told by them."""
     address, key = address_of(request), given.get("key", "").strip()
-    service.rates.take(f"sign-in from {address}", TRIES_BY_ADDRESS)
+    service.rates.take(f"sign-in from {neighbourhood(address)}", TRIES_BY_ADDRESS)
     if key:
         _try(lambda: access.authenticate(service.core, key, address))
         return key
