@@ -55,7 +55,7 @@ CELL_SECONDS = 15.0
 ADDS, RECALLS = 300, 400
 LIMIT = 10
 RESULTS = Path(__file__).parent / "results"
-Item = tuple[str, str, str]  # key, user, text
+Item = tuple[str, str, str, dict[str, Any]]  # key, user, text, and all that `remember` is told besides
 Asked = tuple[list[float], float, dict[int, list[str]]]  # milliseconds each, processor seconds, answers by question
 
 
@@ -78,20 +78,20 @@ class Product(Protocol):
 class Recollect:
     name = "Recollect"
 
-    def __init__(self, folder: Path, vector: Callable[[str], Vectors], users: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, vector: Callable[[str], Vectors], people: Corpus | None = None) -> None:
         import recollect
 
         self._lookup = Lookup(vector)
         self._mem = recollect.open(folder / "memories.db", embedder=self._lookup)
         self._space = f"long_term/{self._lookup.model}"
-        for user in users:
-            self._mem.add_user(user, id=user)
+        if people is not None:
+            people.add_people(self._mem)
 
     def add(self, item: Item) -> None:
-        self._mem.remember(item[2], user=item[1], id=item[0])
+        self._mem.remember(item[2], id=item[0], **item[3])
 
     def add_many(self, items: Sequence[Item]) -> None:
-        self._mem.remember_many([{"content": text, "user": user, "id": id} for id, user, text in items])
+        self._mem.remember_many([{"content": text, "id": id, **told} for id, _, text, told in items])
 
     def recall(self, user: str, text: str) -> list[str]:
         return [hit.id for hit in self._mem.recall(text, user=user, limit=LIMIT)]
@@ -117,7 +117,7 @@ class Recollect:
 class LangGraph:
     name = "LangGraph SqliteStore"
 
-    def __init__(self, folder: Path, vector: Callable[[str], Vectors], users: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, vector: Callable[[str], Vectors], people: Corpus | None = None) -> None:
         from langgraph.store.sqlite import SqliteStore
 
         self._lookup = Lookup(vector)
@@ -139,7 +139,7 @@ class LangGraph:
     def add_many(self, items: Sequence[Item]) -> None:
         from langgraph.store.base import PutOp
 
-        self._store.batch([PutOp(("memories", user), id, {"text": text}, ["text"]) for id, user, text in items])
+        self._store.batch([PutOp(("memories", user), id, {"text": text}, ["text"]) for id, user, text, _ in items])
 
     def recall(self, user: str, text: str) -> list[str]:
         return [item.key for item in self._store.search(("memories", user), query=text, limit=LIMIT)]
@@ -156,7 +156,7 @@ class LangGraph:
 class Chroma:
     name = "Chroma"
 
-    def __init__(self, folder: Path, vector: Callable[[str], Vectors], users: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, vector: Callable[[str], Vectors], people: Corpus | None = None) -> None:
         import chromadb
 
         self._folder = folder
@@ -172,7 +172,7 @@ class Chroma:
         self.add_many([item])
 
     def add_many(self, items: Sequence[Item]) -> None:
-        ids, users, texts = zip(*items, strict=True)
+        ids, users, texts, _ = zip(*items, strict=True)
         self._memories.add(
             ids=list(ids),
             documents=list(texts),
@@ -243,10 +243,10 @@ class Station:
     The process is forked, so it has the corpus at once; this one never imports a product.
     """
 
-    def __init__(self, name: str, folder: Path, data: Corpus, users: Sequence[str]) -> None:
+    def __init__(self, name: str, folder: Path, data: Corpus, is_new: bool) -> None:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, name, folder, data, users), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, name, folder, data, is_new), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -259,8 +259,8 @@ class Station:
         self._process.join()
 
 
-def _serve(pipe: Any, name: str, folder: Path, data: Corpus, users: Sequence[str]) -> None:
-    bench = _Hands(PRODUCTS[name](folder, data.vector, users), data)
+def _serve(pipe: Any, name: str, folder: Path, data: Corpus, is_new: bool) -> None:
+    bench = _Hands(PRODUCTS[name](folder, data.vector, data if is_new else None), data)
     verb = ""
     while verb != "close":
         verb, *given = pipe.recv()
@@ -304,7 +304,8 @@ class _Hands:
         self._product.close()
 
     def _items(self, start: int, stop: int) -> list[Item]:
-        return [(key(place), self._data.users[place], self._data.texts[place]) for place in range(start, stop)]
+        data = self._data
+        return [(key(place), data.users[place], data.texts[place], data.told(place)) for place in range(start, stop)]
 
 
 class Bench:
@@ -319,10 +320,10 @@ class Bench:
         self.stations: dict[str, Station] = {}
         for name in chosen:
             (folder / name).mkdir()
-        self.open(sorted(set(data.users)))
+        self.open(is_new=True)
 
-    def open(self, users: Sequence[str] = ()) -> None:
-        self.stations = {name: Station(name, self.folder / name, self.data, users) for name in self.chosen}
+    def open(self, *, is_new: bool = False) -> None:
+        self.stations = {name: Station(name, self.folder / name, self.data, is_new) for name in self.chosen}
 
     def close(self) -> None:
         for station in self.stations.values():

@@ -47,8 +47,7 @@ class Ours:
 
         self._data = data
         self._mem = recollect.open(address, embedder=Lookup(data.vector))
-        for user in sorted(set(data.users)):
-            self._mem.add_user(user, id=user)
+        data.add_people(self._mem)
         for number in range(2):
             self._mem.add_project(f"half {number}", id=f"half-{number}")
         for number in range(10):
@@ -56,8 +55,8 @@ class Ours:
 
     def _request(self, place: int) -> dict[str, Any]:
         of = marks(place)
-        return {"content": self._data.texts[place], "id": key(place), "user": of["hundredth"],
-                "project": of["half"], "agent": of["tenth"]}  # fmt: skip
+        told = self._data.told(place) | {"project": of["half"], "agent": of["tenth"]}
+        return {"content": self._data.texts[place], "id": key(place), **told}
 
     def add(self, place: int) -> None:
         request = self._request(place)

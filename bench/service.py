@@ -56,6 +56,8 @@ class Served:
 
 @contextmanager
 def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
+    from recollect import connect
+
     settings = {"EMBEDDER__PROVIDER": "hash", "EMBEDDER__DIMENSIONS": str(DIMENSIONS)}
     settings |= {"SERVER__RATE_PER_MINUTE": str(10**9)}
     environment = {**os.environ, **{f"RECOLLECT_{name}": value for name, value in settings.items()}}
@@ -67,11 +69,17 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
         served = Served(
             port,
             {"authorization": f"Bearer {key}"},
-            lambda n: ("/v1/memories", {"content": f"{data.texts[n % len(data)]} Again {n}."}),
+            lambda n: (
+                "/v1/memories",
+                {"content": f"{data.texts[n % len(data)]} Again {n}.", **data.told(n % len(data))},
+            ),
             lambda n: ("/v1/recall", {"query": data.questions[n % len(data.questions)][1], "limit": 10}),
         )
+        with connect(f"http://127.0.0.1:{port}", key=key) as mem:
+            data.add_people(mem)
+        told = [{"content": text, **data.told(place)} for place, text in enumerate(data.texts)]
         for start in range(0, len(data), BATCH):
-            ask(served, "/v1/memories/batch", {"memories": data.texts[start : start + BATCH]})
+            ask(served, "/v1/memories/batch", {"memories": told[start : start + BATCH]})
         yield served
 
 

@@ -3,6 +3,9 @@
 Everything is drawn from a seed. A topic is a few words and a centre on the sphere; a memory is a sentence about a topic
 and a vector near its centre; a user cares about some thirty topics. So words and vectors agree, as real ones do, and
 the nearest of a question are a matter of degree. No model runs: the embedder looks the vector of a text up.
+
+Memories are told in sessions of fifty, a minute apart, by whom the sentence begins with: what recall reads beside its
+hits and what it reads off authors and dates is part of what is timed.
 """
 
 from __future__ import annotations
@@ -10,10 +13,14 @@ from __future__ import annotations
 import os
 import platform
 import random
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +34,8 @@ Vectors = NDArray[np.float32]
 DIMENSIONS = 384
 TOPICS = 300
 TOPICS_OF_A_USER = 30
+SESSION = 50
+START = datetime(2024, 1, 1, tzinfo=UTC)
 SPREAD = 0.7  # of a vector around its centre: two of one topic have a cosine of about 0.67
 
 # Wide enough for a table in a log file, too.
@@ -60,6 +69,8 @@ _TIMES = "on Monday, last spring, two weeks ago, this morning, in October, at no
     ", "
 )
 
+_QUESTION = re.compile(r"\(question (\d+)\)\?$")
+
 
 @dataclass
 class Corpus:
@@ -73,15 +84,37 @@ class Corpus:
     places: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked = ((text, ~place) for place, (_, text) in enumerate(self.questions))
         self._owners = np.array(self.users)
-        self.places = {**{text: place for place, text in enumerate(self.texts)}, **dict(asked)}
+        counted: dict[str, Iterator[int]] = defaultdict(count)
+        self._turns = [next(counted[user]) for user in self.users]
+        self.places = {text: place for place, text in enumerate(self.texts)}
 
     def __len__(self) -> int:
         return len(self.texts)
 
+    def told(self, place: int) -> dict[str, Any]:
+        """Whose memory it is, in which session, by whom and when it was said: as `remember` takes it."""
+        user, turn = self.users[place], self._turns[place]
+        session, minutes = divmod(turn, SESSION)
+        at = START + timedelta(days=session, minutes=minutes)
+        return {
+            "user": user,
+            "session": f"{user}-{session}",
+            "author": self.texts[place].split()[0],
+            "at": at.isoformat(),
+        }
+
+    def add_people(self, mem: Any) -> None:
+        """The users, and the sessions in which they tell all of this."""
+        for user in sorted(set(self.users)):
+            mem.add_user(user, id=user)
+        told = map(self.told, range(len(self)))
+        for session, user in sorted({one["session"]: one["user"] for one in told}.items()):
+            mem.add_session(id=session, user=user)
+
     def vector(self, text: str) -> Vectors:
-        place = self.places[text]
+        asked = _QUESTION.search(text)  # a question is also asked in the first person of whom it names
+        place = ~int(asked[1]) if asked else self.places[text]
         return self.vectors[place] if place >= 0 else self.question_vectors[~place]
 
     def nearest(self, question: int, stored: int, limit: int) -> set[int]:

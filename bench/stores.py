@@ -82,8 +82,7 @@ def measure(address: str, data: Corpus, rows: int, times: int) -> dict[str, Any]
     from recollect.ports.records import Order, Query, TextQuery, equal
 
     with recollect.open(address, embedder=Lookup(data.vector)) as mem:
-        for user in sorted(set(data.users)):
-            mem.add_user(user, id=user)
+        data.add_people(mem)
         begun = time.perf_counter()
         for start in range(0, rows, BATCH):
             mem.remember_many([_request(data, place) for place in range(start, min(start + BATCH, rows))])
@@ -110,11 +109,11 @@ def measure(address: str, data: Corpus, rows: int, times: int) -> dict[str, Any]
 
 
 def _request(data: Corpus, place: int) -> dict[str, Any]:
-    return {"content": data.texts[place], "user": data.users[place], "id": key(place)}
+    return {"content": data.texts[place], "id": key(place), **data.told(place)}
 
 
 def _add(mem: Any, data: Corpus, place: int) -> None:
-    mem.remember(data.texts[place], user=data.users[place], id=key(place))
+    mem.remember(**_request(data, place))
 
 
 def run(names: list[str], rows: int, times: int) -> dict[str, Any]:

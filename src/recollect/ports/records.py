@@ -149,6 +149,22 @@ def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside(Generic[R]):
+    """What stands beside some records: among those with the same `within`, in order of `by` and then of id.
+
+    Each place is a record's values of `within` and `by`, and its id; `within` and `by` are declared as an index in this
+    order, and neither is empty.
+    """
+
+    record: type[R]
+    within: str
+    by: str
+    places: tuple[tuple[Any, Any, str], ...]
+    reach: int
+    where: tuple[Filter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TextQuery(Generic[R]):
     """Any of the terms, in any of the record's declared text fields; best first, ties by id.
 
@@ -304,6 +320,11 @@ class RecordStore(Protocol):
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         """What `select` answers to each, in one wait where the store is far away."""
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+        """For each place the ids of up to `reach` living records before it that pass `where`, its own if it passes, and
+        up to `reach` after it, in order. Must cost the same however many records there are `within`.
+        """
 
     def count(self, scope: Scope, query: Query[Any]) -> int: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput
 from recollect.ports.models import TokenEmbedder, Vectors
-from recollect.ports.records import OneOf, Order, Query, Scope, TextQuery, equal
+from recollect.ports.records import Beside, OneOf, Query, Scope, TextQuery
 from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.core import Core
 from recollect.services.indexing import unit
@@ -33,7 +34,6 @@ from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
-SESSION_ROWS = 4_000
 _FIELDS = ("id", "text", "author", "session_id", "occurred_at", "priority", "status", "access_count")
 
 
@@ -229,35 +229,36 @@ def _named(row: tuple[Any, ...]) -> dict[str, Any]:
 def _neighbourhood(
     core: Core, scope: Scope, narrowed: Narrowed, rows: dict[str, dict[str, Any]], best: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    """Where the candidates stand in their sessions, and what stands beside the best of them."""
-    sessions = list(dict.fromkeys(row["session_id"] for row in rows.values() if row["session_id"]))
-    if not sessions:
+    """Where candidates stand in their sessions, and what stands beside the best of them."""
+    placed = [rows[id] for id in dict.fromkeys(best) if id in rows and rows[id]["session_id"]]
+    if not placed:
         return {}, {}
-    order = _session_order(core, scope, sessions)
-    positions = {id: place for ids in order.values() for place, id in enumerate(ids)}
-    wanted: dict[str, None] = {}
-    for id in best:
-        if id in positions and id in rows:
-            ids, place = order[rows[id]["session_id"]], positions[id]
-            wanted |= dict.fromkeys(ids[max(0, place - NEIGHBOUR_REACH) : place + NEIGHBOUR_REACH + 1])
-    return positions, _read(core, scope, narrowed, [id for id in wanted if id not in rows])
+    places = tuple((row["session_id"], row["occurred_at"], row["id"]) for row in placed)
+    beside = Beside(Memory, "session_id", "occurred_at", places, NEIGHBOUR_REACH, (NO_SUMMARY,))
+    found = core.store.beside(scope, beside)
+    around = [ids for row, ids in zip(placed, found, strict=True) if row["id"] in ids]
+    unread = dict.fromkeys(id for ids in around for id in ids if id not in rows)
+    return _positions(around), _read(core, scope, narrowed, list(unread))
 
 
-def _session_order(core: Core, scope: Scope, sessions: Sequence[str]) -> dict[str, list[str]]:
-    """The memories of each session in the order they happened; of a very long one, the latest."""
-    order: dict[str, list[str]] = {session: [] for session in sessions}
-    together = (OneOf("session_id", tuple(sessions)), NO_SUMMARY)
-    ordering = (Order("session_id"), Order("occurred_at"))
-    rows = core.store.select(scope, Query(Memory, together, ordering, limit=SESSION_ROWS), ("session_id", "id"))
-    if len(rows) < SESSION_ROWS:
-        for session, id in rows:
-            order[session].append(id)
-        return order
-    for session in sessions:  # too many for one reading: each gets its own share
-        of_it = (equal("session_id", session), NO_SUMMARY)
-        latest = Query(Memory, of_it, (Order("occurred_at", True),), limit=SESSION_ROWS)
-        order[session] = [id for (id,) in reversed(core.store.select(scope, latest, ("id",)))]
-    return order
+def _positions(stretches: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Places of the members of some stretches of sessions, right as far as the stretches reach and overlap.
+
+    Numbers that are further apart than any neighbour's reach say nothing: what lies between was not read.
+    """
+    following = {one: after for ids in stretches for one, after in pairwise(ids)}
+    led_to = set(following.values())
+    positions: dict[str, int] = {}
+    place = 0
+    for first in dict.fromkeys(id for ids in stretches for id in ids):
+        if first in led_to:
+            continue
+        at: str | None = first
+        while at is not None:
+            positions[at] = place
+            at, place = following.get(at), place + 1
+        place += NEIGHBOUR_REACH
+    return positions
 
 
 def _candidate(row: dict[str, Any], lexical: dict[str, float], positions: dict[str, int]) -> Candidate:

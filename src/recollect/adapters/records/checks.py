@@ -16,7 +16,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from recollect.domain.record import Column, ColumnType, Record, storable
 from recollect.errors import InvalidInput
-from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Operator, Query, TextQuery, Touch
+from recollect.ports.records import (
+    AnyOf,
+    Beside,
+    Compare,
+    Filter,
+    Holds,
+    Linked,
+    OneOf,
+    Operator,
+    Query,
+    TextQuery,
+    Touch,
+)
 
 OPERATORS = frozenset(get_args(Operator))
 _TYPES: dict[ColumnType, tuple[type, ...]] = {
@@ -45,6 +57,21 @@ def column(record: type[Record], name: str) -> Column:
 def check_query(query: Query[Any], fields: Iterable[str] = ()) -> None:
     check_filters(query.record, query.where)
     check_ordering(query, fields)
+
+
+def check_beside(query: Beside[Any]) -> None:
+    """Only where an index leads to the neighbours: reading all that is within would be right, and slow."""
+    if (query.within, query.by) not in (index[:2] for index in query.record.shape.indexes):
+        raise InvalidInput(f"{query.record.__name__} has no index by '{query.within}' and '{query.by}'")
+    _check_limit(query.reach)
+    check_filters(query.record, query.where)
+    if any(isinstance(one, Linked) for one in query.where):
+        raise InvalidInput("what stands beside a record is found by the records' own fields")
+    for within, by, id in query.places:
+        for name, value in ((query.within, within), (query.by, by), ("id", id)):
+            if value is None:
+                raise InvalidInput(f"a place needs a value of '{name}'")
+            check_value(query.record, name, value)
 
 
 def check_ordering(query: Query[Any], fields: Iterable[str] = ()) -> None:

@@ -7,7 +7,7 @@ IS NOT DISTINCT FROM and NULLS FIRST, or are given a translation of it by their 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -37,6 +37,16 @@ class Dialect(Encoding, Protocol):
     @property
     def at_row(self) -> str:
         """The condition that finds it; bound are the tenant where it asks for two values, and the row."""
+
+    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+        """Rows to select from, named p: their number n, and a, b, c of the columns, given as the driver takes them."""
+
+    def listed(self, column: str, rows: str) -> str:
+        """One value that holds a column of rows, in their order."""
+
+    @property
+    def unlisted(self) -> Callable[[Any], list[str]]:
+        """What `listed` made, as the driver gives it back."""
 
     def many(self, column: str, values: list[Any], bind: Bind) -> str:
         """The column is one of a list of values, none of them empty."""

@@ -7,7 +7,7 @@ should not depend on the zone of a session. JSON is kept as the text it came as,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,6 +56,18 @@ class DuckdbDialect:
     }
     row = "_row"
     at_row = "_row = ?"
+
+    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+        lists = [("BIGINT", list(range(len(columns[0][1])))), *((TYPES[type], values) for type, values in columns)]
+        members = (
+            f"unnest({bind(values)}::{type}[]) AS {name}" for name, (type, values) in zip("nabc", lists, strict=True)
+        )
+        return f"(SELECT {', '.join(members)}) p"
+
+    def listed(self, column: str, rows: str) -> str:
+        return f"ARRAY({rows})"
+
+    unlisted = staticmethod(same)
 
     def many(self, column: str, values: list[Any], bind: Bind) -> str:
         if len(values) == 1:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.adapters.records import dynamodb_upkeep as upkeep
-from recollect.adapters.records.checks import check_filters, check_query, check_text
+from recollect.adapters.records.checks import check_beside, check_filters, check_query, check_text
 from recollect.adapters.records.dynamodb_commit import transact
-from recollect.adapters.records.dynamodb_follow import Followed, TenantVectors, Vectors, Words
+from recollect.adapters.records.dynamodb_follow import Followed, Places, TenantVectors, Vectors, Words
 from recollect.adapters.records.dynamodb_items import Values
 from recollect.adapters.records.dynamodb_keys import TENANTS
 from recollect.adapters.records.dynamodb_link import ATTEMPTS, Link
@@ -35,6 +35,7 @@ from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import (
+    Beside,
     Capabilities,
     Change,
     Committed,
@@ -91,6 +92,14 @@ class DynamoStore:
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         return [self.select(scope, query, fields) for query, fields in readings]
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+        check_beside(query)
+        followed = self._following(scope.organization_id)
+        about = (query.within, query.by, query.where)
+        with followed.lock:
+            places: Places = followed.catch_up(query.record.shape.table, lambda: Places(*about), about)
+            return places.beside(query)
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         check_filters(query.record, query.where)

@@ -1,4 +1,4 @@
-"""What a process keeps of a tenant in memory to search it: the words of its texts, and its vectors.
+"""What a process keeps of a tenant in memory to search it: the words of its texts, its vectors, the order of sessions.
 
 DynamoDB can search neither. Keeping an item for each word of each text would make a write of fifty words cost fifty
 writes; instead each process that searches reads the texts once and then follows the log, which costs one read of the
@@ -9,8 +9,8 @@ the head stands still. Nothing is kept on disk; a new process reads the texts ag
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -18,12 +18,12 @@ from recollect.adapters.records.dynamodb_items import Stored
 from recollect.adapters.records.dynamodb_link import pauses
 from recollect.adapters.records.dynamodb_tenant import Head, Tenant
 from recollect.adapters.records.dynamodb_view import View
-from recollect.adapters.records.plain import by_rarity, facet_values, words_asked, words_of
+from recollect.adapters.records.plain import around, by_rarity, facet_values, words_asked, words_of
 from recollect.adapters.records.rows import Codec
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
 from recollect.errors import StoreBusy
-from recollect.ports.records import TextHit, TextQuery
+from recollect.ports.records import Beside, Filter, TextHit, TextQuery, passes
 from recollect.ports.vectors import StoredVector, VectorRow
 
 
@@ -41,26 +41,31 @@ class Followed:
         self._tenant = tenant
         self._codec = codec
         self.lock = threading.RLock()
-        self._followers: dict[str, Follower] = {}
+        self._followers: dict[Hashable, Follower] = {}
+        self._of_table: dict[str, list[Follower]] = {}
         self.head = Head()
 
-    def catch_up(self, table: str, make: Callable[[], Follower]) -> Any:
-        """The follower of a table, up to date. To be called and used under the lock."""
+    def catch_up(self, table: str, make: Callable[[], Follower], about: Hashable = None) -> Any:
+        """The follower of a table, up to date; one for each thing it is about. To be called and used under the lock."""
         head = self._tenant.head()
         if head.incarnation != self.head.incarnation:
-            self._followers = {}
+            self._forget()
         if not self._followers:
             self.head = head
         self._follow(head)
-        while table not in self._followers:
-            self._load(table, make())
-        return self._followers[table]
+        while (table, about) not in self._followers:
+            self._load(table, make(), about)
+        return self._followers[(table, about)]
 
-    def _load(self, table: str, follower: Follower) -> None:
+    def _forget(self) -> None:
+        self._followers, self._of_table = {}, {}
+
+    def _load(self, table: str, follower: Follower, about: Hashable) -> None:
         for stored in View(self._tenant, self._codec).everything(table):
             if stored.record is not None:
                 follower.take(stored.record.id, stored)
-        self._followers[table] = follower
+        self._followers[(table, about)] = follower
+        self._of_table.setdefault(table, []).append(follower)
         self._follow(self._tenant.head())
 
     def _follow(self, head: Head) -> None:
@@ -69,10 +74,11 @@ class Followed:
                 return
             changed = [(table, id) for table, id, _, _ in self._tenant.log_after(self.head.seq)]
             view = View(self._tenant, self._codec)
-            wanted = [name for name in changed if name[0] in self._followers]
+            wanted = [name for name in changed if name[0] in self._of_table]
             view.fetch(wanted)
             for table, id in wanted:
-                self._followers[table].take(id, view.stored(table, id))
+                for follower in self._of_table[table]:
+                    follower.take(id, view.stored(table, id))
             self.head, head = head, self._tenant.head()
             if head.incarnation != self.head.incarnation:
                 break
@@ -81,7 +87,8 @@ class Followed:
         else:
             raise StoreBusy("others write faster than this can be read", remedy="try again")
         if not head.is_at(self.head):
-            self._followers, self.head = {}, head
+            self._forget()
+            self.head = head
 
 
 class Words:
@@ -121,6 +128,35 @@ class Words:
         asked = [self._holders[word] for word in words_asked(query.terms) if word in self._holders]
         narrowed = asked if scope is None else [holders & scope for holders in asked]
         return by_rarity({str(place): holders for place, holders in enumerate(narrowed)}, size)
+
+
+class Places:
+    """The order in which records stand within each value of a field; of the living that pass the filters only."""
+
+    def __init__(self, within: str, by: str, where: Sequence[Filter]) -> None:
+        self._within = within
+        self._by = by
+        self._where = where
+        self._held: dict[str, tuple[Any, tuple[Any, str]]] = {}
+        self._orders: dict[Any, list[tuple[Any, str]]] = {}
+
+    def take(self, id: str, stored: Stored | None) -> None:
+        if id in self._held:
+            within, place = self._held.pop(id)
+            order = self._orders[within]
+            del order[bisect_left(order, place)]
+            if not order:
+                del self._orders[within]
+        record = stored.record if stored else None
+        if record is None or record.is_deleted or getattr(record, self._within) is None:
+            return
+        if all(passes(record, one) for one in self._where):
+            within, place = getattr(record, self._within), (getattr(record, self._by), id)
+            self._held[id] = within, place
+            insort(self._orders.setdefault(within, []), place)
+
+    def beside(self, query: Beside[Any]) -> list[list[str]]:
+        return [around(self._orders.get(within, []), (by, id), query.reach) for within, by, id in query.places]
 
 
 def _drop(index: dict[Any, set[str]], key: Any, id: str) -> None:

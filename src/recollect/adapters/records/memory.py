@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recollect.adapters.records.checks import check_filters, check_query, check_text
+from recollect.adapters.records.checks import check_beside, check_filters, check_query, check_text
 from recollect.adapters.records.plain import (
     LIVING,
     by_rarity,
@@ -23,6 +23,7 @@ from recollect.adapters.records.plain import (
     in_order,
     once,
     paged,
+    stand_beside,
     words_asked,
     words_of,
 )
@@ -31,10 +32,12 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
 from recollect.errors import Closed, InvalidInput
 from recollect.ports.records import (
+    Beside,
     Capabilities,
     Change,
     Committed,
     Linked,
+    OneOf,
     Page,
     Problem,
     Query,
@@ -82,6 +85,12 @@ class MemoryStore:
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         return [self.select(scope, query, fields) for query, fields in readings]
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+        check_beside(query)
+        with self._reading():
+            within = OneOf(query.within, tuple({place[0] for place in query.places}))
+            return stand_beside(query, self._living(scope, Query(query.record, (within, *query.where))))
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         with self._reading():

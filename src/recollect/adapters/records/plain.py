@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from recollect.domain.record import Record
-from recollect.ports.records import AnyOf, Filter, Linked, Page, Query, TextHit, encode_cursor, passes
+from recollect.ports.records import AnyOf, Beside, Filter, Linked, Page, Query, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
 WORD = re.compile(r"\w+")
@@ -64,6 +65,21 @@ def is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
         if here != there:
             return here < there if order.descending else here > there
     return False
+
+
+def stand_beside(query: Beside[Any], records: Iterable[Record]) -> list[list[str]]:
+    """What stands beside each place among these records, which all pass."""
+    groups: dict[Any, list[tuple[Any, str]]] = {}
+    for record in records:
+        insort(groups.setdefault(getattr(record, query.within), []), (getattr(record, query.by), record.id))
+    return [around(groups.get(within, []), (by, id), query.reach) for within, by, id in query.places]
+
+
+def around(ordered: Sequence[tuple[Any, str]], place: tuple[Any, str], reach: int) -> list[str]:
+    """The ids at most `reach` before and after a place in an order, and the one at the place."""
+    at = bisect_left(ordered, place)
+    is_there = ordered[at : at + 1] == [place]
+    return [id for _, id in ordered[max(0, at - reach) : at + reach + is_there]]
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

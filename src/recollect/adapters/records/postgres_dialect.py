@@ -6,7 +6,7 @@ number, and what goes in must come out. Members are compared as numeric or as te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -20,6 +20,9 @@ from recollect.ports.records import Compare
 
 def _our_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
+
+
+_ARRAYS: Mapping[ColumnType, str] = {"text": "text[]", "moment": "timestamptz[]", "integer": "bigint[]"}
 
 
 class PostgresDialect:
@@ -43,6 +46,15 @@ class PostgresDialect:
     }
     row = '"id"'
     at_row = '"organization_id" = ? AND "id" = ?'
+
+    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+        arrays = ", ".join(f"{bind(values)}::{_ARRAYS[type]}" for type, values in columns)
+        return f"unnest({arrays}) WITH ORDINALITY p(a, b, c, n)"
+
+    def listed(self, column: str, rows: str) -> str:
+        return f"ARRAY({rows})"
+
+    unlisted = staticmethod(same)
 
     def many(self, column: str, values: list[Any], bind: Bind) -> str:
         return f"{column} = ANY({bind(values)})"

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
+from recollect.adapters.records.checks import check_beside
 from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
-from recollect.ports.records import Change, Page, Query, Reading, Scope, encode_cursor
+from recollect.ports.records import Beside, Change, Page, Query, Reading, Scope, encode_cursor
 
 R = TypeVar("R", bound=Record)
 Derived = tuple[tuple[str, Callable[[Any], Any]], ...]
@@ -59,6 +60,15 @@ class SqlReads:
             self.codec(query.record).decoded(rows, fields)
             for (query, fields), rows in zip(readings, answers, strict=True)
         ]
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+        check_beside(query)
+        if not query.places:
+            return []
+        compiler = self.compiler()
+        rows = self._read(scope, compiler.beside(scope, query), compiler.values)
+        unlisted = self.dialect.unlisted
+        return [[*reversed(unlisted(before)), *unlisted(after)] for _, before, after in rows]
 
     def count(self, scope: Scope, query: Query[Any]) -> int:
         compiler = self.compiler()

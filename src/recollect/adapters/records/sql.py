@@ -14,7 +14,7 @@ from recollect.adapters.records.checks import check_filters, check_ordering, col
 from recollect.adapters.records.dialect import Dialect, same
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.records import AnyOf, Compare, Filter, Holds, Linked, OneOf, Query, Scope
+from recollect.ports.records import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Scope
 
 
 def quoted(identifier: str) -> str:
@@ -93,6 +93,30 @@ class Compiler:
         if query.limit is not None:
             text += f" LIMIT {int(query.limit)}"
         return text
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> str:
+        """For each place, what stands before it (nearest first) and from it on: two short readings of one index."""
+        codec = self._codec_of(query.record)
+        keys = (query.within, query.by, "id")
+        columns = [
+            (codec.types[name], [codec.bound(name, value) for value in values])
+            for name, values in zip(keys, zip(*query.places, strict=True), strict=True)
+        ]
+        sides = [
+            self._dialect.listed("id", self._side(scope, query, operator, order, limit))
+            for operator, order, limit in (("<", " DESC", query.reach), (">=", "", query.reach + 1))
+        ]
+        return f"SELECT p.n, {', '.join(sides)} FROM {self._dialect.places(columns, self.bind)} ORDER BY p.n"
+
+    def _side(self, scope: Scope, query: Beside[Any], operator: str, order: str, limit: int) -> str:
+        alias = self._alias()
+        within, by, id = (f"{alias}.{quoted(name)}" for name in (query.within, query.by, "id"))
+        condition = self.where(scope, Query(query.record, query.where), alias)
+        return (
+            f"SELECT {id} AS id FROM {quoted(query.record.shape.table)} {alias} WHERE {condition} "
+            f"AND {within} = p.a AND ({by}, {id}) {operator} (p.b, p.c) "
+            f"ORDER BY {by}{order}, {id}{order} LIMIT {int(limit)}"
+        )
 
     def where(self, scope: Scope, query: Query[Any], alias: str) -> str:
         check_filters(query.record, query.where)

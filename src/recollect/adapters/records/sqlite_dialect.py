@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +37,16 @@ class SqliteDialect:
     }
     row = "_row"
     at_row = "_row = ?"
+
+    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+        rows = json_text(list(zip(*(values for _, values in columns), strict=True)))
+        members = "value ->> 0 AS a, value ->> 1 AS b, value ->> 2 AS c"
+        return f"(SELECT key AS n, {members} FROM json_each({bind(rows)})) p"
+
+    def listed(self, column: str, rows: str) -> str:
+        return f"(SELECT json_group_array({column}) FROM ({rows}))"
+
+    unlisted = staticmethod(json.loads)
 
     def many(self, column: str, values: list[Any], bind: Bind) -> str:
         if len(values) > MOST_MARKS and all(isinstance(value, str) for value in values):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +12,21 @@ import pytest
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
-from recollect.ports.records import Delete, Insert, Order, Query, RecordStore, Scope, TextQuery, equal
-from recollect.testing.conformance.makers import NOON, agent, ids, memory, stored
+from recollect.ports.records import (
+    Beside,
+    Compare,
+    Delete,
+    Filter,
+    Insert,
+    Order,
+    Query,
+    RecordStore,
+    Scope,
+    TextQuery,
+    Update,
+    equal,
+)
+from recollect.testing.conformance.makers import NOON, agent, ids, memory, session, stored
 
 ORDERS: list[tuple[Order, ...]] = [
     (),
@@ -183,3 +196,58 @@ class PagingRules:
         stored(store, globex, *(agent(globex, f"g{number}") for number in range(4)))
         page = store.find(acme, Query(Agent, (equal("name", "Bot"),), limit=2))
         assert ids(store, globex, Query(Agent, after=page.next)) == ["g0", "g1", "g2", "g3"]
+
+    def test_what_stands_beside_a_record_is_found_on_either_side(self, store: RecordStore, acme: Scope) -> None:
+        _told(store, acme)
+        places = [("talk", NOON + timedelta(seconds=at), id) for at, id in ((2, "m2"), (0, "m0"), (4, "m4"))]
+        assert store.beside(acme, _beside(*places)) == [
+            ["m0", "m1", "m2", "m3", "m4"],
+            ["m0", "m1", "m2"],
+            ["m2", "m3", "m4"],
+        ]
+        assert store.beside(acme, _beside()) == []
+
+    def test_what_stands_at_one_moment_goes_by_id(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, session(acme, "talk"))
+        stored(store, acme, *(memory(acme, f"é{number:03}", session_id="talk") for number in range(50)))
+        assert store.beside(acme, _beside(("talk", NOON, "é020"))) == [["é018", "é019", "é020", "é021", "é022"]]
+
+    def test_who_does_not_pass_stands_beside_nothing(self, store: RecordStore, acme: Scope, globex: Scope) -> None:
+        _told(store, acme)
+        _told(store, globex)
+        known = store.get(acme, Memory, "m3")
+        assert known is not None
+        store.transact(acme, [Update(known.changed(is_deleted=True)), Delete(Memory, "m1")])
+        facts = (Compare("kind", "!=", "rumour"),)
+        place = ("talk", NOON + timedelta(seconds=2), "m2")
+        assert store.beside(acme, _beside(place)) == [["m0", "m2", "m4"]]
+        assert store.beside(acme, _beside(place, where=facts)) == [["m0", "m4"]]
+        assert store.beside(globex, _beside(place)) == [["m0", "m1", "m2", "m3", "m4"]]
+        assert store.beside(acme, _beside(("other", NOON, "m2"))) == [[]]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            Beside(Memory, "author", "occurred_at", (), 2),
+            Beside(Memory, "session_id", "occurred_at", ((None, NOON, "m"),), 2),
+            Beside(Memory, "session_id", "occurred_at", (("talk", "noon", "m"),), 2),
+            Beside(Memory, "session_id", "occurred_at", (), -1),
+        ],
+        ids=str,
+    )
+    def test_what_no_index_leads_to_is_refused(self, store: RecordStore, acme: Scope, wrong: Beside[Any]) -> None:
+        with pytest.raises(InvalidInput):
+            store.beside(acme, wrong)
+
+
+def _told(store: RecordStore, scope: Scope) -> None:
+    """Five memories of one session, a second apart, told in another order; the third is a rumour."""
+    stored(store, scope, session(scope, "talk"), session(scope, "other"))
+    for number in (3, 0, 4, 1, 2):
+        at = NOON + timedelta(seconds=number)
+        kind = "rumour" if number == 2 else "fact"
+        stored(store, scope, memory(scope, f"m{number}", session_id="talk", occurred_at=at, kind=kind))
+
+
+def _beside(*places: tuple[str, datetime, str], where: tuple[Filter, ...] = ()) -> Beside[Memory]:
+    return Beside(Memory, "session_id", "occurred_at", places, 2, where)
