@@ -92,6 +92,13 @@ class ServerSettings(_Settings):
     port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 takes a free one")
     threads: int = Field(8, ge=1, le=256, description="How many requests are worked on at once")
     waiting: int = Field(256, ge=0, description="How many more may wait; the next is answered with 503")
+    connections: int = Field(1000, ge=1, description="How many connections are open at once; the next gets 503")
+    connections_per_client: int = Field(256, ge=1, description="How many of them one client holds; a proxy holds any")
+    header_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="How long the head of a request may take to come; a client may not read for three times as long",
+    )
     rate_per_minute: int = Field(6000, ge=1, description="Requests a minute for keys that name no rate of their own")
     most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body")
     most_upload_bytes: int = Field(1 << 30, ge=1024, description="The largest file to import")

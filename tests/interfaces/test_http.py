@@ -396,23 +396,31 @@ def test_nothing_large_is_read_from_those_without_a_valid_key(key: str, running:
     assert answer.startswith(b"HTTP/1.1 401")
 
 
-def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pieces", [[], [b"x"], [b"x"] * 400])
+def test_a_body_that_stops_coming_or_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
+    """The clock is turned by hand: each piece of the trickle takes a tenth of the time that silence may last."""
     import asyncio
 
     from starlette.requests import Request as Received
 
-    from recollect.interfaces.http import reading
+    from recollect.interfaces.http import bodies, reading
 
-    monkeypatch.setattr(reading, "SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.05)
+    left = list(pieces)
 
-    async def silence() -> Any:
-        await asyncio.Event().wait()
+    async def slowly() -> Any:
+        if not left:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": left.pop(), "more_body": True}
 
-    async def wait() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         with pytest.raises(InvalidInput, match="stopped coming"):
-            await reading.body_of(Received({"type": "http", "headers": []}, silence), 10)
+            await reading.body_of(Received(scope, receive), 1000)
+        assert scope["state"]["is_unread"]
 
-    asyncio.run(wait())
+    asyncio.run(bodies.Patience(app)({"type": "http", "headers": [], "state": {}}, slowly, None))  # type: ignore[arg-type]
+    assert len(left) == 0 or len(left) > 300, "what trickles is not read to its end"
 
 
 def test_figures_behind_a_proxy_need_the_operators_key(mem: Any) -> None:

@@ -21,6 +21,7 @@ from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
 from recollect.settings import ServerSettings, Settings, load
 
+OWN_FILES = 256  # kept back from connections: the store, the index, the models
 STOP_SECONDS = 30  # for those who are still sending or reading; what is at work in a thread is always finished
 
 
@@ -43,6 +44,8 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     try:
         import mcp  # noqa: F401 - one of its doors
         import uvicorn
+
+        from recollect.interfaces.http.connections import Connections
     except ImportError:
         raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
     given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
@@ -53,8 +56,11 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         with _listening(settings.server) as (listener, address):
             print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
             _show_logs()
+            connections = Connections(settings.server, _room_for_connections(settings.server.connections))
             config = uvicorn.Config(
                 application(core, settings),
+                http=connections.protocol,  # type: ignore[arg-type]
+                ws="none",
                 log_config=None,
                 lifespan="on",
                 server_header=False,
@@ -109,6 +115,23 @@ def _listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
             ) from None
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         yield listener, f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def _room_for_connections(wanted: int) -> int:
+    """How many connections fit beside the files we need; more of both are asked of the system where it lets us."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    if soft < wanted + OWN_FILES:
+        more = wanted + OWN_FILES if hard == resource.RLIM_INFINITY else min(wanted + OWN_FILES, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
+    return min(wanted, max(16, soft - OWN_FILES))
 
 
 def _show_logs() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,12 +37,19 @@ def parsed(text: str) -> Address | None:
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
+def trusts(networks: Iterable[str], address: Address) -> bool:
+    return any(address in _network(one) for one in networks)
+
+
+_network = cache(ip_network)
+
+
 class Proxies:
     """The application behind the proxies that are trusted, with whom they serve as its client."""
 
     def __init__(self, app: ASGIApp, trusted: Iterable[str]) -> None:
         self._app = app
-        self._networks = [ip_network(one) for one in trusted]
+        self._trusted = tuple(trusted)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,13 +60,13 @@ class Proxies:
 
     def _client(self, scope: Scope) -> tuple[str, int] | None:
         """The client's address as text, made from the address itself; sets the scheme the client used, too."""
-        given = scope.get("client")
-        peer = parsed(given[0].partition("%")[0]) if given else None
+        host, port = scope.get("client") or ("", 0)
+        peer = parsed(host.partition("%")[0])
         if peer is None:
             return None
-        if not self._trusts(peer):
+        if not trusts(self._trusted, peer):
             self._warn(scope)
-            return str(peer), given[1]
+            return str(peer), port
         scheme = _values(scope, b"x-forwarded-proto")[-1:]
         if scheme and scheme[0] in ("http", "https"):
             scope["scheme"] = scheme[0]
@@ -71,12 +79,9 @@ class Proxies:
             if found is None:
                 return peer
             peer = found
-            if not self._trusts(peer):
+            if not trusts(self._trusted, peer):
                 return peer
         return peer
-
-    def _trusts(self, address: Address) -> bool:
-        return any(address in network for network in self._networks)
 
     def _warn(self, scope: Scope) -> None:
         """Once: behind a proxy that is not named, all clients look like one, and share its limits."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Any, Union, get_args, get_origin
 
 from starlette.requests import ClientDisconnect, Request
@@ -12,7 +11,6 @@ from starlette.requests import ClientDisconnect, Request
 from recollect.catalogue import Operation
 from recollect.errors import InvalidInput, TooLarge
 
-SILENT_SECONDS = 30.0  # a body that stops coming for so long is given up
 LONGEST_VERSION = 18  # digits that every store keeps as one number
 
 
@@ -57,19 +55,12 @@ async def body_of(request: Request, most_bytes: int) -> bytes:
 
 async def arriving(request: Request) -> AsyncIterator[bytes]:
     """The pieces of a body, for as long as they keep coming."""
-    stream = request.stream()
-    while (part := await _next(request, stream)) is not None:
-        yield part
-
-
-async def _next(request: Request, stream: AsyncGenerator[bytes, None]) -> bytes | None:
     try:
-        async with asyncio.timeout(SILENT_SECONDS):
-            return await anext(stream, None)
-    except TimeoutError:
-        request.state.is_unread = True
-        raise InvalidInput("the body stopped coming", remedy="send it again, without a pause") from None
+        async for part in request.stream():
+            yield part
     except ClientDisconnect:
+        if getattr(request.state, "is_unread", False):
+            raise InvalidInput("the body stopped coming", remedy="send it again, without a pause") from None
         raise InvalidInput("the request ended before its body did", remedy="send it again") from None
 
 

@@ -26,6 +26,7 @@ from recollect.catalogue import Operation, invoke
 from recollect.domain.record import new_id
 from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
 from recollect.interfaces.http import openapi
+from recollect.interfaces.http.bodies import Patience
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
 from recollect.interfaces.http.observing import Metrics, log_request
 from recollect.interfaces.http.proxies import Proxies, neighbourhood
@@ -162,7 +163,7 @@ def build(
         routes=[*_routes(service, own), *routes],
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
         lifespan=lifespan,
-        middleware=[Middleware(Proxies, trusted=service.settings.proxies)],
+        middleware=[Middleware(Proxies, trusted=service.settings.proxies), Middleware(Patience)],
     )
     app.router.redirect_slashes = False  # the redirect would lead to whatever name the request gave
     app.state.service = service
@@ -228,8 +229,10 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
     response.headers["x-request-id"] = request.state.id
     response.headers.setdefault("cache-control", "no-store")
     response.headers["x-content-type-options"] = "nosniff"
-    if response.status_code in (401, 413) or getattr(request.state, "is_unread", False):
-        response.headers["connection"] = "close"  # what may still be on its way is not waited for
+    if getattr(request.state, "is_unread", False) or (response.status_code >= 400 and "expect" in request.headers):
+        # What is still on its way is not waited for. (Who asked before sending may send nothing more: then the next
+        # request would be taken for this one's body. All others are heard out, or they would never read the answer.)
+        response.headers["connection"] = "close"
     service.metrics.count(name, response.status_code, seconds)
     log_request(
         request_id=request.state.id,

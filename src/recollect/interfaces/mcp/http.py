@@ -21,6 +21,7 @@ from starlette.types import Scope as Surroundings
 from recollect.catalogue import Operation
 from recollect.errors import RecollectError
 from recollect.interfaces.http.observing import log_request
+from recollect.interfaces.http.reading import body_of
 from recollect.interfaces.http.senders import check_host, check_origin
 from recollect.interfaces.http.service import Service, address_of, problem, request_id
 from recollect.interfaces.mcp.server import build
@@ -108,13 +109,14 @@ class McpEndpoint:
             check_origin(request)
             request.state.principal = await service.run(lambda: service.principal(request))
             offered(profile_of(request))
+            body = await body_of(request, service.settings.most_body_bytes) if request.method == "POST" else b""
         except RecollectError as error:
             await problem(request, error)(request.scope, receive, send)
             return
         if request.method != "POST":  # without sessions there is nothing to listen to and nothing to end
             await Response(status_code=405, headers={"allow": "POST"})(request.scope, receive, send)
             return
-        await self._manager.handle_request(request.scope, receive, send)
+        await self._manager.handle_request(request.scope, _again(body, receive), send)
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
         self._service.metrics.count("mcp", status, seconds)
@@ -128,6 +130,16 @@ class McpEndpoint:
             key=getattr(request.state, "key", None),
             address=address_of(request),
         )
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, for somebody else to read; after it, whether the client is still there."""
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return unread.pop() if unread else await receive()
+
+    return next_message
 
 
 def _marks(request: Request) -> list[tuple[bytes, bytes]]:
