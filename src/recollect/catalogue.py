@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
 
-Flag = Literal["progress", "local", "unlogged", "guessed"]
+Flag = Literal["progress", "local", "unlogged", "guessed", "asks"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
@@ -36,6 +36,8 @@ class Operation:
     """Its success makes no entry in the access log, since what it writes says by itself who and when."""
     guessed: bool = False
     """It takes a password: the service allows few tries a minute."""
+    asks: bool = False
+    """A person is shown what its dry run says, and asked, before it is done."""
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -115,7 +117,8 @@ _LINES = (
     _op("add_session", "directory:add_session", "write", "POST /sessions", "title", "Start a session."),
     _op("add_project", "directory:add_project", "write", "POST /projects", "name", "Add a project."),
     _op("parties", "directory:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
-    _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Delete a user, agent, session or project."),
+    _op("remove", "directory:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Remove a user, agent, session or project; says first what that takes.", "asks"),
+    _op("unremove", "directory:unremove_party", "admin", "POST /parties/{type}/{id}/restore", "type id", "Bring a removed user, agent, session or project back."),
     _op("episode.record", "episodes:record_episode", "write", "POST /episodes", "task success", "Remember a task that was tried, and how it went."),
     _op("episode.from_run", "episodes:episode_from_run", "write", "POST /episodes/from-run", "run", "Remember a run as an episode that cites it."),
     _op("pattern.learn", "patterns:learn", "write", "POST /patterns/learn", "", "Generalise episodes into patterns.", "progress"),

@@ -149,6 +149,9 @@ class Settings(_Settings):
     access_log_days: int | None = Field(
         None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
     )
+    restore_days: float = Field(
+        30, ge=0, le=36500, description="How many days a removed user, agent, session or project can be restored"
+    )
     background: bool = Field(True, description="Whether index upkeep runs in a background thread")
     workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
     workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")

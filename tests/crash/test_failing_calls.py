@@ -27,7 +27,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.learning import PatternUse
 from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
-from recollect.errors import EmbedderFailed, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
+from recollect.errors import EmbedderFailed, InvalidInput, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
 from recollect.testing.fakes import HashEmbedder
 
@@ -108,11 +108,14 @@ EXAMPLES: dict[str, list[Example]] = {
     "add_session": [Example({"title": "planning", "user": "user", "agent": "agent"})],
     "add_project": [Example({"name": "Roof"})],
     "remove": [
-        Example({"type": "user", "id": "user"}, in_pieces=True, done=NotFound),
-        Example({"type": "session", "id": "session"}, in_pieces=True, done=NotFound),
-        Example({"type": "project", "id": "project"}, in_pieces=True, done=NotFound),
-        Example({"type": "agent", "id": "agent"}, in_pieces=True, done=NotFound),
+        *(
+            Example({"type": type, "id": type, "with_others": True, **more}, in_pieces=True, done=NotFound)
+            for type in ("user", "session", "project", "agent")
+            for more in ({}, {"for_good": True})
+        ),
+        Example({"type": "user", "id": "user", "hand_over_to": "heir"}, in_pieces=True, done=NotFound),
     ],
+    "unremove": [Example({"type": "user", "id": "removed"}, done=InvalidInput)],
     "episode.record": [Example({"task": "mend the roof", "success": True, "tags": ["roof"], "cites": [ALICE]})],
     "episode.from_run": [Example({"run": "run", "critique": "quick"})],
     "pattern.learn": [
@@ -278,6 +281,10 @@ def furnish(path: Path) -> None:
         mem.remember("plain as day", id="plain", project="project", agent="agent", relates={"cited": "supports"})
         mem.remember("forgotten but there", id="forgotten", session="session", tags=["old"])
         mem.forget("forgotten")
+        mem.add_user("Heir", id="heir")
+        mem.add_user("Removed", id="removed")
+        mem.remember("of somebody removed", user="removed", id="removed memory")
+        mem.remove("user", "removed")
         mem.remember("long over", id="expired", expires_at="2020-01-01T00:00:00Z")
         notes.write_text("as it was\n")
         mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])

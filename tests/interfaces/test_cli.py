@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,24 @@ def test_many_problems_are_counted_not_poured_out(cli: Any, monkeypatch: pytest.
     assert "has no vector by hash-32 in long_term" in out
     assert "and 5 more" in out
     assert len(out.splitlines()) == 21
+
+
+def test_removing_shows_first_what_goes_and_asks(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ann", "bob"):
+        told(cli, "add-user", name, "--id", name)
+    told(cli, "remember", "Ann likes tea", "--user", "ann")
+    assert "1  memory" in cli("remove", "user", "ann", "--dry-run")[1]
+    assert told(cli, "remove", "user", "ann", "--dry-run")["takes"][0]["owner"] == "ann"
+    code, _, err = cli("remove", "user", "ann", "--for-good")
+    assert (code, "--yes" in err) == (2, True)
+    terminal = StringIO("n\ny\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    code, out, _ = cli("remove", "user", "ann")
+    assert (code, "memory" in out) == (130, True)
+    assert len(told(cli, "parties", "user")["parties"]) == 2
+    code, out, _ = cli("remove", "user", "ann")
+    assert (code, "brings it back until" in out) == (0, True)
+    assert [one["id"] for one in told(cli, "parties", "user")["parties"]] == ["bob"]
+    assert cli("unremove", "user", "ann")[0] == 0
+    assert told(cli, "remove", "user", "ann", "--for-good", "--yes")["deleted"] > 1

@@ -75,7 +75,7 @@ def test_an_admin_manages_everybody_else(mem: Any) -> None:
     key = access.add_key(core, ADMIN, access.AddKeyRequest(name="bob", scopes=["read"], user=user))
     only_admin = Scope("default", "somebody", frozenset({"admin"}))
     assert access.revoke_key(core, only_admin, access.RevokeKeyRequest(id=key.id)).revoked_at is not None
-    assert remove_party(core, ADMIN, RemovePartyRequest(type="user", id=user)).deleted
+    assert remove_party(core, ADMIN, RemovePartyRequest(type="user", id=user)).restorable_until
 
 
 def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path: Path) -> None:

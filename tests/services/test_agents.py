@@ -306,7 +306,7 @@ def test_a_removed_agent_leaves_no_byte(tmp_path: Path) -> None:
         block = mem.block.add("human", marker, agents=["ada"]).id
         mem.block.write(block, f"{marker} again")
         mem.message.add("user", marker, agent="ada")
-        mem.remove("agent", "ada")
+        mem.remove("agent", "ada", for_good=True)
         assert mem.block.show(block).agents == []
         mem.block.remove(block)
         holding = [path.name for path in tmp_path.rglob("*") if path.is_file() and marker.encode() in path.read_bytes()]

@@ -142,7 +142,7 @@ def test_what_was_deleted_and_replaced_since_is_followed(kind: str, tmp_path: Pa
     with recollect.open(address, embedder="hash") as mem:
         mem.revise(first, "Bob likes milk", why="he said so", tags=["changed"])
         mem.erase(second)
-        mem.within("acme ' \" % é").remove("user", "ann")
+        mem.within("acme ' \" % é").remove("user", "ann", for_good=True)
     assert app.copy(address, target).written > 0
     for name in ("default", "acme ' \" % é"):
         files = [exported(place, name, tmp_path / "out.jsonl") for place in (address, target)]

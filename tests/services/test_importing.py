@@ -163,7 +163,7 @@ def test_a_key_that_is_taken_stops_the_import_and_says_how_to_go_on(tmp_path: Pa
         with pytest.raises(DuplicateKey, match="records before it were imported") as stopped:
             two.import_(file)
         assert "import the file again" in stopped.value.remedy
-        two.remove("user", "other")
+        two.remove("user", "other", for_good=True)
         two.import_(file)
         assert two.stats().memories == one.stats().memories
 

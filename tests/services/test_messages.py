@@ -223,7 +223,7 @@ def test_messages_go_with_their_session_and_leave_no_byte(tmp_path: Path) -> Non
         assert not _holding(tmp_path, marker)
         talk(mem, f"fourth {marker}")
         assert _holding(tmp_path, marker)
-        mem.remove("session", "s")
+        mem.remove("session", "s", for_good=True)
         assert mem.message.list("s").messages == []
         assert not _holding(tmp_path, marker)
 

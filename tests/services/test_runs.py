@@ -661,7 +661,7 @@ def test_removing_an_agent_takes_its_runs_along(mem: Any) -> None:
     run, fence = taken(mem)
     step(mem, run, fence, summary="x")
     mem.run.fork(run)
-    mem.remove("agent", "bee")
+    mem.remove("agent", "bee", for_good=True)
     assert stored(mem, Execution) == stored(mem, Cycle) == stored(mem, Proposal) == stored(mem, Result) == []
     assert mem.verify().sound
 

@@ -143,7 +143,7 @@ def test_expiry_and_removal_take_the_copies_along(mem: Any) -> None:
     made = mem.summary.make("m")
     assert (made.covers, "5550100" in made.text) == ([message.id], True)
     assert mem.show(made.id).citations[0].source == f"log:{message.id}"
-    mem.remove("user", "ann")
+    mem.remove("user", "ann", for_good=True)
     assert mem.list(kinds=["summary"]).total == 0
 
 
@@ -258,7 +258,7 @@ def test_a_summary_of_a_session_with_messages_is_the_sessions(mem: Any) -> None:
     mem.remember("The hotel costs 420 euros.", session="talk")
     made = mem.summary.make(session="talk")
     assert [line.id for line in mem.summary.tree(session="talk", depth=1).lines][:1] == [made.id]
-    mem.remove("session", "talk")
+    mem.remove("session", "talk", for_good=True)
     assert mem.list(kinds=["summary"]).memories == []
 
 
@@ -289,7 +289,7 @@ def test_summaries_go_with_all_that_was_said_in_a_session_that_goes(each: Any) -
     each.message.add("user", "The code is 4711.", session="s")
     note = each.remember("a note of nobody's").id
     each.summary.make(session="s")
-    each.remove("user", "ann")
+    each.remove("user", "ann", for_good=True)
     assert [one.id for one in each.list().memories] == [note]
 
 

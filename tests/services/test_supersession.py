@@ -131,7 +131,7 @@ def test_the_past_keeps_what_only_moved_or_rose(mem: Any) -> None:
     mem.remember("a dog barked", tags=["noise"])
     then = datetime.now(UTC)
     mem.promote(id)
-    mem.remove("session", "s")
+    mem.remove("session", "s", for_good=True)
     assert [entry.change for entry in mem.history(id).entries] == ["promoted", "moved", ""]
     hits = mem.recall("kitten", as_of=then, tags=["pets"])
     assert [(hit.id, hit.status, hit.session) for hit in hits] == [(id, "hypothesis", "s")]
@@ -144,7 +144,7 @@ def test_removing_a_user_keeps_the_vectors_of_others_in_step(mem: Any) -> None:
     mem.add_session("hers", id="s", user="ann")
     mem.add_project("hers", id="p", owner="ann")
     mem.remember("said in her session", session="s", project="p")
-    mem.remove("user", "ann")
+    mem.remove("user", "ann", for_good=True)
     assert mem.verify().sound
 
 

@@ -436,7 +436,7 @@ def test_removed_files_leave_no_byte(tmp_path: Path, way: str) -> None:
         mem.workspace.snapshot("w")
         assert _holding(tmp_path, marker)
         if way == "agent":
-            mem.remove("agent", "ada")
+            mem.remove("agent", "ada", for_good=True)
         elif way == "workspace":
             mem.workspace.drop("w")
         else:

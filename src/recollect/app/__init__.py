@@ -117,6 +117,7 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         late_interaction=settings.embedder.late_interaction,
         language_model=model,
         access_log_days=settings.access_log_days,
+        restore_days=settings.restore_days,
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )

@@ -27,7 +27,7 @@ GROUPS = {
     "Changing them": "revise cite uncite relate",
     "Trust": "citations check promote demote archive merge unmerge roll-back",
     "Letting go": "forget restore erase sweep prune",
-    "Whose they are": "add-user add-agent add-session add-project parties remove",
+    "Whose they are": "add-user add-agent add-session add-project parties remove unremove",
     "Agents at work": "agent block tool state workspace session message",
     "Runs of agents": "runs run",
     "Learning": "episode pattern summary",
@@ -197,8 +197,10 @@ def _command(operation: Operation) -> Callable[..., Any]:
     }
     if isinstance(operation, Program):
         common = {"as_json": common["as_json"]}
+    if operation.asks:
+        common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask first"))
     for name, (type, option) in common.items():
-        default = False if name == "as_json" else None
+        default = False if type is bool else None
         parameters.append(_keyword(name, Annotated[type, option], default))
 
     def command(**given: Any) -> int:
@@ -290,7 +292,7 @@ def shape_of(annotation: Any) -> tuple[Any, str]:
 
 def _execute(
     operation: Operation, given: dict[str, Any], store: str | None, organization: str | None, actor: str | None,
-    as_json: bool,
+    as_json: bool, yes: bool = False,
 ) -> int:  # fmt: skip
     import recollect
     from recollect.interfaces.render import Renderer
@@ -298,9 +300,25 @@ def _execute(
     fields = _fields(operation, given)
     with recollect.open(store, organization=organization, actor=actor) as mem:
         renderer = Renderer(mem.timezone)
+        if operation.asks and not yes and not fields.get("dry_run"):
+            _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)
         with renderer.progress(operation.summary, shown=operation.progress and not as_json) as progress:
             reply = mem.call(operation.name, progress=progress, **fields)
     return _answer(renderer, operation, reply, as_json)
+
+
+def _ask(renderer: Renderer, operation: Operation, preview: Any, fields: dict[str, Any]) -> None:
+    """Show a person what would be done, and wait for a yes. A program is not asked, but must mean what is final."""
+    from recollect.errors import InvalidInput
+
+    if sys.stdin.isatty():
+        if not preview.refused:
+            renderer.show(operation, preview)
+            print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                raise KeyboardInterrupt
+    elif fields.get("for_good"):
+        raise InvalidInput("nobody is there to say yes", remedy="look with --dry-run, then repeat it with --yes")
 
 
 def _start(program: Operation, given: dict[str, Any], as_json: bool) -> int:

@@ -23,7 +23,7 @@ from recollect.interfaces.render_learning import LEARNING
 from recollect.services.activity import Activity
 from recollect.services.audit import LogPage
 from recollect.services.copying import Copied
-from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView
+from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
 from recollect.services.layout import Layout
 from recollect.services.lifecycle import History
 from recollect.services.packing import Context
@@ -118,6 +118,25 @@ class Renderer:
 
     def party(self, reply: PartyView) -> None:
         self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/]")
+
+    def removed(self, reply: Removed) -> None:
+        done = "would take" if reply.dry_run else "took"
+        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/] {done}:")
+        table = Table(box=None, show_header=False)
+        for one in reply.takes:
+            whose = f"of {one.owner_type} {one.owner_name or one.owner}" if one.owner else "of nobody"
+            table.add_row(f"{one.count:,}", one.table, escape(whose), "[red]another's[/]" if one.others else "")
+        for one in reply.hands_over:
+            table.add_row(f"{one.count:,}", one.table, "handed over", "")
+        self.console.print(table)
+        if reply.refused:
+            self.console.print(f"[yellow]refused like this:[/] {escape(reply.refused)}")
+        if reply.restorable_until:
+            self.console.print(f"`recollect unremove` brings it back until {self.when(reply.restorable_until)}")
+        if reply.deleted:
+            self.console.print(f"{reply.deleted:,} records deleted for good")
+        for note in reply.notes:
+            self.console.print(f"[yellow]note:[/] {escape(note)}")
 
     def log(self, reply: LogPage) -> None:
         table = Table("when", "what", "action", "by", "memory", _whole("id"), box=None, header_style="dim")
@@ -245,6 +264,7 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     MemoryPage: Renderer.memories,
     PartyPage: Renderer.parties,
     PartyView: Renderer.party,
+    Removed: Renderer.removed,
     LogPage: Renderer.log,
     History: Renderer.history,
     Verified: Renderer.verified,

@@ -386,7 +386,7 @@ class SqlStore(Protocol):
 
 def revised(record: R, scope: Scope, **fields: Any) -> R:
     """A validated copy of a record, marked as changed now by the scope's actor."""
-    changed: R = record.changed(**fields, updated_at=now(), updated_by=scope.actor)
+    changed: R = record.changed(**{"updated_at": now(), "updated_by": scope.actor, **fields})
     return changed
 
 

@@ -14,8 +14,8 @@ from pydantic import Field
 from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
-from recollect.errors import IllegalTransition, InvalidInput, RequirementFailed, TooLarge
-from recollect.ports.records import OneOf, Query, Require, Scope, Step, Update, equal
+from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
+from recollect.ports.records import Absent, OneOf, Query, Require, Scope, Step, Update, equal
 from recollect.services.core import (
     Core,
     Reply,
@@ -226,3 +226,21 @@ def given_to(core: Core, scope: Scope, agent: str, record: type[Any], link: type
         return []
     found = {one.id: one for one in core.store.find(scope, Query(record, (OneOf("id", tuple(ids)),))).records}
     return [found[id] for id in ids if id in found]
+
+
+def sharing(core: Core, scope: Scope, link: type[Record], field: str, id: str) -> list[str]:
+    """The agents that have a block or tool."""
+    return sorted(agent for (agent,) in core.store.select(scope, Query(link, (equal(field, id),)), ("agent_id",)))
+
+
+def only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:
+    """What several agents share is not taken from all of them for the sake of one, nor if one more has it meanwhile."""
+    if len(agents) > 1:
+        raise Conflict(
+            f"{len(agents)} agents share it",
+            remedy="detach it from the one that needs it no more, or say with_others=True",
+            id=id,
+            agents=agents[:20],
+        )
+    others = (OneOf("agent_id", tuple(agents), wanted=False),) if agents else ()
+    return [Absent(link, (equal(field, id), *others))]

@@ -32,7 +32,7 @@ from recollect.ports.records import (
     Update,
     equal,
 )
-from recollect.services.agents import at_work
+from recollect.services.agents import at_work, only_for, sharing
 from recollect.services.core import (
     Core,
     Reply,
@@ -318,16 +318,29 @@ def history(core: Core, scope: Scope, request: BlockRequest) -> BlockHistory:
     return BlockHistory(id=block.id, states=[*states, now_says])
 
 
+class RemoveBlockRequest(BlockRequest):
+    """Delete a block; one that several agents share only if that is said."""
+
+    with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
+    dry_run: bool = Field(False, description="Only say which agents would lose it")
+
+
 class BlockRemoved(Reply):
     id: str
+    agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(core: Core, scope: Scope, request: BlockRequest) -> BlockRemoved:
+def remove(core: Core, scope: Scope, request: RemoveBlockRequest) -> BlockRemoved:
     """Delete a block for good, from every agent that has it, traces included."""
     block = load(core, scope, Block, request.id)
-    commit(core, scope, [Delete(Block, block.id), logged(scope, "delete", "remove block", None, id=block.id)])
-    erase_traces(core)
-    return BlockRemoved(id=block.id)
+    having = sharing(core, scope, BlockLink, "block_id", block.id)
+    if not request.dry_run:
+        alone = [] if request.with_others else only_for(BlockLink, "block_id", block.id, having)
+        commit(
+            core, scope, [*alone, Delete(Block, block.id), logged(scope, "delete", "remove block", None, id=block.id)]
+        )
+        erase_traces(core)
+    return BlockRemoved(id=block.id, agents=having)
 
 
 class AttachBlockRequest(BlockRequest):

@@ -86,6 +86,7 @@ class Core:
     timezone: str = "UTC"
     late_interaction: bool = True
     access_log_days: int | None = None
+    restore_days: float = 30
     workspaces: WorkspaceLimits = WorkspaceLimits()
     language_model: LanguageModel | None = None
     turn: AbstractContextManager[object] = field(default_factory=nullcontext)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Agent
-from recollect.domain.conversations import Message, Session
+from recollect.domain.conversations import Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Text, now
 from recollect.domain.tenancy import Project, User
-from recollect.errors import DuplicateKey, InvalidInput
+from recollect.errors import DuplicateKey, InvalidInput, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
-    Delete,
     Filter,
     Insert,
     OneOf,
@@ -31,16 +31,14 @@ from recollect.ports.records import (
 from recollect.services.access import refuse_higher
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
-from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, tags_of
-from recollect.services.derivation import erasing_steps
+from recollect.services.core import Core, Reply, Request, citations_of, commit, insistently, load, logged, tags_of
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.recall import CitationView
-from recollect.services.revise import change_steps
+from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
 
 Party = Literal["user", "agent", "session", "project"]
 LINK_TEXT = 200
-PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
 
 
 class AddRequest(Request):
@@ -104,6 +102,7 @@ class PartyView(Reply):
     name: str
     created_at: str
     fields: dict[str, Any] = Field(default_factory=dict)
+    restorable_until: datetime | None = Field(None, description="Set for what was removed: `unremove` until then")
 
 
 def add_user(core: Core, scope: Scope, request: AddUserRequest) -> PartyView:
@@ -147,12 +146,19 @@ def _added(
         raced = core.store.get(scope, record, made.id) if request.on_existing == "return" else None
         if raced is not None:
             return view(raced)
-        raise DuplicateKey(
-            f"there is such a {record.shape.table} already",
-            remedy="choose another id or email, or say on_existing='return'",
-            **error.details,
-        ) from None
+        raise _taken(core, scope, made, error) from None
     return view(made)
+
+
+def _taken(core: Core, scope: Scope, made: Record, error: DuplicateKey) -> DuplicateKey:
+    """Ids and emails of what was removed stay taken for as long as it can be restored."""
+    table, remedy = made.shape.table, "choose another id or email, or say on_existing='return'"
+    email = getattr(made, "email", None)
+    same = AnyOf((equal("id", made.id), *([equal("email", email)] if email else [])))
+    removed = core.store.find(scope, Query(type(made), (same,), limit=1, deleted="only")).records
+    if removed:
+        remedy = f"it was removed: bring it back with unremove, or remove it for_good ({removed[0].id[:80]})"
+    return DuplicateKey(f"there is such a {table} already", remedy=remedy, **error.details)
 
 
 def view(record: Record) -> PartyView:
@@ -172,6 +178,7 @@ class ListPartiesRequest(Request):
     type: Party = Field(description="user, agent, session or project")
     user: Id | None = Field(None, description="Only this user's sessions or projects")
     ids: list[Id] = Field(default_factory=list, max_length=1000, description="Only those with one of these ids")
+    removed: bool = Field(False, description="List what was removed and can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 
@@ -186,96 +193,121 @@ def list_parties(core: Core, scope: Scope, request: ListPartiesRequest) -> Party
     owner = {"session": "user_id", "project": "owner_id"}.get(request.type)
     where: list[Filter] = [equal(owner, request.user)] if request.user and owner else []
     where += [OneOf("id", tuple(dict.fromkeys(request.ids)))] if request.ids else []
-    query = Query(
-        PARTIES[request.type], tuple(where), (Order("id", descending=True),), limit=request.limit, after=request.after
-    )
+    newest, deleted = (Order("id", descending=True),), _REMOVED[request.removed]
+    query = Query(PARTIES[request.type], tuple(where), newest, request.limit, request.after, deleted)
     page = core.store.find(scope, query)
-    return PartyPage(parties=[view(record) for record in page.records], next=page.next)
+    return PartyPage(parties=[_listed(core, record) for record in page.records], next=page.next)
+
+
+_REMOVED: dict[bool, Literal["no", "only"]] = {False: "no", True: "only"}
+
+
+def _listed(core: Core, record: Record) -> PartyView:
+    if not record.is_deleted:
+        return view(record)
+    until = record.updated_at + timedelta(days=core.restore_days)
+    return view(record).model_copy(update={"restorable_until": until})
 
 
 class RemovePartyRequest(Request):
-    """Delete a user, agent, session or project for good."""
+    """Remove a user, agent, session or project: softly, or for good."""
+
+    type: Party = Field(description="user, agent, session or project")
+    id: Id = Field(description="Which one")
+    dry_run: bool = Field(False, description="Only say what it would take, and whose that is")
+    hand_over_to: Id | None = Field(
+        None, description="Another of the same type that gets what others use; the rest goes"
+    )
+    with_others: bool = Field(False, description="Take also what belongs to other users")
+    for_good: bool = Field(False, description="Delete at once and for good: nothing can be restored")
+
+
+class Removed(Reply):
+    """What was removed, or would be: how much of what, and whose."""
+
+    type: str
+    id: str
+    name: str = ""
+    dry_run: bool = False
+    takes: list[Taken] = Field(default_factory=list)
+    hands_over: list[Taken] = Field(default_factory=list, description="What passes on to `hand_over_to`")
+    others: int = Field(0, description="How many of the records it hangs together with belong to other users")
+    refused: str = Field("", description="Why it would be refused like this, when only asked")
+    restorable_until: datetime | None = Field(None, description="Until when `unremove` brings it back")
+    deleted: int = Field(0, description="How many records were deleted for good")
+    notes: list[str] = Field(default_factory=list)
+
+
+def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
+    """Hide a party with all that is its own, restorably; or delete it for good. Says what that takes, and whose it is.
+
+    Users and agents take their memories along; sessions and projects leave them behind. What belongs to other users is
+    never taken unless that was said.
+    """
+    return insistently(lambda: _remove(core, scope, request), VersionConflict)
+
+
+def _remove(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
+    root = load(core, scope, PARTIES[request.type], request.id, deleted=request.for_good)
+    if isinstance(root, User):
+        refuse_higher(scope, root)
+    plan = planned(core, scope, root, request.hand_over_to, request.with_others)
+    told = _told(core, scope, plan, request)
+    if request.dry_run:
+        return told
+    if plan.refusal is not None:
+        raise plan.refusal
+    moment = now()
+    steps = removing_steps(core, scope, plan, for_good=request.for_good, moment=moment)
+    entry = logged(
+        scope, "delete", "remove", None, id=root.id, type=request.type, for_good=request.for_good,
+        hand_over_to=request.hand_over_to, with_others=request.with_others,
+    )  # fmt: skip
+    if not request.for_good:
+        commit(core, scope, [*steps, entry])
+        return told.model_copy(update={"restorable_until": moment + timedelta(days=core.restore_days)})
+    done = core.store.transact(scope, [*steps, entry])
+    core.vectors.hint(done.seq)
+    collect(core, scope)  # the content of workspaces that went along
+    return told.model_copy(update={"deleted": done.deleted, "notes": erase_traces(core)})
+
+
+def _told(core: Core, scope: Scope, plan: Plan, request: RemovePartyRequest) -> Removed:
+    kept: dict[str, list[str]] = {}
+    for table, id in sorted(plan.kept):
+        kept.setdefault(table, []).append(id)
+    return Removed(
+        type=request.type,
+        id=plan.reach.root.id,
+        name=view(plan.reach.root).name,
+        dry_run=request.dry_run,
+        takes=counted(core, scope, plan, plan.going),
+        hands_over=counted(core, scope, plan, kept),
+        others=len(plan.others),
+        refused=str(plan.refusal) if request.dry_run and plan.refusal is not None else "",
+    )
+
+
+class UnremovePartyRequest(Request):
+    """Bring back what was removed."""
 
     type: Party = Field(description="user, agent, session or project")
     id: Id = Field(description="Which one")
 
 
-class Removed(Reply):
-    id: str
-    deleted: int
-    notes: list[str] = Field(default_factory=list)
+def unremove_party(core: Core, scope: Scope, request: UnremovePartyRequest) -> PartyView:
+    """Bring a removed party back with all that was hidden with it; what was handed over stays where it is."""
+    return insistently(lambda: _unremove(core, scope, request), VersionConflict)
 
 
-def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
-    """Delete for good. Users and agents take their memories along; sessions and projects leave them behind."""
-    record = load(core, scope, PARTIES[request.type], request.id, deleted=True)
-    if isinstance(record, User):
-        refuse_higher(scope, record)
-    copies = _copies(core, scope, request.type, record.id)
-    gone = {step.id for step in copies if isinstance(step, Delete)}
-    steps = [*copies, *_unlinked(core, scope, request.type, [record.id], gone)]
-    entry = logged(scope, "delete", f"remove {request.type}", None, id=record.id)
-    done = core.store.transact(scope, [*steps, Delete(type(record), record.id), entry])
-    collect(core, scope)  # the content of workspaces that went along
-    return Removed(id=record.id, deleted=done.deleted, notes=erase_traces(core))
-
-
-def _copies(core: Core, scope: Scope, type: str, id: str) -> list[Step]:
-    """What patterns and summaries repeat of the memories and messages that go along."""
-    said: list[Filter] = [OneOf("session_id", tuple(_sessions_along(core, scope, type, [id])))]
-    if type in ("user", "agent"):
-        said.append(equal(f"{type}_id", id))
-    messages = core.store.select(scope, Query(Message, (AnyOf(tuple(said)),), deleted="yes"), ("id",))
-    going = []
-    if type in ("user", "agent"):
-        going = core.store.select(scope, Query(Memory, (equal(f"{type}_id", id),), deleted="yes"), ("id",))
-    return erasing_steps(core, scope, [memory for (memory,) in going], [message for (message,) in messages])
-
-
-def _sessions_along(core: Core, scope: Scope, type: str, ids: Sequence[str]) -> list[str]:
-    """The sessions that go when these parties go, with all that was said in them by whomever."""
-    if type == "session":
-        return list(ids)
-    found: list[str] = []
-    for other, field in _GOES_ALONG[type]:
-        along = core.store.select(scope, Query(PARTIES[other], (OneOf(field, tuple(ids)),), deleted="yes"), ("id",))
-        found += _sessions_along(core, scope, other, [id for (id,) in along]) if along else []
-    return found
-
-
-# What else goes when a party is deleted, and by which of its fields.
-_GOES_ALONG = {
-    "user": (("session", "user_id"), ("project", "owner_id")),
-    "agent": (("session", "agent_id"),),
-    "project": (("session", "project_id"),),
-}
-
-
-def _unlinked(core: Core, scope: Scope, type: str, ids: list[str], gone: set[str]) -> list[Step]:
-    """Memories that stay let go of the link first, so that their history and vectors follow in the same write."""
-    changes = _links_to_clear(core, scope, type, ids)
-    steps: list[Step] = []
-    for id, fields in changes.items():
-        memory = core.store.get(scope, Memory, id, deleted=True) if id not in gone else None
-        if memory is not None:
-            what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
-            steps += change_steps(core, scope, memory, "moved", f"its {what} was removed", **fields)
-    return steps
-
-
-def _links_to_clear(core: Core, scope: Scope, type: str, ids: list[str]) -> dict[str, dict[str, None]]:
-    """Which memories lose which links when these parties and all that goes along with them are deleted."""
-    found: dict[str, dict[str, None]] = {}
-    for other, field in _GOES_ALONG.get(type, ()):
-        along = core.store.select(scope, Query(PARTIES[other], (OneOf(field, tuple(ids)),), deleted="yes"), ("id",))
-        if along:
-            for id, fields in _links_to_clear(core, scope, other, [id for (id,) in along]).items():
-                found.setdefault(id, {}).update(fields)
-    if type in ("session", "project"):
-        linked = Query(Memory, (OneOf(f"{type}_id", tuple(ids)),), deleted="yes")
-        for (id,) in core.store.select(scope, linked, ("id",)):
-            found.setdefault(id, {})[f"{type}_id"] = None
-    return found
+def _unremove(core: Core, scope: Scope, request: UnremovePartyRequest) -> PartyView:
+    root = load(core, scope, PARTIES[request.type], request.id, deleted=True)
+    if not root.is_deleted:
+        raise InvalidInput(f"that {request.type} is not removed", remedy="nothing needs to be done")
+    if isinstance(root, User):
+        refuse_higher(scope, root)
+    commit(core, scope, returning_steps(core, scope, root))
+    return view(load(core, scope, PARTIES[request.type], request.id))
 
 
 class ShowRequest(Request):

@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.agents import AgentState
+from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import UTTERANCES, Memory, Revision
-from recollect.domain.record import Id, Text, now
-from recollect.errors import Conflict, IndexFailed, InvalidInput, VersionConflict
+from recollect.domain.record import Id, Record, Text, now
+from recollect.domain.tenancy import User
+from recollect.errors import Conflict, IndexFailed, InvalidInput, RequirementFailed, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -29,6 +30,7 @@ from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged
 from recollect.services.derivation import erasing_steps, forgetting_steps
 from recollect.services.layout import keep_retention
+from recollect.services.removal import burying_steps, overdue
 from recollect.services.revise import change_steps, fallen_steps
 from recollect.services.supersession import reinstated_steps
 
@@ -71,8 +73,18 @@ def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
         raise Conflict(
             "the same has been remembered anew since", remedy=f"use that one, or forget it first: {again[0].id}"
         )
+    _refuse_owner_removed(core, scope, memory)
     commit(core, scope, change_steps(core, scope, memory, "restored", request.why, is_deleted=False))
     return Forgotten(id=memory.id, restorable=False)
+
+
+def _refuse_owner_removed(core: Core, scope: Scope, memory: Memory) -> None:
+    for type, record in (("user", User), ("agent", Agent)):
+        id = getattr(memory, f"{type}_id")
+        if id is not None and core.store.get(scope, record, id) is None:
+            raise Conflict(
+                f"its {type} was removed", remedy=f"bring that back first: unremove {type} {id}", id=memory.id
+            )
 
 
 def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
@@ -107,28 +119,40 @@ class Swept(Reply):
     log_entries: int = 0
     states: int = 0
     blobs: int = 0
+    removed: int = Field(0, description="Users, agents, sessions and projects whose time to be restored is over")
     notes: list[str] = Field(default_factory=list)
 
 
 def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
-    """Delete for good every memory and agent state whose time is up, and file content that nothing uses any more.
+    """Delete for good every memory and agent state whose time is up, what was removed and can no longer be restored,
+    and file content that nothing uses any more.
 
     What has expired is given to nobody before that, either. Also lets go of access log entries that are older than
     the settings want.
     """
     expired = (Compare("expires_at", "<=", now()),)
     memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    removed = overdue(core, scope)
     if request.dry_run:
-        return Swept(expired=memories, states=states)
+        return Swept(expired=memories, states=states, removed=len(removed))
+    for party in removed:
+        insistently(partial(_bury, core, scope, party), VersionConflict, RequirementFailed)
     blobs, _ = collect(core, scope)
     if memories or states:
         gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
         entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
         copies = erasing_steps(core, scope, gone)
         commit(core, scope, [*copies, DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
-    notes = erase_traces(core) if memories or states or blobs else []
+    notes = erase_traces(core) if memories or states or blobs or removed else []
     entries = keep_retention(core, scope)
-    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, notes=notes)
+    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes)
+
+
+def _bury(core: Core, scope: Scope, party: Record) -> None:
+    """Unless it went with another one, or somebody restored it a moment ago."""
+    root = core.store.get(scope, type(party), party.id, deleted=True)
+    if root is not None and root.is_deleted and root.updated_at == party.updated_at:
+        commit(core, scope, burying_steps(core, scope, root))
 
 
 class PruneRequest(Request):

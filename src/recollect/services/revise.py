@@ -124,12 +124,18 @@ def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
     if len(text) > TEXT_LIMIT:
         raise TooLarge(f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit")
     digest = content_hash(memory.kind, content)
-    links = {f"{name}_id": getattr(memory, f"{name}_id") for name in LINKS}
-    said_at = memory.occurred_at if memory.occurred_at != memory.created_at else None
-    lasting = (sorted(memory.namespaces), memory.valid_from, memory.valid_to, memory.expires_at)
-    identity = identity_of(digest, {**links, "author": memory.author}, said_at, lasting)
     status = "hypothesis" if digest != memory.content_hash else memory.status
-    return {"content": content, "text": text, "content_hash": digest, "identity": identity, "status": status}
+    return identified(memory, content=content, text=text, content_hash=digest, status=status)
+
+
+def identified(memory: Memory, **fields: Any) -> dict[str, Any]:
+    """The fields of a change with the identity that the memory has after it."""
+    now = {**memory.__dict__, **fields}
+    links = {f"{name}_id": now[f"{name}_id"] for name in LINKS}
+    said_at = now["occurred_at"] if now["occurred_at"] != now["created_at"] else None
+    lasting = (sorted(now["namespaces"]), now["valid_from"], now["valid_to"], now["expires_at"])
+    owners = {**links, "author": now["author"]}
+    return {**fields, "identity": identity_of(now["content_hash"], owners, said_at, lasting)}
 
 
 def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
@@ -144,6 +150,12 @@ def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]
 
 def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> list[Step]:
     """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
+    after, steps = kept_steps(scope, memory, change, why, **fields)
+    return [*steps, *reindex_steps(core, memory, after)]
+
+
+def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> tuple[Memory, list[Step]]:
+    """The changed memory and the steps that write it, without its vectors: for those who make many at once."""
     try:
         after = revised(memory, scope, **fields)
     except ValidationError as error:
@@ -162,7 +174,7 @@ def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: 
     )
     operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
     entry = logged(scope, operation, change, memory, fields=sorted(fields))
-    return [Update(after), Insert(revision, restoring=True), *reindex_steps(core, memory, after), entry]
+    return after, [Update(after), Insert(revision, restoring=True), entry]
 
 
 DERIVATIONS = ("derived_from", "generalized_from", "summarizes")

@@ -23,7 +23,7 @@ from recollect.ports.records import (
     Update,
     equal,
 )
-from recollect.services.agents import at_work
+from recollect.services.agents import at_work, only_for, sharing
 from recollect.services.core import (
     Core,
     Reply,
@@ -167,15 +167,26 @@ def revise(core: Core, scope: Scope, request: ReviseToolRequest) -> ToolView:
     return persistently(request.version, attempt)
 
 
+class RemoveToolRequest(ToolRequest):
+    """Delete a tool; one that several agents use only if that is said."""
+
+    with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
+    dry_run: bool = Field(False, description="Only say which agents would lose it")
+
+
 class ToolRemoved(Reply):
     id: str
+    agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(core: Core, scope: Scope, request: ToolRequest) -> ToolRemoved:
+def remove(core: Core, scope: Scope, request: RemoveToolRequest) -> ToolRemoved:
     """Delete a tool, from every agent that has it."""
     tool = load(core, scope, Tool, request.id)
-    commit(core, scope, [Delete(Tool, tool.id), logged(scope, "delete", "remove tool", None, id=tool.id)])
-    return ToolRemoved(id=tool.id)
+    having = sharing(core, scope, ToolLink, "tool_id", tool.id)
+    if not request.dry_run:
+        alone = [] if request.with_others else only_for(ToolLink, "tool_id", tool.id, having)
+        commit(core, scope, [*alone, Delete(Tool, tool.id), logged(scope, "delete", "remove tool", None, id=tool.id)])
+    return ToolRemoved(id=tool.id, agents=having)
 
 
 class AttachToolRequest(ToolRequest):

@@ -33,7 +33,9 @@ def audit(visit: Visit) -> dict[str, Any]:
 def users(visit: Visit) -> dict[str, Any]:
     with_role = bool(visit.query("with_role"))
     page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
-    return {"users": page.users, "next": page.next, "roles": _grantable_roles(visit), "with_role": with_role}
+    removed = visit.call("parties", type="user", removed=True, limit=50).parties
+    roles = _grantable_roles(visit)
+    return {"users": page.users, "next": page.next, "roles": roles, "with_role": with_role, "removed": removed}
 
 
 def _grantable_roles(visit: Visit) -> list[str]:

@@ -272,6 +272,17 @@
     });
   }
 
+  // What goes, and whose it is, is shown before anything is removed.
+  async function removeParty(button) {
+    const path = button.dataset.remove;
+    const told = await attempt(() => ask("DELETE", path, { dry_run: true }));
+    if (!told) return;
+    if (told.refused) { tell(told.refused, true); return; }
+    const takes = told.takes.map((one) => `${one.count} ${one.table.replaceAll("_", " ")}${one.others ? ` of ${one.owner_name || one.owner}` : ""}`);
+    if (!(await confirmed(button.dataset.title, `It takes along: ${takes.join(", ")}. It can be restored for a while.`))) return;
+    await once(button, async () => { await ask("DELETE", path); reload("Removed; it can be restored for a while"); });
+  }
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button || button.disabled) return;
@@ -281,6 +292,7 @@
     else if (dataset.post) send(button, "POST");
     else if (dataset.patch) send(button, "PATCH");
     else if (dataset.delete) send(button, "DELETE");
+    else if (dataset.remove) removeParty(button);
     else if (dataset.bulk) judgeChosen(dataset.bulk);
     else if (dataset.verdict) judgeOne(button.closest("[data-id]"), dataset.verdict);
     else if ("verifyLog" in dataset) verifyLog(button);
