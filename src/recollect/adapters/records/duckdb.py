@@ -64,7 +64,7 @@ class DuckdbStore(SqlReads):
         self._file = DuckdbFile(path)
         try:
             with self._file.cursor() as cursor:
-                migrate(cursor, path)
+                migrate(cursor, path, self.codec)
         except BaseException:
             self._file.close()
             raise
@@ -111,7 +111,7 @@ class DuckdbStore(SqlReads):
             return list(check(cursor, self.codec))
 
     def mend(self) -> list[str]:
-        return self._writer.run(lambda: rebuild_text(self._tables, self.codec))
+        return self._writer.run(lambda: rebuild_text(self._tables.run, self.codec))
 
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: the whole file is written anew, which takes as long as that takes."""

@@ -8,12 +8,13 @@ the end. The tenant and the facets are conditions on the records themselves, so 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import duckdb
 
+from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.domain.questions import WORD
 from recollect.domain.record import Record
@@ -21,10 +22,32 @@ from recollect.domain.relevance import plain, stem
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
 
 NAMES = ("term", "row")
+INDEXED_AT_ONCE = 2000
+MAKER = "63-bit hashes of stems"
+
+Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs a statement with its values."""
 
 
 def text_table(record: type[Record]) -> str:
     return record.shape.table + "_text"
+
+
+def make_text(run: Run, record: type[Record], codec: Codec) -> int:
+    """The table of words of a record type, anew and filled from the records; gives how many are in it."""
+    name = quoted(text_table(record))
+    run(f"DROP TABLE IF EXISTS {name}", ())
+    run(f"CREATE TABLE {name}(term BIGINT, row BIGINT)", ())
+    columns = ", ".join(quoted(column) for column in codec.names)
+    living = f"SELECT _row, {columns} FROM {quoted(record.shape.table)} WHERE is_deleted = FALSE AND _row > ?"
+    count, last = 0, -1
+    while rows := run(f"{living} ORDER BY _row LIMIT {INDEXED_AT_ONCE}", (last,)):
+        words = [(term, row[0]) for row in rows for term in sorted(terms_of(codec.record(row[1:])))]
+        if words:
+            terms, holders = (list(column) for column in zip(*words, strict=True))
+            run(f"INSERT INTO {name} SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[])", (terms, holders))
+        count, last = count + len(rows), rows[-1][0]
+    return count
 
 
 def terms_of(record: Record) -> set[int]:

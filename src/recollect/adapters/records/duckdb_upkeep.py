@@ -3,53 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 
 from recollect.adapters.records import schema
+from recollect.adapters.records.ddl import MARK, Ddl, Table, index_name, text_marks
 from recollect.adapters.records.duckdb_dialect import TYPES
 from recollect.adapters.records.duckdb_file import DuckdbFile, end
-from recollect.adapters.records.duckdb_text import terms_of, text_table
+from recollect.adapters.records.duckdb_text import MAKER, Run, make_text, terms_of, text_table
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.soundness import check_count, check_references
-from recollect.adapters.records.sql import index_name, quoted
+from recollect.adapters.records.sql import quoted
 from recollect.domain.record import RECORDS, Record, new_id, now
-from recollect.errors import NotARecollectStore, StoreError
+from recollect.errors import NotARecollectStore
 from recollect.ports.records import Problem
 
+CodecOf = Callable[[type[Record]], Codec]
 BATCH = 2000
 # Fields that many records share: a scan finds those sooner than an index, and DuckDB would not use one.
 OWNERS = frozenset({"user_id", "agent_id", "session_id", "project_id", "owner_id"})
-_EMPTY = {"text": "''", "integer": "0", "real": "0.0", "boolean": "false", "json": "'null'", "bytes": "''::BLOB"}
 
 
-class TextTables(Protocol):
-    def run(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+class DuckdbDdl(Ddl):
+    """Columns are never declared as not empty, and only indexes of one column are of use: DuckDB reads no others."""
 
-    def index_text(self, row: int, record: Record, *, fresh: bool) -> None: ...
+    types = TYPES
+    empty = {
+        "text": "''",
+        "integer": "0",
+        "real": "0.0",
+        "boolean": "false",
+        "json": "'null'",
+        "bytes": "''::BLOB",
+        "moment": "'1970-01-01'",
+    }
+
+    def create_table(self, step: Table) -> Iterator[str]:
+        name, columns = step["table"], ", ".join(self.column(column) for column in step["columns"])
+        yield f"CREATE TABLE {quoted(name)}(_row BIGINT, _seq BIGINT, {columns})"
+        yield f"CREATE UNIQUE INDEX {quoted(name + '_key')} ON {quoted(name)}(organization_id, id)"
+        # This one is for reading, the one above for refusing.
+        yield f"CREATE INDEX {quoted(index_name(name, ['id']))} ON {quoted(name)}(id)"
+        yield from self.keys_and_indexes(step)
+
+    def column(self, column: Sequence[Any], filler: str | None = None) -> str:
+        name, type, nullable = column
+        default = "" if nullable or filler is None else f" DEFAULT {filler}"
+        return f"{quoted(name)} {self.types[type]}{default}"
+
+    def add_unique(self, table: Table, key: Table) -> Iterator[str]:
+        yield from super().add_unique(table, key)
+        yield from self.add_index(table, key["fields"])
+
+    def add_index(self, table: Table, fields: Sequence[str]) -> Iterator[str]:
+        name, field = table["table"], fields[0]
+        if field not in OWNERS and field.endswith(("_id", "identity", "_key")):
+            yield f"CREATE INDEX IF NOT EXISTS {quoted(index_name(name, [field]))} ON {quoted(name)}({quoted(field)})"
+
+    def drop_index(self, table: Table, fields: Sequence[str]) -> Iterator[str]:
+        leading = [one[0] for one in table["indexes"]] + [key["fields"][0] for key in table["unique"]]
+        if leading.count(fields[0]) == 1 and fields[0] != "id":
+            yield from super().drop_index(table, fields[:1])
 
 
-def migrate(cursor: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
+DDL = DuckdbDdl()
+
+
+def migrate(cursor: duckdb.DuckDBPyConnection, path: Path, codec_of: CodecOf) -> list[str]:
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
     _refuse_foreign(cursor, path)
     if _is_current(cursor):
         return []
     applied = []
     for migration in schema.migrations():
-        cursor.execute("BEGIN TRANSACTION")
-        try:
+        with _whole(cursor):
             _create(cursor)
             done = dict(cursor.execute("SELECT number, checksum FROM recollect_migrations").fetchall())
             if schema.pending(migration, done, f"'{path.name}'"):
-                _apply(cursor, migration)
+                _apply(cursor, migration, path)
                 applied.append(migration.name)
-            cursor.execute("COMMIT")
-        except BaseException:
-            end(cursor)
-            raise
+    with _whole(cursor):
+        _make_text(cursor, codec_of)
     return applied
+
+
+@contextmanager
+def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A transaction."""
+    cursor.execute("BEGIN TRANSACTION")
+    try:
+        yield
+        cursor.execute("COMMIT")
+    except BaseException:
+        end(cursor)
+        raise
+
+
+def _marks(cursor: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    kept = cursor.execute("SELECT key, value FROM recollect_store WHERE starts_with(key, ?)", [MARK]).fetchall()
+    return {key.removeprefix(MARK): mark for key, mark in kept}
+
+
+def _make_text(cursor: duckdb.DuckDBPyConnection, codec_of: CodecOf) -> None:
+    """The text indexes that are not, or not any more, what they should be."""
+
+    def run(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return cursor.execute(statement, values).fetchall()
+
+    have, wanted = _marks(cursor), text_marks(MAKER)
+    for table in have.keys() - wanted.keys():
+        run(f"DROP TABLE IF EXISTS {quoted(table + '_text')}")
+        run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
+    for table, mark in wanted.items():
+        if have.get(table) != mark:
+            make_text(run, RECORDS[table], codec_of(RECORDS[table]))
+            run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
+            run("INSERT INTO recollect_store VALUES (?, ?)", [MARK + table, mark])
 
 
 def examine(path: Path) -> str:
@@ -73,7 +145,8 @@ def _is_current(cursor: duckdb.DuckDBPyConnection) -> bool:
         done = cursor.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
     except duckdb.CatalogException:
         return False
-    return done == [(migration.number, migration.checksum) for migration in schema.migrations()]
+    known = [(migration.number, migration.checksum) for migration in schema.migrations()]
+    return done == known and _marks(cursor) == text_marks(MAKER)
 
 
 def _refuse_foreign(cursor: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -98,58 +171,15 @@ def _create(cursor: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-def _apply(cursor: duckdb.DuckDBPyConnection, migration: schema.Migration) -> None:
-    for step in migration.steps:
-        if step["do"] == "index_text":
-            raise StoreError("text indexes of existing tables are rebuilt with `recollect doctor --fix`")
-        for statement in _statements(step):
-            cursor.execute(statement)
+def _apply(cursor: duckdb.DuckDBPyConnection, migration: schema.Migration, path: Path) -> None:
+    DDL.apply(migration, cursor.execute, duckdb.ConstraintException, f"'{path.name}'")
     cursor.execute(
         "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
         [migration.number, migration.name, migration.checksum, now().replace(tzinfo=None)],
     )
 
 
-def _statements(step: schema.Step) -> Iterator[str]:
-    table, kind = step["table"], step["do"]
-    if kind == "create_table":
-        columns = ", ".join(f"{quoted(name)} {TYPES[type]}" for name, type, _ in step["columns"])
-        yield f"CREATE TABLE {quoted(table)}(_row BIGINT, _seq BIGINT, {columns})"
-        yield f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)}(organization_id, id)"
-        # DuckDB reads only indexes of one column; this one is for reading, the one above for refusing.
-        yield f"CREATE INDEX {quoted(index_name(table, ['id']))} ON {quoted(table)}(id)"
-        for key in step["unique"]:
-            yield _unique(table, key, {name for name, _, may_be_null in step["columns"] if may_be_null})
-        looked_up = dict.fromkeys([key["fields"][0] for key in step["unique"]] + [one[0] for one in step["indexes"]])
-        for field in looked_up:
-            yield from _index(table, field)
-        if step["text"]:
-            yield f"CREATE TABLE {quoted(table + '_text')}(term BIGINT, row BIGINT)"
-    elif kind == "add_column":
-        name, type, nullable = step["column"]
-        default = "" if nullable or type not in _EMPTY else f" DEFAULT {_EMPTY[type]}"
-        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {TYPES[type]}{default}"
-    elif kind == "add_unique":
-        yield _unique(table, step["unique"], set())
-    elif kind == "add_index":
-        yield from _index(table, step["fields"][0])
-    # An index is dropped by leaving it: another declaration may lead with the same field.
-
-
-def _index(table: str, field: str) -> Iterator[str]:
-    if field not in OWNERS and field.endswith(("_id", "identity", "_key")):
-        yield f"CREATE INDEX IF NOT EXISTS {quoted(index_name(table, [field]))} ON {quoted(table)}({quoted(field)})"
-
-
-def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
-    fields = [
-        f"coalesce({quoted(n)}, '')" if key["nulls_equal"] and n in nullable else quoted(n) for n in key["fields"]
-    ]
-    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
-    return f"CREATE UNIQUE INDEX {name} ON {quoted(table)}(organization_id, {', '.join(fields)})"
-
-
-def check(cursor: duckdb.DuckDBPyConnection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
+def check(cursor: duckdb.DuckDBPyConnection, codec_of: CodecOf) -> Iterator[Problem]:
     """Re-read every row, validate it again, follow every reference, and compare the words with the texts."""
     checks = _Checks(cursor)
     for record in list(RECORDS.values()):
@@ -238,15 +268,8 @@ def _said(error: duckdb.Error) -> str:
     return str(error).splitlines()[0][:200]
 
 
-def rebuild_text(tables: TextTables, codec_of: Callable[[type[Record]], Codec]) -> list[str]:
+def rebuild_text(run: Run, codec_of: CodecOf) -> list[str]:
     """Throw the text indexes away and make them again from the records."""
-    done = []
-    for record in [one for one in RECORDS.values() if one.shape.text]:
-        table, codec = record.shape.table, codec_of(record)
-        tables.run(f"DELETE FROM {quoted(text_table(record))}")
-        columns = ", ".join(quoted(column) for column in codec.names)
-        living = tables.run(f"SELECT _row, {columns} FROM {quoted(table)} WHERE is_deleted = FALSE")
-        for row, *stored in living:
-            tables.index_text(row, codec.record(stored), fresh=True)
-        done.append(f"{table}: {len(living)} in the text index")
-    return done
+    searched = [record for record in RECORDS.values() if record.shape.text]
+    made = {record.shape.table: make_text(run, record, codec_of(record)) for record in searched}
+    return [f"{table}: {count} in the text index" for table, count in made.items()]

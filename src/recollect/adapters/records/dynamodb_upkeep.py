@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, WaiterError
 
 from recollect.adapters.records import dynamodb_items as items_of
 from recollect.adapters.records import schema
+from recollect.adapters.records.ddl import taken_twice
 from recollect.adapters.records.dynamodb_items import Item
 from recollect.adapters.records.dynamodb_keys import SCHEMA, SEPARATOR, TENANTS, Key
 from recollect.adapters.records.dynamodb_link import Cancelled, Contended, Link, pauses
@@ -37,12 +38,28 @@ def migrate(store: DynamoStore) -> list[str]:
     done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
     missing = [one for one in schema.migrations() if schema.pending(one, done, link.label)]
     if missing and done:
+        _refuse_taken_twice(store, missing)
         mend(store)  # entries and guards follow from the declarations; fields that came later have their defaults
     link.put_all({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in missing)
     for item in link.query(TENANTS):
         if item.get("x"):
             store.tenant(item["s"]).head()
     return [one.name for one in missing]
+
+
+def _refuse_taken_twice(store: DynamoStore, missing: Sequence[schema.Migration]) -> None:
+    """Before anything is changed: a key that comes with these migrations may be held by one record only."""
+    new = [step for one in missing for step in one.steps if step["do"] == "add_unique"]
+    for id in (item["s"] for item in store.link.query(TENANTS) if new):
+        tenant = store.tenant(id)
+        found = _of_tenant(store.link, tenant)
+        records = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
+        held: dict[Key, str] = {}
+        for record in (one for one in records if one is not None):
+            for key in tenant.keys.unique(record):
+                if held.setdefault(key, record.id) != record.id:
+                    table, fields, _ = key[1].split(SEPARATOR)
+                    raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.link.label)
 
 
 def examine(address: str) -> str:

@@ -9,17 +9,17 @@ month of their UUIDv7, embeddings by tenant. No triggers and no foreign keys: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import psycopg
 
 from recollect.adapters.records import schema
+from recollect.adapters.records.ddl import MARK, Ddl, Table, text_marks, unique_name
 from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection
-from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
-from recollect.domain.record import new_id, now
+from recollect.adapters.records.sql import quoted
+from recollect.domain.record import ColumnType, new_id, now
 from recollect.errors import StoreError, StoreReadOnly
 
 BY_MONTH = ("memory", "access_log")
@@ -30,7 +30,7 @@ WAITED_FOR_MILLISECONDS = 1000
 OLDEST = 150000  # unique keys whose empty fields are equal
 _LOCK = 0x7265636F6C6C  # "recoll": one process at a time changes the tables
 _TEXT = 'text COLLATE "C"'
-_TYPES = {
+_TYPES: Mapping[ColumnType, str] = {
     "text": _TEXT,
     "integer": "bigint",
     "real": "double precision",
@@ -38,15 +38,6 @@ _TYPES = {
     "moment": "timestamptz",
     "bytes": "bytea",
     "json": "json",
-}
-_EMPTY = {
-    "text": "''",
-    "integer": "0",
-    "real": "0",
-    "boolean": "false",
-    "json": "'null'",
-    "bytes": "''",
-    "moment": "'epoch'",
 }
 # What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
 _PENDING = "gin_pending_list_limit = 256"
@@ -88,6 +79,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
         _foundation(connection)
         applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
         make_partitions(connection)
+        _make_text(connection)
         _bound_what_is_pending(connection)
     except psycopg.errors.InsufficientPrivilege:
         raise may_not_make_tables(connection, label) from None
@@ -129,9 +121,7 @@ def _migrated(connection: Connection, migration: schema.Migration, label: str) -
         done = {number: checksum for number, checksum in recorded}  # noqa: C416 - rows are tuples of any length
         if not schema.pending(migration, done, label):
             return False
-        for step in migration.steps:
-            for statement in statements(step):
-                connection.execute(statement)
+        DDL.apply(migration, connection.execute, psycopg.errors.UniqueViolation, label)
         connection.execute(
             "INSERT INTO recollect_migrations VALUES (%s, %s, %s, %s)",
             (migration.number, migration.name, migration.checksum, now()),
@@ -224,64 +214,77 @@ def protected(table: str) -> Iterator[str]:
     yield f"GRANT SELECT ON {name} TO {UPKEEP}"
 
 
-def statements(step: schema.Step) -> Iterator[str]:
-    table, kind = step["table"], step["do"]
-    if kind == "create_table":
-        yield from _create(step)
-    elif kind == "add_column":
-        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_column(step['column'], filled=True)}"
-    elif kind == "add_unique":
-        yield _unique(table, step["unique"])
-    elif kind == "add_index":
-        yield index_statement(table, step["fields"], set())
-    elif kind == "drop_index":
-        yield f"DROP INDEX IF EXISTS {quoted(index_name(table, step['fields']))}"
-    elif kind == "index_text":
-        yield f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text"
-        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_text_column(step['text'])}"
-        yield _text_index(table)
+class PostgresDdl(Ddl):
+    types = _TYPES
+    empty = {
+        "text": "''",
+        "integer": "0",
+        "real": "0",
+        "boolean": "false",
+        "json": "'null'",
+        "bytes": "''",
+        "moment": "'epoch'",
+    }
+
+    def create_table(self, step: Table) -> Iterator[str]:
+        table = step["table"]
+        columns = ", ".join(["_seq bigint NOT NULL", *(self.column(column) for column in step["columns"])])
+        partitioned = ""
+        if table in BY_MONTH:
+            partitioned = " PARTITION BY RANGE (id)"
+        elif table in BY_TENANT:
+            partitioned = " PARTITION BY HASH (organization_id)"
+        yield f"CREATE TABLE {quoted(table)}({columns}, PRIMARY KEY (organization_id, id)){partitioned}"
+        if table in BY_MONTH:
+            yield f"CREATE TABLE {quoted(table + '_other')} PARTITION OF {quoted(table)} DEFAULT"
+        for number in range(BY_TENANT.get(table, 0)):
+            piece = f"FOR VALUES WITH (MODULUS {BY_TENANT[table]}, REMAINDER {number})"
+            yield f"CREATE TABLE {quoted(f'{table}_{number}')} PARTITION OF {quoted(table)} {piece}"
+        yield f"CREATE INDEX {quoted(table + '_seq')} ON {quoted(table)}(organization_id, _seq)"
+        if table in BY_TENANT:
+            yield f"CREATE INDEX {quoted(table + '_all_seq')} ON {quoted(table)}(_seq)"
+        yield from self.keys_and_indexes(step)
+        yield from protected(table)
+
+    def add_unique(self, table: Table, key: Table) -> Iterator[str]:
+        """A key of a table by month is looked up by the steps: an index over all months must contain the id."""
+        by_month = table["table"] in BY_MONTH
+        kind = "INDEX" if by_month else "UNIQUE INDEX"
+        equal = " NULLS NOT DISTINCT" if key["nulls_equal"] and not by_month else ""
+        columns = ", ".join(quoted(name) for name in key["fields"])
+        name = quoted(unique_name(table["table"], key["fields"]))
+        yield f"CREATE {kind} {name} ON {quoted(table['table'])}(organization_id, {columns}){equal}"
 
 
-def _create(step: schema.Step) -> Iterator[str]:
-    table = step["table"]
-    columns = ["_seq bigint NOT NULL", *(_column(column) for column in step["columns"])]
-    if step["text"]:
-        columns.append(_text_column(step["text"]))
-    partitioned = ""
-    if table in BY_MONTH:
-        partitioned = " PARTITION BY RANGE (id)"
-    elif table in BY_TENANT:
-        partitioned = " PARTITION BY HASH (organization_id)"
-    yield f"CREATE TABLE {quoted(table)}({', '.join(columns)}, PRIMARY KEY (organization_id, id)){partitioned}"
-    if table in BY_MONTH:
-        yield f"CREATE TABLE {quoted(table + '_other')} PARTITION OF {quoted(table)} DEFAULT"
-    for number in range(BY_TENANT.get(table, 0)):
-        piece = f"FOR VALUES WITH (MODULUS {BY_TENANT[table]}, REMAINDER {number})"
-        yield f"CREATE TABLE {quoted(f'{table}_{number}')} PARTITION OF {quoted(table)} {piece}"
-    yield f"CREATE INDEX {quoted(table + '_seq')} ON {quoted(table)}(organization_id, _seq)"
-    if table in BY_TENANT:
-        yield f"CREATE INDEX {quoted(table + '_all_seq')} ON {quoted(table)}(_seq)"
-    nullable = {name for name, _, may_be_null in step["columns"] if may_be_null}
-    for key in step["unique"]:
-        yield _unique(table, key)
-    for fields in step["indexes"]:
-        yield index_statement(table, fields, nullable)
-    if step["text"]:
-        yield _text_index(table)
-    yield from protected(table)
+DDL = PostgresDdl()
 
 
-def _column(column: list[Any], filled: bool = False) -> str:
-    return column_clause(column, _TYPES, _EMPTY if filled else {})
-
-
-def _text_column(text: dict[str, Any]) -> str:
+def text_statements(table: str, text: Table | None) -> Iterator[str]:
+    """The words of a table's texts and their index, anew: a generated column is filled as it is added."""
+    yield f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text"
+    if text is None:
+        return
     words = " || ' ' || ".join(f"coalesce({quoted(field)}, '')" for field in text["fields"])
-    return f"_text tsvector GENERATED ALWAYS AS (recollect_index({words})) STORED"
+    yield (
+        f"ALTER TABLE {quoted(table)} ADD COLUMN _text tsvector GENERATED ALWAYS AS (recollect_index({words})) STORED"
+    )
+    yield f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({_PENDING})"
 
 
-def _text_index(table: str) -> str:
-    return f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({_PENDING})"
+def _make_text(connection: Connection) -> None:
+    """The text indexes that are not, or not any more, what they should be: all of them in one go."""
+    with connection.transaction():
+        kept = connection.execute("SELECT key, value FROM recollect_store WHERE key ^@ %s", (MARK,)).fetchall()
+        have = {str(key).removeprefix(MARK): mark for key, mark in kept}
+        wanted, tables = text_marks(_WORDS), schema.built(schema.migrations())
+        for table in sorted(have.keys() | wanted.keys()):
+            if have.get(table) == wanted.get(table):
+                continue
+            for statement in text_statements(table, tables[table]["text"]):
+                connection.execute(statement)
+            connection.execute("DELETE FROM recollect_store WHERE key = %s", (MARK + table,))
+            if table in wanted:
+                connection.execute("INSERT INTO recollect_store VALUES (%s, %s)", (MARK + table, wanted[table]))
 
 
 def _bound_what_is_pending(connection: Connection) -> None:
@@ -292,15 +295,6 @@ def _bound_what_is_pending(connection: Connection) -> None:
     )
     for (index,) in connection.execute(unbound).fetchall():
         connection.execute(f"ALTER INDEX {index} SET ({_PENDING})")
-
-
-def _unique(table: str, key: dict[str, Any]) -> str:
-    """A key of a table by month is looked up by the steps: an index over all months must contain the id."""
-    kind = "INDEX" if table in BY_MONTH else "UNIQUE INDEX"
-    equal = " NULLS NOT DISTINCT" if key["nulls_equal"] and table not in BY_MONTH else ""
-    columns = ", ".join(quoted(name) for name in key["fields"])
-    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
-    return f"CREATE {kind} {name} ON {quoted(table)}(organization_id, {columns}){equal}"
 
 
 def first_id(year: int, month: int) -> str:

@@ -71,7 +71,7 @@ def pending(migration: Migration, done: Mapping[int, str], store: str) -> bool:
         )
     if migration.number in done and migration.checksum != done[migration.number]:
         raise StoreError(
-            f"{store} has other tables than any release makes: its migration {migration.number} is not the one that "
+            f"{store} has other tables than any release makes: its migration {migration.number} is not the one "
             "this program knows. Nothing in it was changed",
             remedy="run `recollect export` with the version that made it, then `recollect import` here, in a new store",
         )
@@ -91,11 +91,12 @@ def built(history: Iterable[Migration]) -> Tables:
     tables: Tables = {}
     for migration in history:
         for step in migration.steps:
-            _apply(tables, step)
+            apply_step(tables, step)
     return tables
 
 
-def _apply(tables: Tables, step: Step) -> None:
+def apply_step(tables: Tables, step: Step) -> None:
+    """Do to the description of the tables what a step does to the tables."""
     kind = step["do"]
     if kind == "create_table":
         # A copy: later steps add to its lists, and the migrations are read once for all.
@@ -106,6 +107,8 @@ def _apply(tables: Tables, step: Step) -> None:
         table["columns"].append(step["column"])
     elif kind == "add_unique":
         table["unique"].append(step["unique"])
+    elif kind == "drop_unique":
+        table["unique"].remove(step["unique"])
     elif kind == "add_index":
         table["indexes"].append(step["fields"])
     elif kind == "drop_index":
@@ -117,7 +120,7 @@ def _apply(tables: Tables, step: Step) -> None:
 
 
 def difference(have: Tables, want: Tables) -> list[Step]:
-    """The steps from one schema to the other. Only additions: nothing stored is ever dropped by a migration."""
+    """The steps from one schema to the other. Keys and indexes may go; nothing stored is ever dropped."""
     steps: list[Step] = []
     for name, table in want.items():
         if name not in have:
@@ -130,9 +133,11 @@ def difference(have: Tables, want: Tables) -> list[Step]:
 def _table_difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> list[Step]:
     table = want["table"]
     known = {name for name, _, _ in have["columns"]}
-    steps: list[Step] = [
-        {"do": "add_column", "table": table, "column": column} for column in want["columns"] if column[0] not in known
-    ]
+    steps = [_added(table, column) for column in want["columns"] if column[0] not in known]
+    # What goes comes first: a key of the same fields that says otherwise has the same name.
+    for key in have["unique"]:
+        if key not in want["unique"]:
+            steps.append({"do": "drop_unique", "table": table, "unique": key})
     for key in want["unique"]:
         if key not in have["unique"]:
             steps.append({"do": "add_unique", "table": table, "unique": key})
@@ -145,6 +150,20 @@ def _table_difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> list[
     if want["text"] != have["text"]:
         steps.append({"do": "index_text", "table": table, "text": want["text"]})
     return steps
+
+
+def _added(table: str, column: list[Any]) -> Step:
+    """A new column; one that may not be empty says what the records that are there get: the default of the field."""
+    step: Step = {"do": "add_column", "table": table, "column": column}
+    name, _, nullable = column
+    info = RECORDS[table].model_fields.get(name) if table in RECORDS else None
+    if nullable or info is None:
+        return step
+    if info.is_required():
+        raise ValueError(f"{table}.{name} needs a default: it is what the records that are there will have")
+    fill = info.get_default(call_default_factory=True)
+    json.dumps(fill)  # or it cannot be written into a migration
+    return {**step, "fill": fill}
 
 
 def write_next(name: str, folder: Path) -> Path | None:

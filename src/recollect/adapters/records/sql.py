@@ -6,7 +6,7 @@ only what differs: how a JSON member, a JSON list and a long list of values are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,26 +42,6 @@ def dangling_statement(record: type[Record], field: str) -> str:
         f"AND NOT EXISTS (SELECT 1 FROM {quoted(target)} r WHERE r.organization_id = t.organization_id "
         f"AND r.id = t.{quoted(field)}) LIMIT 100"
     )
-
-
-def column_clause(column: Sequence[Any], types: Mapping[str, str], empty: Mapping[str, str]) -> str:
-    """A column of a table; one that is added to a table with rows needs an `empty` value for them."""
-    name, type, nullable = column
-    text = f"{quoted(name)} {types[type]}"
-    if nullable:
-        return text
-    return f"{text} NOT NULL DEFAULT {empty[type]}" if empty else f"{text} NOT NULL"
-
-
-def index_name(table: str, fields: Sequence[str]) -> str:
-    return f"{table}_by_{'_'.join(fields)}"
-
-
-def index_statement(table: str, fields: Sequence[str], nullable: set[str]) -> str:
-    columns = ", ".join(quoted(name) for name in fields)
-    # Most memories leave most links empty: a partial index costs nothing for those.
-    partial = f" WHERE {quoted(fields[0])} IS NOT NULL" if fields[0] in nullable else ""
-    return f"CREATE INDEX {quoted(index_name(table, fields))} ON {quoted(table)}(organization_id, {columns}){partial}"
 
 
 class Compiler:

@@ -63,7 +63,7 @@ class SqliteStore(SqlReads):
             connection = connect(path, writable=True, vfs=vfs)
             try:
                 prepare(connection, path)
-                migrate(connection, path)
+                migrate(connection, path, self.codec)
             except BaseException:
                 connection.close()
                 raise
@@ -124,7 +124,7 @@ class SqliteStore(SqlReads):
             return [*problems, *check_text(connection)]
 
     def mend(self) -> list[str]:
-        mended = self._writer.run(lambda: rebuild_text(self._tables, self.codec))
+        mended = self._writer.run(self._tables.rebuild_text)
         self._sizes = sqlite_text.Sizes()  # the one write that gives out no seq
         return mended
 
@@ -276,16 +276,14 @@ class _Tables:
         return self._seq
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
-        shape = record.shape.text
-        assert shape is not None
-        statement = sqlite_text.index_statement(type(record), fresh)
-        self._cursor.execute(
-            statement, [row, sqlite_text.facet_tokens(record), *(getattr(record, name) or "" for name in shape.fields)]
-        )
+        self._cursor.execute(sqlite_text.index_statement(type(record), fresh), sqlite_text.indexed(row, record))
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
         table = quoted(record.shape.table + "_text")
         self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
+
+    def rebuild_text(self) -> list[str]:
+        return rebuild_text(self._connection, self.codec)
 
     def merge_text(self) -> None:
         for table in sorted(table for table, record in RECORDS.items() if record.shape.text):

@@ -11,10 +11,11 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import apsw
 
+from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.domain.record import Record, TextIndex
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # A term that more of the scope has than this tells little; its newest holders stand for the rest.
 MOST_HOLDERS = 50_000
 MOST_SIZES = 10_000
+INDEXED_AT_ONCE = 1000
+# Stemmed, because questions and memories rarely use the same form of a word; diacritics folded for the same reason.
+TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TENANT = 99
 
 
@@ -57,6 +61,31 @@ def shape_of(record: type[Record]) -> TextIndex:
 
 def text_table(record: type[Record]) -> str:
     return quoted(record.shape.table + "_text")
+
+
+def make_text(connection: apsw.Connection, record: type[Record], codec: Codec) -> int:
+    """The text index of a record type, anew and filled from the records; gives how many are in it."""
+    name, fields = text_table(record), ", ".join(quoted(field) for field in shape_of(record).fields)
+    connection.execute(f"DROP TABLE IF EXISTS {name}")
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {name} USING fts5(facets, {fields}, content='', contentless_delete=1, "
+        f"tokenize='{TOKENIZER}')"
+    )
+    connection.execute(f"INSERT INTO {name}({name}, rank) VALUES ('secure-delete', 1)")
+    statement = index_statement(record, True)
+    columns = ", ".join(quoted(column) for column in codec.names)
+    living = f"SELECT _row, {columns} FROM {quoted(record.shape.table)} WHERE is_deleted = 0 AND _row > ? ORDER BY _row"
+    count, last = 0, -1
+    while rows := cast(list[Any], connection.execute(f"{living} LIMIT {INDEXED_AT_ONCE}", (last,)).fetchall()):
+        connection.executemany(statement, (indexed(row[0], codec.record(row[1:])) for row in rows))
+        count, last = count + len(rows), rows[-1][0]
+    return count
+
+
+def indexed(row: int, record: Record) -> list[Any]:
+    """What `index_statement` wants to know of a record."""
+    fields = shape_of(type(record)).fields
+    return [row, facet_tokens(record), *(getattr(record, name) or "" for name in fields)]
 
 
 @cache

@@ -3,60 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import apsw
 
 from recollect.adapters.records import schema
+from recollect.adapters.records.ddl import MARK, Ddl, Table, text_marks
 from recollect.adapters.records.dialect import moment_text
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.soundness import check_references
-from recollect.adapters.records.sql import column_clause, index_name, index_statement, quoted
+from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.sqlite_file import connect, our_errors, refuse_foreign
+from recollect.adapters.records.sqlite_text import TOKENIZER, make_text
 from recollect.domain.record import RECORDS, Record, new_id, now
-from recollect.errors import StoreError
 from recollect.ports.records import Problem
 
-# Stemmed, because questions and memories rarely use the same form of a word; diacritics folded for the same reason.
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-_TYPES = {
-    "text": "TEXT",
-    "integer": "INTEGER",
-    "real": "REAL",
-    "boolean": "INTEGER",
-    "moment": "TEXT",
-    "bytes": "BLOB",
-    "json": "TEXT",
-}
-_EMPTY = {"text": "''", "integer": "0", "real": "0.0", "boolean": "0", "json": "'null'", "bytes": "x''", "moment": "''"}
+CodecOf = Callable[[type[Record]], Codec]
 
 
-class TextTables(Protocol):
-    def run(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
+class SqliteDdl(Ddl):
+    types = {
+        "text": "TEXT",
+        "integer": "INTEGER",
+        "real": "REAL",
+        "boolean": "INTEGER",
+        "moment": "TEXT",
+        "bytes": "BLOB",
+        "json": "TEXT",
+    }
+    empty = {
+        "text": "''",
+        "integer": "0",
+        "real": "0.0",
+        "boolean": "0",
+        "json": "'null'",
+        "bytes": "x''",
+        "moment": "'1970-01-01T00:00:00.000000Z'",
+    }
+    true = "1"
 
-    def index_text(self, row: int, record: Record, *, fresh: bool) -> None: ...
+    def create_table(self, step: Table) -> Iterator[str]:
+        name, columns = step["table"], ", ".join(self.column(column) for column in step["columns"])
+        yield f"CREATE TABLE {quoted(name)}(_row INTEGER PRIMARY KEY, _seq INTEGER NOT NULL, {columns}) STRICT"
+        yield f"CREATE UNIQUE INDEX {quoted(name + '_key')} ON {quoted(name)}(organization_id, id)"
+        yield f"CREATE UNIQUE INDEX {quoted(name + '_seq')} ON {quoted(name)}(_seq)"
+        yield from self.keys_and_indexes(step)
 
 
-def migrate(connection: apsw.Connection, path: Path) -> list[str]:
+DDL = SqliteDdl()
+
+
+def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[str]:
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
+    with _alone(connection):
+        create(connection)  # also says so at once if the file cannot be written
+        if _is_current(connection):
+            return []
     applied = []
     for migration in schema.migrations():
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            create(connection)
+        with _alone(connection):
             if schema.pending(migration, _recorded(connection), f"'{path.name}'"):
-                _apply(connection, migration)
+                _apply(connection, migration, path)
                 applied.append(migration.name)
-            connection.execute("COMMIT")
-        except BaseException:
-            if not connection.get_autocommit():
-                connection.execute("ROLLBACK")
-            raise
     if applied:
         _write_statistics(connection)
+    _make_text(connection, codec_of)
     return applied
+
+
+def _is_current(connection: apsw.Connection) -> bool:
+    """Asked first: most stores that are opened were opened before."""
+    done = {migration.number: migration.checksum for migration in schema.migrations()}
+    return _recorded(connection) == done and _marks(connection) == text_marks(TOKENIZER)
+
+
+@contextmanager
+def _alone(connection: apsw.Connection) -> Iterator[None]:
+    """A transaction that others wait for: whole, or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if not connection.get_autocommit():
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _marks(connection: apsw.Connection) -> dict[str, str]:
+    kept = connection.execute("SELECT key, value FROM recollect_store WHERE key GLOB ?", (MARK + "*",))
+    return {str(key).removeprefix(MARK): str(mark) for key, mark in kept}
+
+
+def _make_text(connection: apsw.Connection, codec_of: CodecOf) -> None:
+    """The text indexes that are not, or not any more, what they should be: all of them in one go."""
+    with _alone(connection):
+        have, wanted = _marks(connection), text_marks(TOKENIZER)
+        for table in have.keys() - wanted.keys():
+            connection.execute(f"DROP TABLE IF EXISTS {quoted(table + '_text')}")
+            connection.execute("DELETE FROM recollect_store WHERE key = ?", (MARK + table,))
+        for table, mark in wanted.items():
+            if have.get(table) != mark:
+                make_text(connection, RECORDS[table], codec_of(RECORDS[table]))
+                connection.execute("INSERT OR REPLACE INTO recollect_store VALUES (?, ?)", (MARK + table, mark))
 
 
 def _write_statistics(connection: apsw.Connection) -> None:
@@ -112,66 +163,15 @@ def _recorded(connection: apsw.Connection) -> dict[int, str]:
     return dict(connection.execute("SELECT number, checksum FROM recollect_migrations"))
 
 
-def _apply(connection: apsw.Connection, migration: schema.Migration) -> None:
-    for step in migration.steps:
-        for statement in _statements(step):
-            connection.execute(statement)
-    for step in migration.steps:
-        if step["do"] == "index_text":
-            raise StoreError("text indexes of existing tables are rebuilt with `recollect doctor --fix`")
+def _apply(connection: apsw.Connection, migration: schema.Migration, path: Path) -> None:
+    DDL.apply(migration, connection.execute, apsw.ConstraintError, f"'{path.name}'")
     connection.execute(
         "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
         (migration.number, migration.name, migration.checksum, moment_text(now())),
     )
 
 
-def _statements(step: schema.Step) -> Iterator[str]:
-    table, kind = step["table"], step["do"]
-    if kind == "create_table":
-        columns = ", ".join(_column(column) for column in step["columns"])
-        yield f"CREATE TABLE {quoted(table)}(_row INTEGER PRIMARY KEY, _seq INTEGER NOT NULL, {columns}) STRICT"
-        yield f"CREATE UNIQUE INDEX {quoted(table + '_key')} ON {quoted(table)}(organization_id, id)"
-        yield f"CREATE UNIQUE INDEX {quoted(table + '_seq')} ON {quoted(table)}(_seq)"
-        nullable = {name for name, _, may_be_null in step["columns"] if may_be_null}
-        for key in step["unique"]:
-            yield _unique(table, key, nullable)
-        for fields in step["indexes"]:
-            yield index_statement(table, fields, nullable)
-        if step["text"]:
-            yield from _text_table(table, step["text"])
-    elif kind == "add_column":
-        yield f"ALTER TABLE {quoted(table)} ADD COLUMN {_column(step['column'], filled=True)}"
-    elif kind == "add_unique":
-        yield _unique(table, step["unique"], set())
-    elif kind == "add_index":
-        yield index_statement(table, step["fields"], set())
-    elif kind == "drop_index":
-        yield f"DROP INDEX IF EXISTS {quoted(index_name(table, step['fields']))}"
-
-
-def _column(column: list[Any], filled: bool = False) -> str:
-    return column_clause(column, _TYPES, _EMPTY if filled else {})
-
-
-def _unique(table: str, key: dict[str, Any], nullable: set[str]) -> str:
-    fields = [
-        f"coalesce({quoted(n)}, '')" if key["nulls_equal"] and n in nullable else quoted(n) for n in key["fields"]
-    ]
-    name = quoted(f"{table}_unique_{'_'.join(key['fields'])}")
-    return f"CREATE UNIQUE INDEX {name} ON {quoted(table)}(organization_id, {', '.join(fields)})"
-
-
-def _text_table(table: str, text: dict[str, Any]) -> Iterator[str]:
-    name = quoted(table + "_text")
-    fields = ", ".join(quoted(field) for field in text["fields"])
-    yield (
-        f"CREATE VIRTUAL TABLE {name} USING fts5(facets, {fields}, content='', contentless_delete=1, "
-        f"tokenize='{TOKENIZER}')"
-    )
-    yield f"INSERT INTO {name}({name}, rank) VALUES ('secure-delete', 1)"
-
-
-def check_records(connection: apsw.Connection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
+def check_records(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Problem]:
     """Re-read every row, validate it again, and follow every reference."""
     try:
         for (verdict,) in connection.execute("PRAGMA integrity_check(20)"):
@@ -208,9 +208,7 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
 
 def check_text(connection: apsw.Connection) -> Iterator[Problem]:
     """The text index holds exactly the living records."""
-    for record in RECORDS.values():
-        if not record.shape.text:
-            continue
+    for record in _searched():
         table, sizes = record.shape.table, quoted(record.shape.table + "_text_docsize")
         living = f"SELECT _row FROM {quoted(table)} WHERE is_deleted = 0"
         try:
@@ -224,19 +222,11 @@ def check_text(connection: apsw.Connection) -> Iterator[Problem]:
             yield Problem(what=f"the text index cannot be read: {error}", table=table)
 
 
-def rebuild_text(tables: TextTables, codec_of: Callable[[type[Record]], Codec]) -> list[str]:
+def rebuild_text(connection: apsw.Connection, codec_of: CodecOf) -> list[str]:
     """Throw the text indexes away and make them again from the records."""
-    done = []
-    for record in RECORDS.values():
-        if not record.shape.text:
-            continue
-        table, codec = record.shape.table, codec_of(record)
-        name = quoted(table + "_text")
-        tables.run(f"INSERT INTO {name}({name}) VALUES ('delete-all')")
-        columns = ", ".join(quoted(column) for column in codec.names)
-        count = 0
-        for row, *stored in tables.run(f"SELECT _row, {columns} FROM {quoted(table)} WHERE is_deleted = 0"):
-            tables.index_text(row, codec.record(stored), fresh=True)
-            count += 1
-        done.append(f"{table}: {count} in the text index")
-    return done
+    made = {record.shape.table: make_text(connection, record, codec_of(record)) for record in _searched()}
+    return [f"{table}: {count} in the text index" for table, count in made.items()]
+
+
+def _searched() -> list[type[Record]]:
+    return [record for record in RECORDS.values() if record.shape.text]
