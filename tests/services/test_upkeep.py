@@ -177,3 +177,26 @@ def test_a_wrong_line_imports_nothing(mem: Any, tmp_path: Path, line: str) -> No
     with pytest.raises(InvalidInput):
         mem.import_(str(tmp_path / "bad.jsonl"))
     assert mem.parties("user").parties == []
+
+
+def test_with_another_embedder_verify_says_once_what_all_memories_lack(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "test.db", embedder="hash") as mem:
+        first = min(mem.remember(f"fact {number}").id for number in range(30))
+    other = {"provider": "hash", "dimensions": 32}
+    with recollect.open(tmp_path / "test.db", embedder=other) as mem:
+        problems = mem.verify().problems
+        assert [(one.count, one.id, one.table) for one in problems] == [(30, first, "memory")]
+        assert "has no vector by" in problems[0].what
+        said = next(one.says for one in mem.doctor().findings if one.name == "indexes")
+        assert "30 problems" in said
+
+
+def test_a_disagreeing_index_names_no_memory_of_anybody(mem: Any) -> None:
+    """It is made of all tenants' vectors."""
+    foreign = mem.within("globex")
+    hidden = [foreign.remember(f"secret {number}").id for number in range(3)]
+    assert mem.verify().sound
+    mem._core.vectors._holdings.tail._parts.clear()
+    said = mem.verify()
+    assert [one.count for one in said.problems] == [3]
+    assert not any(id in said.model_dump_json() for id in hidden)

@@ -30,7 +30,7 @@ from recollect.services.packing import Context
 from recollect.services.querying import SqlReply
 from recollect.services.recall import Recalled, WhyNot
 from recollect.services.transfer import Restored
-from recollect.services.upkeep import Diagnosis, Stats, Verified
+from recollect.services.upkeep import Diagnosis, ProblemView, Stats, Verified
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
@@ -158,11 +158,16 @@ class Renderer:
     def verified(self, reply: Verified) -> None:
         if reply.sound:
             self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
-        for problem in reply.problems[:LISTED]:
-            where = " ".join(part for part in (problem.table, problem.id) if part)
-            self.console.print(f"[red]✗[/] {escape(f'{where}: ' if where else '')}{escape(problem.what)}")
-        if len(reply.problems) > LISTED:
-            self.console.print(f"and {len(reply.problems) - LISTED:,} more: --json lists them all")
+        alike: dict[tuple[str | None, str], list[ProblemView]] = {}
+        for problem in reply.problems:
+            alike.setdefault((problem.table, problem.what), []).append(problem)
+        for (table, what), problems in list(alike.items())[:LISTED]:
+            count = sum(problem.count for problem in problems)
+            where = " ".join(part for part in (table, problems[0].id) if part)
+            others = f" (and {count - 1:,} more)" if count > 1 else ""
+            self.console.print(f"[red]✗[/] {escape(f'{where}{others}: ' if where else '')}{escape(what)}")
+        if len(alike) > LISTED or any(len(problems) > 1 for problems in alike.values()):
+            self.console.print("--json lists them all")
 
     def diagnosis(self, reply: Diagnosis) -> None:
         width = max(10, *(len(finding.name) for finding in reply.findings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -30,7 +31,8 @@ class VerifyRequest(Request):
 class ProblemView(Reply):
     what: str
     table: str | None = None
-    id: str | None = None
+    id: str | None = Field(None, description="The record, or the first of several")
+    count: int = Field(1, description="How many records it is true of")
 
 
 class Verified(Reply):
@@ -53,7 +55,7 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
         problems += _check_memories(core, scope)
         kept = chain(check_content(core, scope), check_items(core, scope))
         problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in kept]
-        problems += [ProblemView(what=sentence, table="embedding") for sentence in _index_problems(core)]
+        problems += _index_problems(core)
         memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
     except RecollectError as error:
         problems.append(ProblemView(what=error.message))
@@ -61,23 +63,29 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     return Verified(sound=not problems, memories=memories, vectors=vectors, problems=problems)
 
 
-def _index_problems(core: Core) -> list[str]:
+def _index_problems(core: Core) -> list[ProblemView]:
+    """The index is of all tenants: how many disagree may be said, not which."""
     try:
-        return core.vectors.verify()
+        said = Counter(core.vectors.verify())
     except IndexFailed as failure:
-        return [f"the vector index cannot be compared: {failure.message}"]
+        said = Counter([f"the vector index cannot be compared: {failure.message}"])
+    return [ProblemView(what=sentence, table="embedding", count=count) for sentence, count in said.items()]
 
 
 def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
     after: str | None = None
+    lacking: dict[str, ProblemView] = {}
     while True:
         page = core.store.find(scope, Query(Memory, (), (Order("id"),), limit=PAGE, after=after))
         for memory in page.records:
             yield from _check_memory(memory)
-        yield from _check_vectors(core, scope, page.records)
+        for problem in _check_vectors(core, scope, page.records):
+            first = lacking.get(problem.what)
+            lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
         after = page.next
         if after is None:
-            return
+            break
+    yield from lacking.values()  # with another embedder all of them lack the same
 
 
 def _check_memory(memory: Memory) -> Iterator[ProblemView]:
@@ -209,7 +217,7 @@ def _listed(problems: list[ProblemView]) -> str:
         return "all in order"
     first = problems[0]
     where = f" ({first.table} {first.id})" if first.id else ""
-    return f"{len(problems)} problems, the first: {first.what}{where}"
+    return f"{sum(problem.count for problem in problems)} problems, the first: {first.what}{where}"
 
 
 def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:

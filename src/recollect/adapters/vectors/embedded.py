@@ -295,6 +295,7 @@ class EmbeddedIndex:
                 segment.check_all()
             except DamagedSegment as error:
                 found.append(f"index segment {segment.path}: {error.message}")
+        differing: list[str] = []
         with ExitStack() as stack:
             with self._lock:
                 snapshot = self._open(stack)
@@ -302,11 +303,11 @@ class EmbeddedIndex:
                 start = self._holdings.tail.after
             for segment in segments:
                 try:
-                    found += _compare(segment.sections.values(), snapshot, segment.after, segment.upto)
+                    differing += _compare(segment.sections.values(), snapshot, segment.after, segment.upto)
                 except DamagedSegment as error:
                     found.append(f"index segment {segment.path}: {error.message}")
-            found += _compare(tail, snapshot, start, snapshot.last_seq())
-        return list(dict.fromkeys(found))
+            differing += _compare(tail, snapshot, start, snapshot.last_seq())
+        return [*dict.fromkeys(found), *differing]
 
     def close(self) -> None:
         self._stopping.set()
@@ -382,7 +383,7 @@ def _compare_group(known: Any, rows: Sequence[VectorRow]) -> Iterator[str]:
             present.append(row)
             numbers.append(int(known[2][place]))
         else:
-            yield f"memory {row.memory_id} (seq {row.seq}) is missing in the vector index"
+            yield "a vector is missing in the vector index"
     if present:
-        for row in differing(known[0], np.array(numbers, np.int64), present):
-            yield f"memory {row.memory_id} (seq {row.seq}) has another vector or facet in the vector index"
+        for _row in differing(known[0], np.array(numbers, np.int64), present):
+            yield "a vector or its facets are others in the vector index"

@@ -54,7 +54,6 @@ _PAUSE_SECONDS = 5.0  # after a failure nobody tries; twice as long after the ne
 _LONGEST_PAUSE_SECONDS = 60.0
 _RETRY_SECONDS = 30.0
 _GATHER_SECONDS = 0.05  # commits of a moment are fed together
-_SAID = 100  # disagreements named by verify
 
 
 class _Question(NamedTuple):
@@ -317,14 +316,14 @@ class OutsideIndex:
                     found += _disagreement(entry, rows.get(entry.seq), place)
         with self._truth.vector_snapshot() as now:  # others go on feeding
             last = now.last_seq()
-        found += [f"the vector index has an entry of a row that never was (seq {s})" for s in sorted(held) if s > last]
+        found += ["the vector index has an entry of a row that never was" for seq in held if seq > last]
         after = 0
         while rows_after := snapshot.rows_after(after, FEED_ROWS):
             after = rows_after[-1].seq
             for row in rows_after:
                 if row.seq not in held and can_hold(row, self._annex.most_dimensions):
-                    found.append(f"memory {row.memory_id} (seq {row.seq}) is missing in the vector index")
-        return found[:_SAID]
+                    found.append("a vector is missing in the vector index")
+        return found
 
     def close(self) -> None:
         self._stopping.set()
@@ -345,8 +344,8 @@ def _disagreement(entry: Entry, row: VectorRow | None, place: str) -> list[str]:
     if row is None:
         return []
     if place != place_of(row.organization_id, row.space, len(row.vector) // 2):
-        return [f"memory {row.memory_id} (seq {row.seq}) lies in a wrong place of the vector index"]
+        return ["a vector lies in a wrong place of the vector index"]
     true = entry_of(row)
     if true.facets != entry.facets or not np.array_equal(true.vector, entry.vector):
-        return [f"memory {row.memory_id} (seq {row.seq}) has another vector or facet in the vector index"]
+        return ["a vector or its facets are others in the vector index"]
     return []
