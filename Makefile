@@ -24,7 +24,7 @@ AXE_READY := .node/axe/.ready-4.14.0
 # The store that `make serve` opens.
 STORE ?= recollect.db
 
-.PHONY: demo serve browser test soak lint types bench bench-recall bench-scale docs lock migration golden clean
+.PHONY: demo serve browser pooler test soak lint types bench bench-recall bench-scale docs lock migration golden clean
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
@@ -32,16 +32,20 @@ demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: make serve STORE=team.db
 	@$(BIN)/recollect serve $(STORE)
 
-test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser pooler  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-# The console is tested in Debian's Chromium. Where it cannot be installed the tests say which of them were left out.
-browser:
-	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && { \
+# Programs of Debian that tests need. Where one cannot be installed the tests say which of them were left out.
+# The console is tested in Chromium, PostgreSQL behind PgBouncer.
+browser: program = chromium
+pooler: program = pgbouncer
+browser pooler:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(program) >/dev/null || { \
+		command -v apt-get >/dev/null && { \
 		if [ "$$(id -u)" = 0 ]; then as=; else as="sudo -n"; fi; \
-		echo "installing Chromium for the console's tests (once)…"; \
+		echo "installing $(program) for the tests (once)…"; \
 		$$as apt-get update -qq >/dev/null 2>&1; \
-		$$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
+		$$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $(program) \
 			>/dev/null 2>&1; } || true; }
 
 soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY)  ## the promises at their whole bars; takes long

@@ -146,6 +146,11 @@ class Settings(_Settings):
     postgres_tools: Path | None = Field(
         None, description="The folder of pg_dump and pg_restore; found on the PATH if left out"
     )
+    postgres_upkeep: str | None = Field(
+        None,
+        description="PostgreSQL: the address for the login that owns the tables, past any pooler; `store` then needs a "
+        "login that may work as recollect_app and no more",
+    )
     access_log_days: int | None = Field(
         None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
     )

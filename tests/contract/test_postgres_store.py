@@ -25,6 +25,7 @@ from postgres_server import BIN, Server, server
 from recollect.adapters.records import postgres_schema, postgres_text
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres_errors import meaning
 from recollect.adapters.records.postgres_link import (
     APP,
     UPKEEP,
@@ -33,7 +34,6 @@ from recollect.adapters.records.postgres_link import (
     Link,
     Question,
     _turn,
-    meaning,
 )
 from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres_text import TextSearch

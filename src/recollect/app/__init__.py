@@ -79,7 +79,7 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
 
     for kind in settings.kinds:
         define_kind(kind)
-    store, index_folder = record_store(settings.store)
+    store, index_folder = record_store(settings.store, settings.postgres_upkeep)
     try:
         embedders = embedders_of(settings, embedder)
         model = language_model if language_model is not None else language_model_of(settings.language_model)

@@ -26,7 +26,7 @@ def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
         return
     named = ", ".join(sorted(settings.model_fields_set)) or "nothing"
     yield Finding(name="settings", well=True, says=f"read; other than the default: {named}")
-    yield _tried("store", shown(settings.store), lambda: examine_store(settings.store))
+    yield _tried("store", shown(settings.store), lambda: examine_store(settings.store, settings.postgres_upkeep))
     yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
     yield _tried("embedder", _title(settings.embedder), lambda: _try_embedder(settings.embedder))
     incoming, model = settings.incoming_embedder, settings.language_model

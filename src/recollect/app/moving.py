@@ -30,7 +30,8 @@ def copy(
     path = file_of(origin.store)
     if path is not None and not path.is_file():
         raise NotFound(f"there is no store '{origin.store}'", remedy="check the path")
-    with closing(record_store(origin.store)[0]) as here, closing(record_store(destination.store)[0]) as there:
+    here, there = (record_store(one.store, one.postgres_upkeep)[0] for one in (origin, destination))
+    with closing(here), closing(there):
         return copying.copy(here, there, organizations, progress or (lambda done, total: None))
 
 
@@ -99,12 +100,12 @@ def _restore_postgres(source: Path, settings: Settings) -> int:
         from recollect.adapters.records.postgres_link import Link
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    link = Link(settings.store)
+    link = Link(settings.postgres_upkeep or settings.store)
     try:
         postgres_tools.restore(link, source, settings.postgres_tools)
     finally:
         link.close()
-    store = postgres_store(settings.store)
+    store = postgres_store(settings.store, settings.postgres_upkeep)
     try:
         _refuse_damage(store, source)
         return _memories(store)

@@ -12,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 from recollect.errors import DamagedData, InvalidSettings, MissingExtra, StoreReadOnly
 
 
-def record_store(address: str) -> tuple[Any, Path | None]:
+def record_store(address: str, postgres_upkeep: str | None = None) -> tuple[Any, Path | None]:
     """The store that an address means, and the folder beside it for the vector index."""
-    return _STORES[_scheme_of(address)](address)
+    maker = _STORES[_scheme_of(address)]
+    return (postgres_store(address, postgres_upkeep), None) if maker is _postgres else maker(address)
 
 
 def _scheme_of(address: str) -> str:
@@ -27,7 +28,7 @@ def _scheme_of(address: str) -> str:
     return scheme
 
 
-def examine_store(address: str) -> str:
+def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
     """What lies at an address, in a sentence, without making or changing anything."""
     scheme = _scheme_of(address)
     if scheme == "memory":
@@ -42,7 +43,7 @@ def examine_store(address: str) -> str:
         examine = import_module(f"recollect.adapters.records.{module}").examine
     except ImportError:
         raise MissingExtra(f"{scheme}:// needs its driver", remedy=f"pip install 'recollect[{extra}]'") from None
-    return str(examine(path or address))
+    return str(examine(address, postgres_upkeep) if module == "postgres_check" else examine(path or address))
 
 
 def _could_be_made(path: Path) -> str:
@@ -104,12 +105,12 @@ def _postgres(address: str) -> tuple[Any, Path | None]:
     return postgres_store(address), None
 
 
-def postgres_store(address: str) -> Any:
+def postgres_store(address: str, upkeep: str | None = None) -> Any:
     try:
         from recollect.adapters.records.postgres import PostgresStore
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    return PostgresStore(address)
+    return PostgresStore(address, upkeep=upkeep)
 
 
 def _dynamodb(address: str) -> tuple[Any, Path | None]:

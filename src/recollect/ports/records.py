@@ -279,6 +279,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about a store that is no fault and may surprise, with what to do about it; `doctor` says it."""
+
+    name: str
+    says: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     name: str
     durable: bool
@@ -288,6 +297,8 @@ class Capabilities:
     """Whether the store is a `SqlStore`, too."""
     row_by_row: bool = False
     """Whether reading gives the interpreter away and takes it again for every row."""
+    remarks: tuple[Remark, ...] = ()
+    """What a person should know of how this store was found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,8 @@ def _presence(core: Core, scope: Scope) -> Iterator[Finding]:
         says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),
         remedy="" if well else RESTORE,
     )
+    for remark in core.store.capabilities.remarks:
+        yield Finding(name=remark.name, well=True, says=remark.says, remedy=remark.remedy)
 
 
 def _listed(problems: list[ProblemView]) -> str:

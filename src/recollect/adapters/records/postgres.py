@@ -21,9 +21,11 @@ from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres_link import APP, Connection, Link, Question
+from recollect.adapters.records.postgres_logins import check_logins
+from recollect.adapters.records.postgres_pooler import POOLED
 from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_upkeep import check_records
-from recollect.adapters.records.postgres_vectors import PostgresVectors, half, prepare, stored_vectors
+from recollect.adapters.records.postgres_vectors import PostgresVectors, half, no_vectors, prepare, stored_vectors
 from recollect.adapters.records.reads import Derived, SqlReads
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
@@ -39,6 +41,7 @@ from recollect.ports.records import (
     Insert,
     Problem,
     Query,
+    Remark,
     Scope,
     Step,
     TextHit,
@@ -53,16 +56,21 @@ _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 class PostgresStore(SqlReads):
     dialect = DIALECT
 
-    def __init__(self, address: str, *, cipher: Cipher | None = None) -> None:
+    def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
+        """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
         super().__init__(cipher)
-        self.link = Link(address)
+        self.link = Link(address, upkeep=upkeep)
         self._ahead = (0, 0)
         self._text = TextSearch(self.link, self.compiler, Lately())
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
-        self.migrate()
-        self.capabilities = Capabilities("postgres", durable=True, many_processes=True)
+        try:
+            self.migrate()
+            self.capabilities = Capabilities("postgres", durable=True, many_processes=True, remarks=self._remarks())
+        except BaseException:
+            self.link.close()
+            raise
 
     def __repr__(self) -> str:
         return f"PostgresStore({self.link.label})"
@@ -92,7 +100,7 @@ class PostgresStore(SqlReads):
         return self._text.search(scope, query)
 
     def migrate(self) -> list[str]:
-        connection = self.link.connect()
+        connection = self.link.upkeep.connect()
         try:
             with self.link.our_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.link.label)
@@ -103,8 +111,17 @@ class PostgresStore(SqlReads):
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
 
+    def _remarks(self) -> tuple[Remark, ...]:
+        remarks = [check_logins(self.link)]
+        if self.link.is_pooled or self.link.upkeep.is_pooled:
+            remarks.append(POOLED)
+        if not self.has_vectors:
+            with self.as_owner() as connection:
+                remarks.append(no_vectors(connection))
+        return tuple(remarks)
+
     def backup(self, target: Path) -> None:
-        postgres_tools.dump(self.link, target, self.tools)
+        postgres_tools.dump(self.link.upkeep, target, self.tools)
 
     def verify(self) -> list[Problem]:
         with self.link.our_errors(), self.link.snapshot() as connection:
@@ -158,10 +175,10 @@ class PostgresStore(SqlReads):
 
     @contextmanager
     def as_owner(self) -> Iterator[Connection]:
-        """A connection of its own, as the user of the address: only the owner of tables may index and vacuum them."""
+        """A connection of its own, for upkeep: only the owner of tables may index and vacuum them."""
         if self.link.is_closed:
             raise Closed("this store is closed", remedy="open it again")
-        connection = self.link.connect()
+        connection = self.link.upkeep.connect()
         try:
             with self.link.our_errors():
                 yield connection

@@ -26,30 +26,24 @@ from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from recollect.adapters.records.steps import taken
-from recollect.domain.record import RECORDS
-from recollect.errors import (
-    Closed,
-    DamagedData,
-    DuplicateKey,
-    InvalidInput,
-    InvalidSettings,
-    RecollectError,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    Unavailable,
+from recollect.adapters.records.postgres_errors import SAID_BY_A_POOLER, meaning
+from recollect.adapters.records.postgres_pooler import (
+    AMONG_OTHERS,
+    FOR_THE_SESSION,
+    FOR_THE_TRANSACTION,
+    is_between,
+    read_address,
+    refuse_statement_mode,
+    share,
 )
+from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 APP, UPKEEP = "recollect_app", "recollect_upkeep"
 BUSY_SECONDS = 30
-CONNECT_SECONDS = 10  # a server that takes no call at all would be waited for two minutes
 TRIES = 6
 MOST_CONNECTIONS = 10
 # Writers of one tenant take turns. A few may wait at the server, so that it need not wait for us; were it all of them,
@@ -62,13 +56,16 @@ _NUMBERED = f"concat(pg_current_xact_id(), ' ', {_LIFE})"
 _NUMBER = f"SELECT {_NUMBERED}"
 _LOCK = "LOCK TABLE recollect_order IN ROW EXCLUSIVE MODE"
 _ENTER = "SELECT set_config('role', %s, true), set_config('recollect.organization', %s, true)"
-_ENTER_TO_WRITE = (
-    f"{_ENTER}, set_config('plan_cache_mode', %s, true), set_config('lock_timeout', %s, true), "
+_TAKE_TURN = (
+    ", set_config('plan_cache_mode', %s, true), set_config('lock_timeout', %s, true), "
     f"pg_advisory_xact_lock(%s), {_NUMBERED}"
 )
-ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE})  # what a cluster is never asked
+_ENTER_TO_WRITE = _ENTER + _TAKE_TURN
+_ENTER_POOLED, _ENTER_POOLED_TO_WRITE = _ENTER + AMONG_OTHERS, _ENTER + AMONG_OTHERS + _TAKE_TURN
+# What a cluster is never asked.
+ON_ONE_SERVER = frozenset({_ENTER, _ENTER_TO_WRITE, _ENTER_POOLED, _ENTER_POOLED_TO_WRITE})
 _TRANSIENT = {"40001", "40P01"}
-_LOST = {"57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
+_LOST = {SAID_BY_A_POOLER, "57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
 
 class Question(NamedTuple):
@@ -80,12 +77,25 @@ class Question(NamedTuple):
 
 
 class Link:
-    """Connections to one database. `label` names it in messages; the password is nowhere in it."""
+    """Connections to one database. `label` names it in messages; the password is nowhere in it.
+
+    `upkeep` is the line of the login that owns the tables and may read across tenants: this one, or another's.
+    """
 
     cursor_factory: type[psycopg.Cursor[Any]] = psycopg.Cursor
 
-    def __init__(self, address: str, *, patience_seconds: float = BUSY_SECONDS, tries: int = TRIES) -> None:
-        self.conninfo, self.label = _read_address(address)
+    def __init__(
+        self,
+        address: str,
+        *,
+        upkeep: str | None = None,
+        patience_seconds: float = BUSY_SECONDS,
+        tries: int = TRIES,
+    ) -> None:
+        self.conninfo, self.label, pooling = read_address(address)
+        self.upkeep = self if upkeep is None else Link(upkeep, patience_seconds=patience_seconds, tries=tries)
+        self.is_pooled = pooling == "transaction"
+        self._may_be_pooled, self._holds_transactions = pooling in (None, "transaction"), False
         self._patience_seconds = patience_seconds
         self._tries = tries
         self._process = os.getpid()
@@ -102,30 +112,44 @@ class Link:
         """A connection of its own, as the user of the address: for making tables and for upkeep."""
         with self.our_errors():
             connection = psycopg.connect(self.conninfo, autocommit=True, cursor_factory=self.cursor_factory)
-            _configure(connection)
+            self._configure(connection)
             return connection
+
+    def _configure(self, connection: Connection) -> None:
+        """One connection behind a pooler is enough: the next may be, too."""
+        if not self.is_pooled and self._may_be_pooled:
+            self.is_pooled = is_between(connection)
+        if not self.is_pooled:
+            connection.execute(FOR_THE_SESSION)
+            return
+        share(connection)
+        if not self._holds_transactions:
+            refuse_statement_mode(connection, self.label)
+            self._holds_transactions = True
 
     @contextmanager
     def reading(self, tenant: str) -> Iterator[Connection]:
         """A transaction that reads on behalf of a tenant, at one moment per statement."""
-        with self._transaction("; ".join(_begin_reading(tenant))) as connection:
+        with self._transaction("; ".join(self._begin_reading(tenant))) as connection:
             yield connection
 
     @contextmanager
     def snapshot(self, role: str = UPKEEP, *, first: str = "") -> Iterator[Connection]:
         """A transaction that sees one moment of the whole store, all tenants: for upkeep and derived indexes."""
-        with self._transaction(f"BEGIN ISOLATION LEVEL REPEATABLE READ; {_as_role(role)}; {first}") as connection:
+        line = self.upkeep if role == UPKEEP else self
+        begin = ["BEGIN ISOLATION LEVEL REPEATABLE READ", *line._settled(), _as_role(role), first]
+        with line._transaction("; ".join(begin)) as connection:
             yield connection
 
     def write(self, tenant: str, work: Callable[[Connection], T], *, by_key: bool = False) -> T:
         """Runs the work in one transaction, again if it failed in a way that passes."""
-        begin = _begin_writing(tenant) if self.is_distributed else _begin_writing_quickly(tenant, by_key)
+        begin = self._begin_writing(tenant) if self.is_distributed else self._begin_writing_quickly(tenant, by_key)
         with self._place_among_writers(tenant):
             return self._persistently(lambda: self._write_once(begin, work))
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
-        begin = [Question(statement) for statement in _begin_reading(tenant)]
+        begin = [Question(statement) for statement in self._begin_reading(tenant)]
 
         def once() -> T:
             with self._flight(begin) as (connection, _):
@@ -137,22 +161,55 @@ class Link:
 
     def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[tuple[Any, ...]]]:
         """The answers to questions, in one round trip."""
-        begin = [Question(_ENTER, (role, tenant))]
+        line = self.upkeep if role == UPKEEP else self
+        begin = [Question(_ENTER_POOLED if line.is_pooled else _ENTER, (role, tenant))]
         if self.is_distributed:
-            begin = [Question(statement) for statement in _begin_reading(tenant, role)]
+            begin = [Question(statement) for statement in line._begin_reading(tenant, role)]
 
         def once() -> list[list[tuple[Any, ...]]]:
-            with self._flight(begin) as (connection, _):
+            with line._flight(begin) as (connection, _):
                 asked = [connection.execute(one.statement, one.values, binary=one.binary) for one in questions]
                 if self.is_distributed:
                     connection.execute("COMMIT")
             return [one.fetchall() for one in asked]
 
-        return self._persistently(once)
+        return line._persistently(once)
 
     def own(self, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
         return self._persistently(lambda: self._write_once([Question("BEGIN"), Question(_NUMBER)], work))
+
+    def _settled(self) -> Sequence[str]:
+        """What a session is told once, and a transaction behind a pooler each time."""
+        return FOR_THE_TRANSACTION if self.is_pooled else ()
+
+    def _begin_reading(self, tenant: str, role: str = APP) -> list[str]:
+        return ["BEGIN READ ONLY", *self._settled(), _as_role(role), _bound(tenant)]
+
+    def _begin_writing(self, tenant: str) -> list[Question]:
+        """Begin, bound to a tenant, when no other writer of the tenant is under way.
+
+        So the steps may check first and write then, and `seq` grows in order of commit within a tenant. Writers of
+        different tenants do not wait for each other; the table lock, which they share, is what a snapshot of all
+        tenants' vectors waits for (see `vector_snapshot`). It comes second: who has it waits for nobody, so there is
+        no deadlock.
+        """
+        return [
+            Question("BEGIN"),
+            Question(_NUMBER),
+            *map(Question, self._settled()),
+            Question(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"),
+            Question(_as_role(APP)),
+            Question(_bound(tenant)),
+            Question(f"SELECT pg_advisory_xact_lock({_turn(tenant)})"),
+            Question(_LOCK),
+        ]
+
+    def _begin_writing_quickly(self, tenant: str, by_key: bool) -> list[Question]:
+        """The same in fewer statements; each costs about as much as a look-up by key."""
+        enter = _ENTER_POOLED_TO_WRITE if self.is_pooled else _ENTER_TO_WRITE
+        values = (APP, tenant, "force_generic_plan" if by_key else "auto", f"{BUSY_SECONDS}s", _turn(tenant))
+        return [Question("BEGIN"), Question(enter, values), Question(_LOCK)]
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
         with self.our_errors():
@@ -190,6 +247,8 @@ class Link:
         return _bound(tenant)
 
     def close(self) -> None:
+        if self.upkeep is not self:
+            self.upkeep.close()
         with self._lock:
             pool, self._pool, self._closed = self._pool, None, True
         if pool is not None and self._process == os.getpid():
@@ -302,37 +361,11 @@ class Link:
                     min_size=1,
                     max_size=MOST_CONNECTIONS,
                     timeout=self._patience_seconds,
-                    configure=_configure,
+                    configure=self._configure,
                     open=True,
                     name=f"recollect {self.label}",
                 )
             return self._pool
-
-
-def _read_address(address: str) -> tuple[str, str]:
-    try:
-        parts = conninfo_to_dict(address)
-        waiting = {"connect_timeout": parts.get("connect_timeout") or CONNECT_SECONDS}
-        conninfo = make_conninfo(address, application_name=parts.get("application_name") or "recollect", **waiting)
-    except psycopg.ProgrammingError:
-        # Not the driver's own message: it may repeat a part of the address, and the password with it.
-        raise InvalidSettings(
-            "that is no address of a PostgreSQL database", remedy="write postgresql://user@host:5432/database"
-        ) from None
-    where = parts.get("host") or parts.get("hostaddr") or "localhost"
-    return conninfo, f"PostgreSQL database '{parts.get('dbname') or parts.get('user') or ''}' at {where}"
-
-
-def _configure(connection: Connection) -> None:
-    # A plan for any tenant is a bad one for most: they differ in size by orders of magnitude. What is looked up by key
-    # needs no other (`by_key`), and to plan takes longer than to look: 0.7 ms for one memory in five months.
-    # The driver reads moments in the session's zone, and the year 1 in a zone west of Greenwich is no moment to it.
-    # On a Citus cluster, the tenant that SET LOCAL binds must reach the workers; elsewhere that setting means nothing.
-    connection.execute(
-        "SET TimeZone = 'UTC'; SET client_min_messages = warning; SET extra_float_digits = 1; "
-        "SET plan_cache_mode = force_custom_plan; "
-        "SET citus.propagate_set_commands = 'local'"
-    )
 
 
 def _drain(flight: psycopg.Pipeline) -> None:
@@ -369,34 +402,6 @@ def _bound(tenant: str) -> str:
     return f"SET LOCAL recollect.organization = {literal}"
 
 
-def _begin_reading(tenant: str, role: str = APP) -> list[str]:
-    return ["BEGIN READ ONLY", _as_role(role), _bound(tenant)]
-
-
-def _begin_writing(tenant: str) -> list[Question]:
-    """Begin, bound to a tenant, when no other writer of the tenant is under way.
-
-    So the steps may check first and write then, and `seq` grows in order of commit within a tenant. Writers of
-    different tenants do not wait for each other; the table lock, which they share, is what a snapshot of all tenants'
-    vectors waits for (see `vector_snapshot`). It comes second: who has it waits for nobody, so there is no deadlock.
-    """
-    return [
-        Question("BEGIN"),
-        Question(_NUMBER),
-        Question(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"),
-        Question(_as_role(APP)),
-        Question(_bound(tenant)),
-        Question(f"SELECT pg_advisory_xact_lock({_turn(tenant)})"),
-        Question(_LOCK),
-    ]
-
-
-def _begin_writing_quickly(tenant: str, by_key: bool) -> list[Question]:
-    """The same in fewer statements; each costs about as much as a look-up by key."""
-    values = (APP, tenant, "force_generic_plan" if by_key else "auto", f"{BUSY_SECONDS}s", _turn(tenant))
-    return [Question("BEGIN"), Question(_ENTER_TO_WRITE, values), Question(_LOCK)]
-
-
 def _turn(tenant: str) -> int:
     """The number of the lock that a tenant's writers take turns with."""
     return int.from_bytes(hashlib.blake2b(tenant.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
@@ -414,82 +419,3 @@ def _is_lost(error: psycopg.Error) -> bool:
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError)
     return error.sqlstate in _LOST
-
-
-def meaning(error: Exception, label: str) -> RecollectError:
-    """Never the driver's own words: they may hold stored text, or the address."""
-    if isinstance(error, PoolClosed):
-        return Closed("this store is closed", remedy="open it again")
-    if isinstance(error, PoolTimeout):
-        return Unavailable(f"no connection to {label} came free", remedy="check the server, or try again in a moment")
-    if isinstance(error, psycopg.errors.UniqueViolation):
-        return _duplicate(error)
-    state = getattr(error, "sqlstate", None)
-    if state is None:
-        if isinstance(error, psycopg.DataError):
-            return InvalidInput(f"a value does not fit into {label}")
-        return _unreached(str(error).lower(), label)
-    for beginning, kind, what, remedy in _MEANINGS:
-        if state.startswith(beginning):
-            return kind(f"{label} {what}", remedy=remedy, sqlstate=state)
-    return StoreError(f"{label} refused a statement ({type(error).__name__}, {state})", sqlstate=state)
-
-
-_MEANINGS: tuple[tuple[str, type[RecollectError], str, str], ...] = (
-    ("40", StoreBusy, "is busy: other writers kept getting in the way", "try again in a moment"),
-    ("55P03", StoreBusy, "is busy: another writer did not finish", "try again in a moment"),
-    ("57014", StoreBusy, "did not answer in time", "try again in a moment"),
-    ("53100", StoreFull, "has no space left", "free some disk space; nothing was half written"),
-    ("53300", StoreBusy, "has no connection left", "raise max_connections, or close other programs"),
-    ("53", StoreError, "is short of something", "look into the server's log"),
-    ("25006", StoreReadOnly, "cannot be written", "give the address of the primary server"),
-    ("42501", StoreReadOnly, "does not let this user do that", "grant the user what docs/guides/postgresql.md names"),
-    ("28", Unavailable, "refused the login", "check user and password of the address"),
-    ("3D", Unavailable, "does not exist", "create it: createdb NAME"),
-    ("22", InvalidInput, "cannot hold such a value", "see docs/reference/records.md"),
-    ("54", InvalidInput, "cannot hold a value as large", "give less"),
-    ("XX", DamagedData, "is damaged", "look into the server's log, then restore a backup"),
-    ("57P", Unavailable, "is shutting down or starting", "try again in a moment"),
-    ("08", Unavailable, "cannot be reached", "check the address, and that the server is running"),
-)
-
-
-def _unreached(said: str, label: str) -> RecollectError:
-    """Why no connection came about. The driver gives no code for it, only words, in the language of the server."""
-    for words, kind, what, remedy in _UNREACHED:
-        if any(word in said for word in words.split("|")):
-            return kind(f"{label} {what}", remedy=remedy)
-    return Unavailable(f"{label} cannot be reached", remedy="check the address, and that the server is running")
-
-
-_LOGIN = "check user and password of the address; the password may also stand in PGPASSWORD or a password file"
-_UNREACHED: tuple[tuple[str, type[RecollectError], str, str], ...] = (
-    ("pg_hba", Unavailable, "refused the login", "let this machine and user in: a line in the server's pg_hba.conf"),
-    ("resolve|translate host|name or service", Unavailable, "has an unknown host", "correct the host in the address"),
-    ('password|authentication|role "', Unavailable, "refused the login", _LOGIN),
-    ('database "', Unavailable, "does not exist", "create it: createdb NAME"),
-    ("connection refused", Unavailable, "has no server", "start it, or correct host and port of the address"),
-    (
-        "timeout|timed out",
-        Unavailable,
-        "did not answer",
-        "check host, port and firewall; `connect_timeout` says how long",
-    ),
-    (
-        "too many|connection slots",
-        StoreBusy,
-        "has no connection left",
-        "raise max_connections, or close other programs",
-    ),
-    ("starting up|shutting down", Unavailable, "is shutting down or starting", "try again in a moment"),
-    ("ssl|tls|certificate", Unavailable, "does not agree about TLS", "set sslmode and sslrootcert in the address"),
-)
-
-
-def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
-    """The server names the index; its words about the values are withheld where row-level security is on."""
-    table = (error.diag.table_name or "").rstrip("0123456789_")
-    index = error.diag.constraint_name or ""
-    keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
-    named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
-    return taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))

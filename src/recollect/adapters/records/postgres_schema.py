@@ -62,13 +62,15 @@ END $$;
 
 @contextmanager
 def alone(connection: Connection) -> Iterator[None]:
-    """No other process changes the tables meanwhile."""
-    connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
-    try:
+    """No other process changes the tables meanwhile; all of it happens or nothing.
+
+    A lock of the transaction: one of the session would stay behind where a pooler gives the connection to others.
+    """
+    with connection.transaction():
+        # What others did while this one waited must be seen, whatever the database's default is.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
         yield
-    finally:
-        if not connection.closed:
-            connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
 
 
 def migrate(connection: Connection, label: str) -> list[str]:
@@ -76,11 +78,12 @@ def migrate(connection: Connection, label: str) -> list[str]:
     check_server(connection, label)
     make_roles(connection)
     try:
-        _foundation(connection)
-        applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
-        make_partitions(connection)
-        _make_text(connection)
-        _bound_what_is_pending(connection)
+        with connection.transaction():
+            _foundation(connection)
+            applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
+            _make_text(connection)
+            _bound_what_is_pending(connection)
+            make_partitions(connection)
     except psycopg.errors.InsufficientPrivilege:
         raise may_not_make_tables(connection, label) from None
     return applied
@@ -138,12 +141,14 @@ def make_roles(connection: Connection) -> None:
     try:
         for (role,) in connection.execute(_MISSING, ([APP, UPKEEP],)).fetchall():
             try:
-                connection.execute(f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS")
+                with connection.transaction():
+                    connection.execute(f"CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS")
             except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 continue  # another database of the same server made it at the same moment
         for role in (APP, UPKEEP):
             if not connection.execute(_IS_MEMBER, (role,)).fetchall()[0][0]:
-                connection.execute(f"GRANT {role} TO CURRENT_USER{_lent(connection)}")
+                with connection.transaction():
+                    connection.execute(f"GRANT {role} TO CURRENT_USER{lent(connection)}")
     except psycopg.errors.InsufficientPrivilege:
         roles_needed(connection)
         raise
@@ -167,10 +172,10 @@ def roles_needed(connection: Connection) -> None:
 
 def _grant(connection: Connection) -> str:
     user = quoted(str(connection.execute("SELECT current_user").fetchall()[0][0]))
-    return f"GRANT {APP}, {UPKEEP} TO {user}{_lent(connection)}"
+    return f"GRANT {APP}, {UPKEEP} TO {user}{lent(connection)}"
 
 
-def _lent(connection: Connection) -> str:
+def lent(connection: Connection) -> str:
     """To switch to, not to have: a login that inherits the upkeep role would see all tenants without switching."""
     return " WITH INHERIT FALSE, SET TRUE" if connection.info.server_version >= 160000 else ""
 
@@ -325,6 +330,7 @@ def make_partitions(
                         connection.execute(
                             f"CREATE TABLE {quoted(name)} PARTITION OF {quoted(table)} FOR VALUES {bounds}"
                         )
+                        connection.execute("SET LOCAL lock_timeout = 0")  # this may be a part of a larger transaction
                 except psycopg.errors.CheckViolation:
                     continue  # rows of that month lie in the default partition already, and stay there
                 except psycopg.errors.DuplicateTable:

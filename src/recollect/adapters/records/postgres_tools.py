@@ -64,6 +64,7 @@ def restore(link: Link, source: Path, folder: Path | None = None) -> None:
     connection = link.connect()
     try:
         with link.our_errors():
+            _refuse_pooler(link)
             taken = connection.execute(
                 "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
                 "WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p')"
@@ -91,6 +92,16 @@ def restore(link: Link, source: Path, folder: Path | None = None) -> None:
         )
 
 
+def _refuse_pooler(link: Link) -> None:
+    """These programs set the search path and more for their session, which a pooler would hand on to other clients."""
+    if link.is_pooled:
+        raise Unavailable(
+            f"{link.label} is behind a pooler, through which PostgreSQL's programs cannot work",
+            remedy="set postgres_upkeep to the server's own address, add pooler=session to this one if each client "
+            "keeps its connection there, or use `export` and `import`",
+        )
+
+
 def _tool(name: str, folder: Path | None) -> str:
     found = shutil.which(name, path=str(folder) if folder else None)
     if found is None:
@@ -107,6 +118,7 @@ def _check_version(tool: str, link: Link) -> None:
     found = re.search(r"(\d+)(?:\.\d+|devel|beta|rc)", said)
     connection = link.connect()
     try:
+        _refuse_pooler(link)
         server = connection.info.server_version // 10_000
     finally:
         connection.close()

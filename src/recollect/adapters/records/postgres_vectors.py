@@ -13,7 +13,7 @@ from psycopg.pq import Format
 
 from recollect.adapters.records.postgres_link import Connection, Link, Question
 from recollect.domain.memory import space_name
-from recollect.ports.records import Scope
+from recollect.ports.records import Remark, Scope
 from recollect.ports.vectors import FACETS, StoredVector, VectorRow
 
 MOST_DIMENSIONS = 16_000
@@ -65,6 +65,30 @@ def found(connection: Connection) -> tuple[str | None, bool]:
         is_new_enough = tuple(int(part) for part in str(version).split(".")[:2]) >= OLDEST
         return (str(version) if is_new_enough else None), bool(is_created)
     return None, False
+
+
+def may_create(connection: Connection) -> bool:
+    """Whether this user may create pgvector in the database, where it is not yet."""
+    text = (
+        "SELECT u.rolsuper OR NOT v.superuser OR v.trusted AND has_database_privilege(current_database(), 'CREATE') "
+        "FROM pg_available_extension_versions v, pg_roles u "
+        "WHERE v.name = 'vector' AND u.rolname = current_user ORDER BY 1 DESC LIMIT 1"
+    )
+    return any(may for (may,) in connection.execute(text).fetchall())
+
+
+def no_vectors(connection: Connection) -> Remark:
+    """Why each process keeps an index of its own."""
+    version, is_created = found(connection)
+    if version is not None and not is_created:
+        says = f"{version} is on the server, but this user may not create it: {_IN_MEMORY}"
+        return Remark("pgvector", says, CREATE)
+    oldest = ".".join(map(str, OLDEST))
+    return Remark("pgvector", f"the server has none that is new enough: {_IN_MEMORY}", f"install pgvector {oldest}")
+
+
+_IN_MEMORY = "each process keeps the index in its own memory"
+CREATE = "let an administrator run in this database: CREATE EXTENSION vector"
 
 
 def offered(connection: Connection) -> bool:

@@ -121,10 +121,18 @@ def facet_tests(
 
 
 def make_index(
-    connection: Connection, name: str, table: str, dimensions: int, condition: str, schema: str = ""
+    connection: Connection,
+    name: str,
+    table: str,
+    dimensions: int,
+    condition: str,
+    schema: str = "",
+    *,
+    is_pooled: bool = False,
 ) -> None:
     """An HNSW index of part of a table, made without blocking writers."""
-    connection.execute("SET maintenance_work_mem = '256MB'")
+    if not is_pooled:  # it cannot be made inside a transaction, and a setting of the session would be left to others
+        connection.execute("SET maintenance_work_mem = '256MB'")
     full = f"{schema}.{name}" if schema else name
     found = connection.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (full,)).fetchall()
     if found and not found[0][0]:  # what an interrupted build leaves behind

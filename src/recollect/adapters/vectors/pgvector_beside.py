@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_link import Connection, Link
-from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, found, half, offered
+from recollect.adapters.records.postgres_vectors import MOST_DIMENSIONS, found, half, may_create, offered
 from recollect.adapters.vectors.annex import Entry, Generation, Gone, Wanted, next_name
 from recollect.adapters.vectors.halfvecs import (
     EXACT_ROWS,
@@ -177,8 +177,15 @@ class PgVectorAnnex:
                     connection = self._link.connect()
                     try:
                         name = f"hnsw_{generation.name}_{place}"[:60]
+                        scope = literal("place = {}", place)
                         make_index(
-                            connection, name, _table(generation), dimensions, literal("place = {}", place), SCHEMA
+                            connection,
+                            name,
+                            _table(generation),
+                            dimensions,
+                            scope,
+                            SCHEMA,
+                            is_pooled=self._link.is_pooled,
                         )
                     finally:
                         connection.close()
@@ -190,7 +197,7 @@ class PgVectorAnnex:
             try:
                 with self._link.our_errors():
                     version, is_created = found(connection)
-                    if version is None:
+                    if version is None or not (is_created or may_create(connection)):
                         raise _no_pgvector()
                     return f"pgvector {version}{'' if is_created else ', which is not yet created in it'}"
             finally:
