@@ -76,6 +76,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"content": "quite new", "tags": ["a", "b"], "cites": [ALICE, BOB], "idempotency_key": "key"}),
         Example({"content": "the successor", "supersedes": "plain", "derived_from": ["cited"], "session": "session"}),
         Example({"content": "Alice prefers pytest", "tags": ["again"], "cites": [BOB]}),
+        Example({"content": "Alice prefers pytest", "tags": ["again"], "priority": 9, "metadata": {"again": True}}),
     ],
     "remember_many": [
         Example({"memories": ["one", {"content": "two", "tags": ["t"]}, {"content": "three", "cites": [ALICE]}]}),
@@ -84,6 +85,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "revise": [
         Example({"id": "verified", "content": "it is different now", "tags": ["x"], "why": "because"}),
         Example({"id": "cited", "tags": ["x", "y"]}),
+        Example({"id": "cited", "scope": "project", "project": "project", "namespaces": ["notes"], "author": "Zoe"}),
     ],
     "relate": [Example({"id": "cited", "to": "plain", "type": "supports"})],
     "cite": [Example({"id": "plain", "cites": [ALICE, BOB]})],

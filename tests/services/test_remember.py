@@ -11,6 +11,7 @@ import pytest
 
 import recollect
 from recollect.domain.kinds import KINDS
+from recollect.domain.memory import Memory
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -278,3 +279,111 @@ def test_expiry_by_seconds_or_by_moment(mem: Any) -> None:
     later = mem.remember("gone later", ttl_seconds=1000)
     assert [hit.id for hit in mem.recall("gone")] == [later.id]
     assert mem.why_not("gone", soon.id).reasons == ["it has expired"]
+
+
+def test_a_duplicate_says_what_it_changed(every: Any) -> None:
+    first = every.remember("tea is hot", scope="task", priority=7, confidence=0.4, metadata={"a": 1, "b": 1})
+    again = every.remember(
+        "tea is hot", scope="project", priority=3, confidence=0.9, importance=2.0, metadata={"b": 2, "c": 3}
+    )
+    assert (again.id, again.duplicate, again.version) == (first.id, True, 2)
+    assert again.merged == ["confidence", "importance", "metadata", "scope"]
+    fields = every.show(first.id).fields
+    assert (fields["scope"], fields["priority"], fields["confidence"], fields["importance"]) == ("project", 7, 0.9, 2.0)
+    assert fields["metadata"] == {"a": 1, "b": 2, "c": 3}
+    assert every.recall("hot tea", scopes=["project"]).hits[0].id == first.id
+    [before, now_] = every.history(first.id).entries
+    assert (before.change, before.why, now_.number) == ("revised", "remembered again", 2)
+    assert every.verify().sound
+
+
+def test_what_a_duplicate_leaves_out_changes_nothing(each: Any) -> None:
+    first = each.remember("tea is hot", scope="task", priority=2, confidence=0.1)
+    again = each.remember("tea is hot")
+    assert (again.merged, again.version, each.show(first.id).fields["scope"]) == ([], 1, "task")
+    assert each.remember("tea is hot", scope="task", priority=1).merged == []
+
+
+def test_duplicates_of_one_call_are_merged_before_they_are_stored(each: Any) -> None:
+    known = each.remember("old", priority=2).id
+    receipts = each.remember_many(
+        [
+            {"content": "new", "scope": "task"},
+            {"content": "new", "scope": "project", "metadata": {"n": 1}},
+            {"content": "old", "priority": 6},
+            {"content": "new", "scope": "task", "metadata": {"m": 1}},
+            {"content": "old", "confidence": 0.9},
+        ]
+    ).receipts
+    assert [one.merged for one in receipts] == [[], ["metadata", "scope"], ["priority"], ["metadata"], ["confidence"]]
+    shown = each.show(receipts[0].id)
+    assert (shown.version, shown.fields["scope"], shown.fields["metadata"]) == (1, "project", {"n": 1, "m": 1})
+    assert (each.show(known).version, each.show(known).fields["priority"]) == (2, 6)
+    assert each.show(known).fields["confidence"] == 0.9
+
+
+def test_a_repeated_call_with_its_key_changes_nothing(each: Any) -> None:
+    id = each.remember("once", priority=9, idempotency_key="k").id
+    each.revise(id, priority=1)
+    assert each.remember("once", priority=9, idempotency_key="k").merged == []
+    assert each.show(id).fields["priority"] == 1
+
+
+def test_a_duplicate_that_comes_while_the_first_is_stored_is_merged(each: Any, meanwhile: Any) -> None:
+    meanwhile(each, "transact", Memory, lambda: each.remember("at once", id="first", scope="task"))
+    again = each.remember("at once", scope="global", priority=8)
+    assert (again.id, again.merged) == ("first", ["priority", "scope"])
+    assert each.show("first").fields["scope"] == "global"
+
+
+def test_a_fact_of_a_task_becomes_one_of_the_project(every: Any) -> None:
+    every.add_user("Ann", id="ann")
+    every.add_project("House", id="house")
+    every.add_session("chat", id="s")
+    id = every.remember("the roof leaks", scope="task", author="ann", session="s", namespaces=["short_term"]).id
+    every.revise(
+        id, scope="project", level="project", project="house", user="ann", session=None, author="bob",
+        namespaces=["long_term", "notes"], at=datetime(2024, 5, 9, 12, tzinfo=UTC), source_agent="surveyor",
+    )  # fmt: skip
+    fields = every.show(id).fields
+    assert (fields["scope"], fields["level"], fields["project_id"], fields["user_id"]) == (
+        "project", "project", "house", "ann",
+    )  # fmt: skip
+    assert (fields["author"], fields["source_agent"], "session_id" in fields) == ("bob", "surveyor", False)
+    assert fields["occurred_at"].startswith("2024-05-09T12:00")
+    assert fields["namespaces"] == ["long_term", "notes"]
+    for narrowed in ({"project": "house"}, {"user": "ann"}, {"namespaces": ["notes"]}, {"author": "bob"}):
+        assert [hit.id for hit in every.recall("roof leaks", **narrowed).hits] == [id], narrowed
+    assert every.recall("what was on 9 May 2024", by="words").hits[0].id == id
+    assert every.remember(
+        "the roof leaks", author="bob", user="ann", project="house", namespaces=["notes", "long_term"],
+        at=datetime(2024, 5, 9, 12, tzinfo=UTC),
+    ).duplicate  # fmt: skip
+    assert every.verify().sound
+    with pytest.raises(ReferenceMissing):
+        every.revise(id, user="nobody")
+
+
+def test_another_author_or_time_is_a_new_claim_and_another_owner_is_not(each: Any) -> None:
+    each.add_user("Ann", id="ann")
+    for name, change in (("one", {"author": "bob"}), ("two", {"at": datetime(2024, 5, 9, tzinfo=UTC)})):
+        id = each.remember(name, cites=[recollect.cite.user("ann", "so it is")]).id
+        each.promote(id)
+        assert each.revise(id, user="ann", scope="project").status == "verified"
+        assert each.revise(id, **change).status == "hypothesis"
+
+
+def test_a_memory_does_not_become_what_another_is_already(each: Any, meanwhile: Any) -> None:
+    each.add_user("Ann", id="ann")
+    each.remember("likes tea", id="hers", user="ann")
+    each.remember("likes tea", id="nobodys")
+    with pytest.raises(Conflict, match="says exactly that already") as refused:
+        each.revise("nobodys", user="ann")
+    assert "merge hers nobodys" in refused.value.remedy
+    assert refused.value.details["other"] == "hers"
+    each.remember("likes milk", id="milk")
+    meanwhile(each, "transact", Memory, lambda: each.remember("likes milk", id="late", user="ann"))
+    with pytest.raises(Conflict, match="says exactly that already"):
+        each.revise("milk", user="ann")
+    each.archive("hers")
+    each.revise("nobodys", user="ann")

@@ -395,9 +395,9 @@ class SqlStore(Protocol):
         """
 
 
-def revised(record: R, scope: Scope, **fields: Any) -> R:
-    """A validated copy of a record, marked as changed now by the scope's actor."""
-    changed: R = record.changed(**{"updated_at": now(), "updated_by": scope.actor, **fields})
+def revised(record: R, tenant: Scope, /, **fields: Any) -> R:
+    """A validated copy of a record, marked as changed now by the actor on whose behalf it is."""
+    changed: R = record.changed(**{"updated_at": now(), "updated_by": tenant.actor, **fields})
     return changed
 
 

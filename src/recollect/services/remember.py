@@ -8,10 +8,9 @@ state as a revision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
@@ -30,7 +29,6 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, read_citation
-from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
 from recollect.errors import (
     Conflict,
@@ -43,11 +41,7 @@ from recollect.errors import (
 )
 from recollect.ports.records import (
     Absent,
-    AnyOf,
-    Compare,
-    Filter,
     Insert,
-    IsNull,
     OneOf,
     Order,
     Query,
@@ -57,7 +51,7 @@ from recollect.ports.records import (
 )
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
 from recollect.services.indexing import index_steps
-from recollect.services.revise import Receipt
+from recollect.services.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.supersession import end_steps, refuse_replaced
 
 MOST_AT_ONCE = 10_000
@@ -246,7 +240,7 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
         content_hash=digest,
         identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
         occurred_at=at,
-        moment=_in_words(at, core.timezone),
+        moment=moment_in_words(at, core.timezone),
         expires_at=expires_at,
         created_at=moment,
         updated_at=moment,
@@ -254,13 +248,6 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
         **{name: getattr(request, name) for name in _COPIED},
     )
     return memory
-
-
-def _in_words(at: datetime, timezone: str) -> str:
-    try:
-        return moment_words(at.astimezone(ZoneInfo(timezone)))
-    except OverflowError:  # the first and last days of the calendar have no local time everywhere
-        return moment_words(at)
 
 
 _COPIED = (
@@ -317,7 +304,7 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
     by_identity = {
-        m.identity: m for m in _find(core, scope, Query(Memory, (OneOf("identity", identities), *_current())))
+        m.identity: m for m in _find(core, scope, Query(Memory, (OneOf("identity", identities), *current())))
     }
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
@@ -335,16 +322,6 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
             if mark:
                 earlier.setdefault(mark, draft)
     return repeated
-
-
-def _current() -> tuple[Filter, ...]:
-    """Only a memory that recall would find can stand for another."""
-    moment = now()
-    return (
-        AnyOf((IsNull("expires_at"), Compare("expires_at", ">", moment))),
-        AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment))),
-        Compare("status", "!=", "archived"),
-    )
 
 
 def _find(core: Core, scope: Scope, query: Query[Memory]) -> list[Memory]:
@@ -365,17 +342,83 @@ def _same_request(core: Core, scope: Scope, draft: _Draft, stored: Memory) -> Me
 
 def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[str, Memory | _Draft]) -> list[Receipt]:
     """One transaction: the new memories, and what the repeated ones add to those that are known."""
-    fresh = [draft for draft in drafts if draft.memory.id not in known]
+    repeated = [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known]
+    merged, stands = _merged(repeated)
+    fresh = [
+        replace(draft, memory=stands.get(draft.memory.id, draft.memory))
+        for draft in drafts
+        if draft.memory.id not in known
+    ]
     steps, indexed, queued = _fresh_steps(core, scope, fresh)
-    added = _added(core, scope, [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known])
+    added = _added(core, scope, repeated)
     for memory, records in added.values():
         if records:
             steps += [*(Insert(record) for record in records), logged(scope, "update", "remember again", memory)]
+    steps += _change_known(core, scope, repeated, stands)
     seq = commit(core, scope, steps) if steps else 0
     return [
-        _seen_again(*added[draft.memory.id], seq) if draft.memory.id in added else _receipt(draft, indexed, queued, seq)
+        _seen_again(*added[draft.memory.id], list(merged.get(draft.memory.id, ())), seq)
+        if draft.memory.id in added
+        else _receipt(draft, indexed, queued, seq)
         for draft in drafts
     ]
+
+
+_WIDTH = {"task": 0, "project": 1, "global": 2}
+
+
+def _merged(
+    repeated: Sequence[tuple[_Draft, Memory | _Draft]],
+) -> tuple[dict[str, dict[str, Any]], dict[str, Memory]]:
+    """What each repetition changes of the memory it repeats, several of one call building on each other; and how those
+    memories stand after all of them.
+    """
+    stands: dict[str, Memory] = {}
+    changes: dict[str, dict[str, Any]] = {}
+    for draft, known in repeated:
+        first = known.memory if isinstance(known, _Draft) else known
+        memory = stands.get(first.id, first)
+        key = draft.memory.idempotency_key
+        if memory.is_deleted or not draft.request.is_merged() or (key is not None and key == memory.idempotency_key):
+            continue  # the same request once more, by its key: its first answer stands
+        changes[draft.memory.id] = fields = _richer(memory, draft.request)
+        stands[first.id] = memory.changed(**fields)
+    return changes, stands
+
+
+def _richer(memory: Memory, request: RememberRequest) -> dict[str, Any]:
+    """The rule of merging, for what was said and not left out: the wider scope, the higher of each number, metadata
+    joined with the newer value where both have one; level and source agent where there was none of their own.
+    """
+    said = request.model_fields_set
+    wanted: dict[str, Any] = {name: max(getattr(memory, name), getattr(request, name)) for name in _HIGHER & said}
+    if "scope" in said:
+        wanted["scope"] = max(memory.scope, request.scope, key=_WIDTH.__getitem__)
+    if "metadata" in said:
+        wanted["metadata"] = {**memory.metadata, **request.metadata}
+    if "level" in said and memory.level == "item":
+        wanted["level"] = request.level
+    if "source_agent" in said and memory.source_agent is None:
+        wanted["source_agent"] = request.source_agent
+    return {name: value for name, value in sorted(wanted.items()) if value != getattr(memory, name)}
+
+
+_HIGHER = frozenset({"priority", "confidence", "importance"})
+_MERGED = (*sorted(_HIGHER), "scope", "metadata", "level", "source_agent")
+
+
+def _change_known(
+    core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]], stands: Mapping[str, Memory]
+) -> list[Step]:
+    """Stored memories are changed once for all that repeat them in this call; their former state is kept."""
+    known = {one.id: one for _, one in repeated if isinstance(one, Memory) and one.id in stands}
+    steps: list[Step] = []
+    for memory in known.values():
+        fields = {
+            name: value for name in _MERGED if (value := getattr(stands[memory.id], name)) != getattr(memory, name)
+        }
+        steps += change_steps(core, scope, memory, "revised", "remembered again", **fields) if fields else []
+    return steps
 
 
 def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[list[Step], list[str], list[str]]:
@@ -402,9 +445,9 @@ def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
 
 def _none_known(drafts: Sequence[_Draft]) -> list[Step]:
     """None of these came to be known meanwhile; no two of them are alike, so a store may look for all at once."""
-    current = _current()
+    alive = current()
     return [
-        Absent(Memory, (equal("identity", draft.memory.identity), *current))
+        Absent(Memory, (equal("identity", draft.memory.identity), *alive))
         for draft in drafts
         if draft.request.is_merged()
     ]
@@ -472,17 +515,18 @@ def _mark(record: Hanging) -> str:
     return f"citation {record.model_dump_json(include={'evidence'})}"
 
 
-def _seen_again(memory: Memory, added: Sequence[Hanging], seq: int) -> Receipt:
+def _seen_again(memory: Memory, added: Sequence[Hanging], merged: list[str], seq: int) -> Receipt:
     return Receipt(
         id=memory.id,
-        version=memory.version,
+        version=memory.version + bool(merged),
         status=memory.status,
         content_hash=memory.content_hash,
         duplicate=True,
+        merged=merged,
         tags=sum(isinstance(record, Tag) for record in added),
         citations=sum(isinstance(record, Citation) for record in added),
         links=sum(isinstance(record, Relationship) for record in added),
-        seq=seq if added else 0,
+        seq=seq if added or merged else 0,
     )
 
 

@@ -8,27 +8,49 @@ compressed from a memory is never trusted further than the memory itself: when t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
 from recollect.domain.memory import (
     LINKS,
     TRUSTED,
+    UTTERANCES,
     Change,
     Embedding,
     IndexTask,
     Memory,
+    Namespace,
     Relationship,
     Revision,
     Tag,
     content_hash,
     identity_of,
 )
-from recollect.domain.record import Id, Json, Moment, Text
-from recollect.errors import InvalidInput, RequirementFailed, TooLarge, VersionConflict
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
+from recollect.domain.memory import Scope as MemoryScope
+from recollect.domain.questions import moment_words
+from recollect.domain.record import Id, Json, Moment, Name, Text, now
+from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict
+from recollect.ports.records import (
+    Absent,
+    AnyOf,
+    Compare,
+    DeleteWhere,
+    Filter,
+    Insert,
+    IsNull,
+    OneOf,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.indexing import reindex_steps
 
@@ -41,6 +63,7 @@ class Receipt(Reply):
     status: str
     content_hash: str
     duplicate: bool = False
+    merged: list[str] = Field(default_factory=list, description="What a duplicate changed of the memory it repeats")
     tags: int = 0
     citations: int = 0
     links: int = 0
@@ -63,7 +86,22 @@ class ReviseRequest(Request):
     valid_from: Moment | None = Field(None, description="Since when it holds")
     valid_to: Moment | None = Field(None, description="Until when it holds")
     expires_at: Moment | None = Field(None, description="When to let go of it")
+    scope: MemoryScope | None = Field(None, description="How far it holds: task, project or global")
+    level: Name | None = Field(None, description="How high it stands: item, stretch, session, day, project, …")
+    namespaces: list[Namespace] | None = Field(None, min_length=1, description="Where it is searched from now on")
+    user: Id | None = Field(None, description="The user it belongs to; null for none, like the others below")
+    agent: Id | None = Field(None, description="The agent it belongs to")
+    session: Id | None = Field(None, description="The session it was made in")
+    project: Id | None = Field(None, description="The project it belongs to")
+    author: Text | None = Field(None, description="Who said it; a new claim, like new content")
+    at: Moment | None = Field(None, description="When it was said or happened; a new claim, like new content")
+    source_agent: Text | None = Field(None, description="Name of the agent that made it")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+    @field_validator("namespaces")
+    @classmethod
+    def _once(cls, namespaces: list[str] | None) -> list[str] | None:
+        return namespaces and list(dict.fromkeys(namespaces))
 
 
 def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
@@ -71,12 +109,9 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     memory = load(core, scope, Memory, request.id)
     if request.version is not None and request.version != memory.version:
         memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
-    fields = {name: value for name in _KEPT if (value := getattr(request, name)) is not None}
-    # Said to be empty is not the same as left out.
-    fields |= {name: None for name in _ENDS if name in request.model_fields_set and getattr(request, name) is None}
-    if request.content is not None:
-        fields |= new_content(memory, request.content)
-    steps = change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
+    fields = _wanted(core, memory, request)
+    steps = _distinct_steps(core, scope, memory, fields)
+    steps += change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
     if fields.get("status", memory.status) != memory.status:
         steps += fallen_steps(core, scope, [memory], "was revised")
     if request.tags is not None:
@@ -87,13 +122,8 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
         steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
     try:
         seq = commit(core, scope, steps)
-    except RequirementFailed:
-        raise VersionConflict(
-            f"memory '{memory.id}' was changed by someone else",
-            remedy="read it again and repeat the change",
-            id=memory.id,
-            expected=request.version,
-        ) from None
+    except RequirementFailed as failure:
+        raise _explained(failure, memory, request) from None
     # What this call made of it, not what others made of it since: its version may be the base of the next change.
     return Receipt(
         id=memory.id,
@@ -107,7 +137,83 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
 
 
 _ENDS = ("valid_from", "valid_to", "expires_at")
-_KEPT = ("metadata", "confidence", "priority", "importance", *_ENDS)
+_KEPT = ("metadata", "confidence", "priority", "importance", "scope", "level", "namespaces", *_ENDS)
+_OWNERS = ("user", "agent", "session", "project")
+_EMPTIED = (*_ENDS, *_OWNERS, "author", "source_agent")
+_SAID = ("content_hash", "author", "occurred_at")
+
+
+def _wanted(core: Core, memory: Memory, request: ReviseRequest) -> dict[str, Any]:
+    """The fields that change, with all that follows from them: identity, words of the moment, status."""
+    named = {name: name for name in (*_KEPT, "author", "source_agent")}
+    named |= {name: f"{name}_id" for name in _OWNERS}
+    fields = {field: value for name, field in named.items() if (value := getattr(request, name)) is not None}
+    # Said to be empty is not the same as left out.
+    emptied = [name for name in _EMPTIED if name in request.model_fields_set and getattr(request, name) is None]
+    fields |= {named[name]: None for name in emptied}
+    if request.at is not None:
+        fields |= {"occurred_at": request.at, "moment": moment_in_words(request.at, core.timezone)}
+    if request.content is not None:
+        fields |= new_content(memory, request.content)
+    if not fields:
+        return {}
+    if any(fields.get(name, getattr(memory, name)) != getattr(memory, name) for name in _SAID):
+        fields["status"] = "hypothesis"
+    return identified(memory, **fields) if _IDENTIFYING & fields.keys() else fields
+
+
+_IDENTIFYING = frozenset({*_SAID, "namespaces", *_ENDS, *(f"{name}_id" for name in _OWNERS)})
+
+
+def _distinct_steps(core: Core, scope: Scope, memory: Memory, fields: dict[str, Any]) -> list[Step]:
+    """A memory must not become what another one is already, not even while we change it."""
+    identity = fields.get("identity", memory.identity)
+    if identity == memory.identity or memory.kind in UTTERANCES:
+        return []
+    same = (equal("identity", identity), Compare("id", "!=", memory.id), *current())
+    known = core.store.find(scope, Query(Memory, same, limit=1)).records
+    if known:
+        raise _same_as(memory, known[0].id)
+    return [Absent(Memory, same)]
+
+
+def _same_as(memory: Memory, other: str) -> Conflict:
+    return Conflict(
+        "another memory says exactly that already",
+        remedy=f"let one stand for both: merge {other} {memory.id}",
+        id=memory.id,
+        other=other,
+    )
+
+
+def _explained(failure: RequirementFailed, memory: Memory, request: ReviseRequest) -> Conflict:
+    found = failure.details.get("id")
+    if failure.details.get("table") == "memory" and found not in (None, memory.id):
+        return _same_as(memory, str(found))
+    return VersionConflict(
+        f"memory '{memory.id}' was changed by someone else",
+        remedy="read it again and repeat the change",
+        id=memory.id,
+        expected=request.version,
+    )
+
+
+def current() -> tuple[Filter, ...]:
+    """Only a memory that recall would find can stand for another."""
+    moment = now()
+    return (
+        AnyOf((IsNull("expires_at"), Compare("expires_at", ">", moment))),
+        AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment))),
+        Compare("status", "!=", "archived"),
+    )
+
+
+def moment_in_words(at: datetime, timezone: str) -> str:
+    """A moment as people would ask for it, in the zone they live in."""
+    try:
+        return moment_words(at.astimezone(ZoneInfo(timezone)))
+    except OverflowError:  # the first and last days of the calendar have no local time everywhere
+        return moment_words(at)
 
 
 def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> list[str]:
@@ -128,14 +234,13 @@ def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
     return identified(memory, content=content, text=text, content_hash=digest, status=status)
 
 
-def identified(memory: Memory, **fields: Any) -> dict[str, Any]:
+def identified(memory: Memory, /, **fields: Any) -> dict[str, Any]:
     """The fields of a change with the identity that the memory has after it."""
-    now = {**memory.__dict__, **fields}
-    links = {f"{name}_id": now[f"{name}_id"] for name in LINKS}
-    said_at = now["occurred_at"] if now["occurred_at"] != now["created_at"] else None
-    lasting = (sorted(now["namespaces"]), now["valid_from"], now["valid_to"], now["expires_at"])
-    owners = {**links, "author": now["author"]}
-    return {**fields, "identity": identity_of(now["content_hash"], owners, said_at, lasting)}
+    after = {**memory.__dict__, **fields}
+    owners = {name: after[name] for name in (*(f"{link}_id" for link in LINKS), "author")}
+    said_at = after["occurred_at"] if after["occurred_at"] != after["created_at"] else None
+    lasting = (sorted(after["namespaces"]), after["valid_from"], after["valid_to"], after["expires_at"])
+    return {**fields, "identity": identity_of(after["content_hash"], owners, said_at, lasting)}
 
 
 def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
@@ -148,13 +253,13 @@ def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]
     return [*steps, logged(scope, "update", "retag", memory)] if steps else []
 
 
-def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> list[Step]:
+def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, /, **fields: Any) -> list[Step]:
     """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
     after, steps = kept_steps(scope, memory, change, why, **fields)
     return [*steps, *reindex_steps(core, memory, after)]
 
 
-def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, **fields: Any) -> tuple[Memory, list[Step]]:
+def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, /, **fields: Any) -> tuple[Memory, list[Step]]:
     """The changed memory and the steps that write it, without its vectors: for those who make many at once."""
     try:
         after = revised(memory, scope, **fields)
