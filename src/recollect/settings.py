@@ -139,8 +139,13 @@ class Settings(_Settings):
     citation_root: Path | None = Field(
         None, description="Where relative paths of file citations start; the folder of the store if left out"
     )
-    citation_roots: list[Path] | None = Field(None, description="Cite files only inside these folders")
-    repositories: dict[str, Path] = Field(default_factory=dict, description="Repository names to local clones")
+    citation_roots: list[Path] | None = Field(
+        None,
+        description="Cite files and repositories only inside these folders; left out, the service lets none be cited",
+    )
+    repositories: dict[str, Path] = Field(
+        default_factory=dict, description="Repository names to local clones; they may be cited over the service too"
+    )
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     months_ahead: int = Field(3, ge=0, le=120, description="PostgreSQL: how many months of partitions to keep ahead")
     postgres_tools: Path | None = Field(

@@ -235,3 +235,36 @@ def test_no_secret_of_an_address_is_shown() -> None:
     settings = load(address, vectors={"provider": "pgvector", "url": address})
     assert "hush" not in repr(settings)
     assert "hush" not in str(settings)
+
+
+@pytest.mark.parametrize(
+    ("roots", "says"),
+    [
+        (["/"], "holds what belongs to this machine"),
+        (["/proc/self"], "holds what belongs to this machine"),
+        (["{here}"], "holds the store"),
+        (["{here}/code", "{here}/keys"], "holds a file with a key"),
+    ],
+)
+def test_roots_that_hold_what_nobody_may_cite_are_warned_of(tmp_path: Path, roots: list[str], says: str) -> None:
+    for name in ("code", "keys"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "keys" / "key").write_text("sk-1\n")
+    given = {
+        "store": str(tmp_path / "a.db"),
+        "citation_roots": [root.format(here=tmp_path) for root in roots],
+        "language_model": {"provider": "none", "api_key_file": str(tmp_path / "keys" / "key")},
+    }
+    (tmp_path / "settings.yaml").write_text(json.dumps(given))
+    found = findings(tmp_path / "settings.yaml")["citation_roots"]
+    assert not found.well
+    assert says in found.says
+    assert "clone of a repository" in found.remedy
+
+
+def test_it_is_said_what_can_be_cited_over_the_service(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    assert "citation_roots" not in findings(tmp_path / "a.db")
+    found = findings(tmp_path / "a.db", CITATION_ROOTS=str(tmp_path / "code"))["citation_roots"]
+    assert found.well
+    assert found.says == f"over the service, files inside {tmp_path / 'code'} can be cited"

@@ -18,6 +18,7 @@ from recollect.domain.provenance import (
     UrlCitation,
     UserCitation,
     cite,
+    keyed_hash,
     line_hash,
     read_citation,
 )
@@ -30,13 +31,24 @@ HASH = "0123456789abcdef0123456789abcdef01234567"
 class SmallWorld:
     """A world of one file, one commit, one log entry and one page."""
 
+    is_confined = False
+
     def __init__(self, lines: list[str] | None = None, page: str | None = None, is_cut_off: bool = False) -> None:
         self.lines = lines
         self.page = page
         self.is_cut_off = is_cut_off
 
+    def names(self, path: str) -> bool:
+        return True
+
     def read_lines(self, path: str) -> list[str] | None:
         return self.lines if path == "a.py" else None
+
+    def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
+        return None
+
+    def keyed(self, hash: str) -> str:
+        return keyed_hash("secret", hash)
 
     def commit_message(self, repo: str, commit: str) -> str | None:
         if self.is_cut_off:

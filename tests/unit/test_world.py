@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import fetch, world
+from recollect.adapters import fetch, repositories, world
 from recollect.adapters.world import GONE, LocalWorld
 from recollect.domain.provenance import FileCitation, Finding, cite, line_hash, page_hash
 from recollect.errors import InvalidInput, NotFound, Unavailable
@@ -327,7 +327,7 @@ class TestCommits:
         slow.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
         slow.chmod(0o755)
         monkeypatch.setenv("PATH", str(slow.parent))
-        monkeypatch.setattr(world, "GIT_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(repositories, "GIT_TIMEOUT_SECONDS", 0.2)
         with pytest.raises(LookupError, match="took over"):
             here.commit_message("repo", "1234567")
 

@@ -2,33 +2,32 @@
 
 The promise: looking never changes anything, never runs what a repository or file says, never hangs, and with `roots`
 never sees a file outside them, even while somebody swaps folders for links. Files are opened part by part from their
-root without following links; git is only asked for objects (`rev-parse --disambiguate`, `cat-file`), with no
-configuration but the repository's own, no prompt, no hook, no pager and no transport, so nothing is fetched either.
+root without following links; `repositories` is what asks git.
+
+A confined world is for those who come over a door: without roots it has no file and no repository at all. What is spelt
+outside the roots is not even looked for, so that neither the answer nor the time it takes tells whether it is there.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-import re
 import stat
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recollect.adapters import fetch as web
 from recollect.adapters.beneath import READING, open_beneath, read_regular
+from recollect.adapters.repositories import Repository, no_repository
 from recollect.domain.provenance import page_hash
 from recollect.errors import NotFound, RecollectError
 
 FILE_LIMIT_BYTES = 50_000_000
+STRANGERS_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_LINES = 2_000_000
-COMMIT_LIMIT_BYTES = 1_000_000
-GIT_TIMEOUT_SECONDS = 10
 GONE = "p1:gone"  # the hash of a page that the server says is gone: no page has it
-
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_COSTLY = frozenset({"idna", "punycode"})  # encodings that take quadratic time: a commit can name any
+# What looks like files there is the state of this machine and of this very process: nobody's to cite over a door.
+_NO_FILES = tuple(map(Path, ("/proc", "/sys", "/dev")))
 
 
 class LocalWorld:
@@ -46,21 +45,49 @@ class LocalWorld:
         log_exists: Callable[[str], bool] = lambda log_id: False,
         fetch: bool = False,
         workspace_file: Callable[[str, str], bytes | None] = lambda workspace, path: None,
+        confined: bool = False,
+        keyed: Callable[[str], str] = lambda hash: hash,
     ) -> None:
+        self.is_confined = confined
+        given = (roots or ()) if confined else roots
         self._root = (root or Path.cwd()).resolve()
-        self._roots = None if roots is None else tuple(one.resolve() for one in roots)
+        self._roots = None if given is None else tuple(one.resolve() for one in given)
+        self._spelt = [*(self._roots or ()), *(Path(os.path.abspath(one)) for one in given or ())]
         self._repositories = dict(repositories or {})
         self._log_exists = log_exists
         self._fetch = fetch
         self._workspace_file = workspace_file
+        self._keyed = keyed
+        self._last_read: tuple[str, list[str] | None] | None = None
+
+    def names(self, path: str) -> bool:
+        if self._roots is None:
+            return True
+        try:
+            spelt = Path(os.path.normpath(self._root / path))
+        except ValueError:
+            return False
+        if self.is_confined and any(spelt.is_relative_to(place) for place in _NO_FILES):
+            return False
+        return any(spelt.is_relative_to(root) for root in self._spelt)
 
     def read_lines(self, path: str) -> list[str] | None:
+        """A confined world lives for one request, which may cite one file ten thousand times: the last one is kept."""
+        if not self.is_confined:
+            return self._lines_of(path)
+        if self._last_read is None or self._last_read[0] != path:
+            self._last_read = path, self._lines_of(path)
+        return self._last_read[1]
+
+    def _lines_of(self, path: str) -> list[str] | None:
+        if self.is_confined and not self.names(path):
+            return None
         try:
             real = (self._root / path).resolve()
             root = self._root_of(real)
             if not stat.S_ISREG(real.stat().st_mode):  # before opening: opening a device can already do something
                 return None
-            data = _read(real, root)
+            data = read_regular(_open(real, root), STRANGERS_LIMIT_BYTES if self.is_confined else FILE_LIMIT_BYTES)
         except (OSError, ValueError, RuntimeError):  # not there, not ours, a NUL in the path, a circle of links
             return None
         return None if data is None else _lines(data)
@@ -70,20 +97,13 @@ class LocalWorld:
         return None if data is None or len(data) > FILE_LIMIT_BYTES else _lines(data)
 
     def commit_message(self, repo: str, commit: str) -> str | None:
-        wanted = commit.lower()
-        place = self._repository(repo)
-        commits = self._commits(repo, place, wanted) if _COMMIT.fullmatch(wanted) else []
-        if not commits:
-            return None
-        if len(commits) > 1:
-            raise LookupError(f"several commits of '{repo}' begin with {wanted}: cite more of the hash")
-        name, size = commits[0]
-        if size > COMMIT_LIMIT_BYTES:
-            raise LookupError(f"commit {wanted} of '{repo}' is too large to be read")
-        return _message(self._git(repo, place, "cat-file", "commit", name))
+        return self._repository(repo).message_of(commit)
 
     def log_exists(self, log_id: str) -> bool:
         return self._log_exists(log_id)
+
+    def keyed(self, hash: str) -> str:
+        return self._keyed(hash)
 
     def page_hash(self, url: str) -> str | None:
         if not self._fetch:
@@ -100,14 +120,16 @@ class LocalWorld:
         if self._roots is None:
             return None
         for root in self._roots:
-            if real.is_relative_to(root):
+            if real.is_relative_to(root) and not (self.is_confined and any(map(real.is_relative_to, _NO_FILES))):
                 return root
         raise PermissionError(f"{real} lies outside of the roots")
 
-    def _repository(self, repo: str) -> Path:
+    def _repository(self, repo: str) -> Repository:
         mapped = self._repositories.get(repo)
-        if mapped is not None:
-            return self._root / mapped
+        if mapped is not None:  # the operator's own word for it, wherever its objects lie
+            return Repository(repo, self._root / mapped)
+        if self.is_confined and not self.names(repo):
+            raise LookupError(no_repository(repo))
         try:
             place = (self._root / repo).resolve()
             self._root_of(place)
@@ -115,59 +137,8 @@ class LocalWorld:
         except (OSError, ValueError, RuntimeError):  # outside of the roots is as good as absent
             is_there = False
         if not is_there:
-            raise LookupError(f"there is no repository '{repo}' on this machine")
-        return place
-
-    def _commits(self, repo: str, place: Path, prefix: str) -> list[tuple[str, int]]:
-        """Name and size of the commits whose name begins so. Branches and tags of that name do not count."""
-        names = self._git(repo, place, "rev-parse", f"--disambiguate={prefix}")
-        told = self._git(repo, place, "cat-file", "--batch-check", given=names) if names else b""
-        parts = [line.split() for line in told.decode("ascii").splitlines()]
-        return [(part[0], int(part[2])) for part in parts if part[1] == "commit"]
-
-    def _git(self, repo: str, place: Path, *arguments: str, given: bytes = b"") -> bytes:
-        command = ["git", "-C", str(place), "--no-pager", "--no-replace-objects", *arguments]
-        try:
-            done = subprocess.run(
-                command,
-                input=given,
-                capture_output=True,
-                timeout=GIT_TIMEOUT_SECONDS,
-                env=self._environment(),
-                check=False,
-            )
-        except FileNotFoundError:
-            raise LookupError("git is not installed here") from None
-        except subprocess.TimeoutExpired:
-            raise LookupError(f"git took over {GIT_TIMEOUT_SECONDS} seconds to look into '{repo}'") from None
-        except OSError as error:
-            raise LookupError(f"git cannot be run here: {error.strerror}") from None
-        if done.returncode != 0:
-            owner = b"dubious ownership" in done.stderr
-            why = "it belongs to another user of this machine" if owner else "it is no readable git repository"
-            raise LookupError(f"cannot look into '{repo}': {why}")
-        return done.stdout
-
-    def _environment(self) -> dict[str, str]:
-        """Made anew, so that no GIT_DIR or GIT_TRACE of ours reaches git."""
-        kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
-        ceilings = os.pathsep.join(str(root.parent) for root in self._roots or ())
-        return {
-            **kept,
-            "LC_ALL": "C",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_ALLOW_PROTOCOL": "none",  # git before 2.44 knows no GIT_NO_LAZY_FETCH; this stops its fetch as well
-            "GIT_CEILING_DIRECTORIES": ceilings,
-        }
-
-
-def _read(real: Path, root: Path | None) -> bytes | None:
-    return read_regular(_open(real, root), FILE_LIMIT_BYTES)
+            raise LookupError(no_repository(repo))
+        return Repository(repo, place, self._roots)
 
 
 def _open(real: Path, root: Path | None) -> int:
@@ -188,14 +159,3 @@ def _text(line: bytes) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError:
         return line.decode("latin-1")
-
-
-def _message(commit: bytes) -> str:
-    """The message of a raw commit object, in the encoding that its header names."""
-    header, _, message = commit.partition(b"\n\n")
-    named = re.search(rb"^encoding ([\w.:-]{1,40})$", header, re.MULTILINE)
-    try:
-        encoding = codecs.lookup(named[1].decode("ascii") if named else "utf-8").name
-        return message.decode("utf-8" if encoding in _COSTLY else encoding, "replace")
-    except (LookupError, UnicodeError):
-        return message.decode("utf-8", "replace")

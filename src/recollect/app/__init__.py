@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, 
 from recollect.services.blobs import stored_file
 from recollect.services.core import Core, WorkspaceLimits
 from recollect.services.journal import Journal
+from recollect.services.keyring import Keyring
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
 
 if TYPE_CHECKING:
@@ -92,10 +94,13 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         store.close()
         raise
 
-    def world(scope: Scope, about: str | None) -> LocalWorld:
-        """The world as one tenant may see it: its own log, and the files the settings allow.
+    keyring = Keyring(store)
 
-        What the log says about a memory is no evidence for that memory.
+    def world(scope: Scope, about: str | None) -> LocalWorld:
+        """The world as whoever asks may see it: their own log, and the files the settings allow.
+
+        Those who come over a door see no file but in folders that the settings name. What the log says about a memory
+        is no evidence for that memory.
         """
         return LocalWorld(
             root=settings.citation_root or (index_folder.parent if index_folder else None),
@@ -104,6 +109,8 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
             log_exists=lambda id: _is_logged(store, scope, id, about),
             fetch=settings.fetch,
             workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
+            confined=scope.granted is not None,
+            keyed=partial(keyring.keyed, scope),
         )
 
     return Core(
@@ -113,6 +120,7 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         world,
         Journal(store),
         LocalFolders(),
+        keyring,
         timezone=settings.timezone,
         late_interaction=settings.embedder.late_interaction,
         language_model=model,

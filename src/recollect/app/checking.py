@@ -9,7 +9,7 @@ from shutil import which
 from pydantic import BaseModel, Field
 
 from recollect.app.models import embedder_of, language_model_of
-from recollect.app.stores import examine_store
+from recollect.app.stores import examine_store, file_of
 from recollect.app.vectors import examine_vectors
 from recollect.errors import InvalidSettings, RecollectError
 from recollect.ports.models import Prompt
@@ -44,12 +44,43 @@ def _folders(settings: Settings) -> Iterator[Finding]:
     root = (settings.citation_root,) if settings.citation_root else ()
     for folder in (*settings.repositories.values(), *(settings.citation_roots or ()), *root):
         if not folder.is_dir():
-            yield Finding(name="citations", well=False, says=f"'{folder}' is no folder", remedy="correct the path")
+            yield Finding(name="citations", well=False, says=f"'{folder}' is not a folder", remedy="correct the path")
+    if settings.citation_roots:
+        yield _roots(settings)
     tools = settings.postgres_tools
     missing = [name for name in ("pg_dump", "pg_restore") if tools and which(name, path=str(tools)) is None]
     if missing:
         says = f"'{tools}' has no {missing[0]}"
         yield Finding(name="postgres_tools", well=False, says=says, remedy="name the folder of the client programs")
+
+
+def _roots(settings: Settings) -> Finding:
+    """Whoever may write to the service can have lines in the roots compared with guesses: what must not be in them."""
+    roots = [(root, root.expanduser().resolve()) for root in settings.citation_roots or ()]
+    for root, place in roots:
+        inside = next((what for what, at in _private(settings) if at.resolve().is_relative_to(place)), None)
+        if place == Path(place.anchor) or any(place.is_relative_to(one) for one in ("/proc", "/sys", "/dev", "/etc")):
+            inside = "what belongs to this machine and not to those who cite"
+        if inside is not None:
+            says = f"the root '{root}' holds {inside}: whoever may write to the service can cite it"
+            remedy = "name in citation_roots only folders whose files may be cited, such as a clone of a repository"
+            return Finding(name="citation_roots", well=False, says=says, remedy=remedy)
+    says = f"over the service, files inside {', '.join(str(root) for root, _ in roots)} can be cited"
+    return Finding(name="citation_roots", well=True, says=says)
+
+
+def _private(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """The files of ours that are nobody's to cite."""
+    store = file_of(settings.store)
+    if store is not None:
+        yield "the store", store
+    if settings.vectors.path is not None:
+        yield "the vectors", settings.vectors.path
+    models = (settings.embedder, settings.incoming_embedder, settings.language_model)
+    keys = [model.api_key_file for model in models if model is not None]
+    for key in (*keys, settings.vectors.secret_file):
+        if key is not None:
+            yield "a file with a key", key.expanduser()
 
 
 def _title(model: EmbedderSettings | LanguageModelSettings) -> str:

@@ -7,6 +7,7 @@ the world only through `World`, so the rules stay pure and testable.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import posixpath
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -20,6 +21,9 @@ from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, S
 from recollect.errors import InvalidInput
 
 LINE_HASH = "l1:"
+KEYED_HASH = "k1:"
+HASHES = ("line_hash", "content_hash")
+"""The fields of evidence that hold a hash of something which whoever sees the citation may not be able to read."""
 WORKSPACE = "workspace:"
 CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
 
@@ -38,8 +42,18 @@ class Finding(BaseModel):
 class World(Protocol):
     """What citations are checked against."""
 
+    is_confined: bool
+    """Whether somebody asks who may not see this machine: outside of what the settings name, nothing exists, and no
+    answer says more about a file than whether it still has the lines that were cited."""
+
+    def names(self, path: str) -> bool:
+        """Whether the settings let this path be cited, by its spelling alone: nothing is looked at."""
+
     def read_lines(self, path: str) -> list[str] | None:
         """The lines of a text file without line ends; None if there is no such readable file."""
+
+    def keyed(self, hash: str) -> str:
+        """The hash as strangers are shown it: with the organization's secret, so that nobody can try out guesses."""
 
     def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
         """The lines of a file of a workspace as it is now; None if there is no such workspace or file."""
@@ -151,41 +165,61 @@ class FileCitation(_Cited):
         """With the hash of the lines, and both their ends: an open end would move when the file grows."""
         if self.line_hash is not None:
             return self
+        if world.is_confined and self.first_line and not self.last_line:
+            raise InvalidInput("the cited lines have no end", remedy="give last_line too, as in file:notes.md:3-9")
         lines = self._lines(world)
         if lines is None:
-            raise InvalidInput(
-                f"cannot read the cited file '{self.path}'",
-                remedy="cite a readable text file, or give the line_hash recorded elsewhere",
-            )
+            raise self._unreadable(world)
         if self._is_whole():
             return self.model_copy(update={"line_hash": line_hash(lines)})
         first, last = self.first_line or 1, self.last_line or len(lines)
         if not first <= last <= len(lines):
+            if world.is_confined:
+                raise self._unreadable(world)
             raise InvalidInput(
                 f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines it has"
             )
         sealing = {"first_line": first, "last_line": last, "line_hash": line_hash(lines[first - 1 : last])}
         return self.model_copy(update=sealing)
 
+    def _unreadable(self, world: World) -> InvalidInput:
+        """One answer for whatever strangers cannot cite: not there, not theirs, no file, no such lines."""
+        if world.is_confined:
+            return InvalidInput(
+                f"cannot read what is cited of '{self.path}'",
+                remedy="cite a file of a workspace, or lines of a text file in the folders that this service may read",
+            )
+        return InvalidInput(
+            f"cannot read the cited file '{self.path}'",
+            remedy="cite a readable text file, or give the line_hash recorded elsewhere",
+        )
+
     def check(self, world: World) -> Finding:
-        if self.line_hash is None or not self.line_hash.startswith(LINE_HASH):
+        if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
             return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
         lines = self._lines(world)
         if lines is None:
             return Finding(state="broken", note=f"{self.path} cannot be read any more")
         first, last = self.first_line or 1, self.last_line or len(lines)
         fits = self._is_whole() or first <= last <= len(lines)
-        if fits and line_hash(lines[first - 1 : last]) == self.line_hash:
+        if fits and self._is_of(lines[first - 1 : last], world):
             return Finding(state="holds", note=f"{self.path} is as it was cited")
-        moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1)
+        moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1, world)
         if moved_to:
             return Finding(state="holds", note=f"the cited lines of {self.path} now begin at line {moved_to}")
         return Finding(state="broken", note=f"the cited lines of {self.path} have changed")
 
+    def is_unseen(self, world: World) -> bool:
+        """Whether there is nothing to look at, for a reason that those who ask over a door must not learn."""
+        return world.is_confined and not self.workspace and world.read_lines(self.path) is None
+
     def _is_whole(self) -> bool:
         return self.first_line is None and self.last_line is None
 
-    def _found_elsewhere(self, lines: Sequence[str], first: int, count: int) -> int | None:
+    def _is_of(self, lines: Sequence[str], world: World) -> bool:
+        return is_hash_of(self.line_hash, line_hash(lines), world)
+
+    def _found_elsewhere(self, lines: Sequence[str], first: int, count: int, world: World) -> int | None:
         """Where the lines begin now, nearest first; None also when the search got too long."""
         if not 1 <= count <= len(lines):
             return None
@@ -195,7 +229,7 @@ class FileCitation(_Cited):
             budget -= _WINDOW_COST + count + sum(map(len, window))
             if budget < 0:
                 return None
-            if line_hash(window) == self.line_hash:
+            if self._is_of(window, world):
                 return start
         return None
 
@@ -227,7 +261,7 @@ class UrlCitation(_Cited):
             served = world.page_hash(self.url)
         except LookupError as error:
             return Finding(state="unreachable", note=str(error))
-        if served is not None and served != self.content_hash:
+        if served is not None and not is_hash_of(self.content_hash, served, world):
             return Finding(state="broken", note=f"{self.url} serves something else now")
         how = "serves what was cited" if served else f"was crawled {self.crawled_at:%Y-%m-%d}, its hash is recorded"
         return Finding(state="holds", note=f"{self.url} {how}")
@@ -245,7 +279,7 @@ class Citation(Record):
         "citation",
         references={"organization_id": Reference("organization"), "memory_id": Reference("memory")},
         unique=(),
-        indexes=(("memory_id", "id"), ("source", "memory_id"), ("state",)),
+        indexes=(("memory_id", "id"), ("source", "memory_id"), ("state",), ("tried_at",)),
     )
 
     memory_id: Id
@@ -255,9 +289,41 @@ class Citation(Record):
     state: CitationState = "unchecked"
     note: Text = ""
     checked_at: Moment | None = None
+    """When the state was found."""
+    tried_at: Moment | None = None
+    """When somebody last tried to find it: later than `checked_at` where what is cited was out of their sight."""
+    entered_by: Id | None = None
+    entered_through: Literal["process", "door"] | None = None
+    """Who opens the store in a process of their own answers for all they enter; who comes by a door, for themselves."""
+    seen_at: Moment | None = None
+    """When we ourselves recorded the hash of what is cited; empty where it was given."""
+    confirmed_by: Id | None = None
+    confirmed_at: Moment | None = None
 
     def cited(self) -> AnyCitation:
         return read_citation(self.evidence)
+
+    @property
+    def is_just_seen(self) -> bool:
+        """Whether the last look found something out, and the state is what it found."""
+        return self.checked_at is not None and self.checked_at == self.tried_at
+
+    def looked_up(self, world: World) -> dict[str, Any]:
+        """What a look at the world changes about this citation.
+
+        To those who ask over a door, what is out of their sight looks like what is not there: neither says anything.
+        But lines that once held, at a place they may see, are gone when the file is.
+        """
+        cited, at = self.cited(), now()
+        if isinstance(cited, FileCitation) and cited.is_unseen(world):
+            was_seen = self.state in ("holds", "broken")
+            if was_seen and not world.names(cited.path):
+                return {"tried_at": at}
+            if not was_seen:
+                note = f"{cited.path} cannot be looked at from here"
+                return {"state": "unreachable", "note": note, "checked_at": at, "tried_at": at}
+        finding = cited.check(world)
+        return {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
 
 
 def read_citation(given: AnyCitation | dict[str, Any] | str) -> AnyCitation:
@@ -287,6 +353,17 @@ def line_hash(lines: Sequence[str]) -> str:
     """Of the lines as written, less the space at their ends: editors trim it without changing a thing."""
     text = "\n".join(line.rstrip() for line in lines)
     return LINE_HASH + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_hash_of(recorded: str | None, found: str, world: World) -> bool:
+    """Whether a hash is the recorded one, which may be as strangers were shown it."""
+    if recorded is not None and recorded.startswith(KEYED_HASH):
+        return hmac.compare_digest(recorded.encode(), world.keyed(found).encode())
+    return recorded == found
+
+
+def keyed_hash(secret: str, hash: str) -> str:
+    return KEYED_HASH + hmac.new(secret.encode(), hash.encode(), "sha256").hexdigest()
 
 
 def _ends(lines: Any) -> tuple[Any, Any]:

@@ -37,6 +37,8 @@ class Organization(Record):
     shape: ClassVar[Shape] = Shape("organization")
 
     name: Name
+    secret: Text | None = None
+    """What hashes are keyed with before strangers are shown them; made when it is first needed, and never shown."""
 
     @model_validator(mode="after")
     def _is_its_own_tenant(self) -> Self:

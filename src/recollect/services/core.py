@@ -27,6 +27,7 @@ from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.journal import Journal, was_logged
+from recollect.services.keyring import Keyring
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class Core:
     world: Callable[[Scope, str | None], World]
     journal: Journal
     folders: Folders
+    keyring: Keyring
     timezone: str = "UTC"
     late_interaction: bool = True
     access_log_days: int | None = None

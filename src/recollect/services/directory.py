@@ -31,10 +31,10 @@ from recollect.ports.records import (
 from recollect.services.access import refuse_higher
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
+from recollect.services.citations import CitationView, citation_view
 from recollect.services.core import Core, Reply, Request, citations_of, commit, insistently, load, logged, tags_of
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
-from recollect.services.recall import CitationView
 from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
 
 Party = Literal["user", "agent", "session", "project"]
@@ -347,10 +347,7 @@ def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
 
 def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
     fields = memory.model_dump(mode="json", exclude={"organization_id", "id", "text", "kind", "status", "version"})
-    citations = [
-        CitationView(id=c.id, type=c.type, source=c.source, state=c.state, note=c.note, evidence=c.evidence)
-        for c in citations_of(core, scope, memory.id)
-    ]
+    citations = [citation_view(core, scope, citation) for citation in citations_of(core, scope, memory.id)]
     return MemoryView(
         id=memory.id,
         text=memory.text,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pydantic import Field
 
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, CitationState
 from recollect.domain.record import Id, Text
 from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
+from recollect.services.citations import SHOWN, CitationView, shown_fields
 from recollect.services.core import Core, Reply, Request
-from recollect.services.recall import CitationView
 
-SHOWN = 300
+SHOWN_TEXT = 300
 
 
 class ListCitationsRequest(Request):
@@ -27,9 +25,8 @@ class ListCitationsRequest(Request):
 
 
 class CitationLine(CitationView):
-    """A citation, when it was last looked up, and the beginning of the memory that rests on it."""
+    """A citation, and the beginning of the memory that rests on it."""
 
-    checked_at: datetime | None = None
     memory: str
     text: str
     kind: str
@@ -52,11 +49,11 @@ def list_citations(core: Core, scope: Scope, request: ListCitationsRequest) -> C
     ids = tuple({citation.memory_id for citation in page.records})
     found = core.store.find(scope, Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []
     memories = {memory.id: memory for memory in found}
-    lines = [_line(one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
+    lines = [_line(core, scope, one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
     return CitationPage(citations=lines, next=page.next, total=core.store.count(scope, query))
 
 
-def _line(citation: Citation, memory: Memory) -> CitationLine:
-    kept = {name: getattr(citation, name) for name in (*CitationView.model_fields, "checked_at")}
+def _line(core: Core, scope: Scope, citation: Citation, memory: Memory) -> CitationLine:
+    kept = shown_fields(core, scope, {name: getattr(citation, name) for name in SHOWN})
     status = "forgotten" if memory.is_deleted else memory.status
-    return CitationLine(memory=memory.id, text=memory.text[:SHOWN], kind=memory.kind, status=status, **kept)
+    return CitationLine(memory=memory.id, text=memory.text[:SHOWN_TEXT], kind=memory.kind, status=status, **kept)

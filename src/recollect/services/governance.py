@@ -14,7 +14,7 @@ from pydantic import Field
 
 from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
 from recollect.domain.provenance import Citation, CitationState, read_citation
-from recollect.domain.record import Id, Json, Text, now
+from recollect.domain.record import Id, Json, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
@@ -41,7 +41,8 @@ class Cited(Reply):
 def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
     memory = load(core, scope, Memory, request.id)
-    cited = [read_citation(one).sealed(core.world(scope, None)) for one in request.cites]
+    world = core.world(scope, None)
+    cited = [read_citation(one).sealed(world) for one in request.cites]
     had = {citation.cited().model_dump_json() for citation in citations_of(core, scope, memory.id)}
     fresh = {one.model_dump_json(): one for one in cited if one.model_dump_json() not in had}
     records = [citation_record(scope, memory.id, one) for one in fresh.values()]
@@ -145,8 +146,8 @@ def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[
             citations = [one for one in citations_of(core, scope, memory_id) if one.id in still]
     if demoted:
         report.demoted.append(memory_id)
-    for citation in checked:
-        setattr(report, citation.state, getattr(report, citation.state) + 1)
+    for state, count in _found(checked).items():
+        setattr(report, state, getattr(report, state) + count)
     report.looked_at += len(checked)
 
 
@@ -155,21 +156,25 @@ def _checked_now(
 ) -> tuple[list[Citation], bool]:
     """Look the citations up and commit what was found; says whether the memory lost its status."""
     checked = [looked_up(core, scope, citation) for citation in citations]
-    broken = [citation for citation in checked if citation.state == "broken"]
+    broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
     steps: list[Step] = [Update(citation) for citation in checked]
     demoted = bool(broken) and memory.status in TRUSTED
     if demoted:
         why = f"no longer holds: {broken[0].note}"
         steps += _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
-        found = {state: sum(c.state == state for c in checked) for state in ("holds", "broken", "unreachable")}
-        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=found)])
+        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=_found(checked))])
     return checked, demoted
 
 
+def _found(checked: Sequence[Citation]) -> dict[str, int]:
+    """How many were found to be what; what was out of sight keeps its state, but was not found to be anything."""
+    states = [citation.state if citation.is_just_seen else "unreachable" for citation in checked]
+    return {state: states.count(state) for state in ("holds", "broken", "unreachable")}
+
+
 def looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
-    finding = citation.cited().check(core.world(scope, citation.memory_id))
-    return revised(citation, scope, state=finding.state, note=finding.note, checked_at=now())
+    return revised(citation, scope, **citation.looked_up(core.world(scope, citation.memory_id)))
 
 
 class MoveRequest(Request):
@@ -272,7 +277,7 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
             id=memory.id,
             citation=broken[0].id,
         )
-    if not any(citation.state == "holds" for citation in checked):
+    if not any(citation.state == "holds" and citation.is_just_seen for citation in checked):
         raise IllegalTransition(
             f"no citation could be checked: {checked[0].note}", remedy="cite something that can be", id=memory.id
         )

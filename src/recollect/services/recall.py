@@ -23,6 +23,8 @@ from recollect.domain.record import Id, Moment, Record, Text, now
 from recollect.domain.relevance import Ranked, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
+from recollect.services import citations
+from recollect.services.citations import CitationView
 from recollect.services.core import Core, Reply, load
 from recollect.services.gathering import Pool, gather, gather_near
 from recollect.services.narrowing import Narrowed, Wanted, narrow
@@ -47,20 +49,6 @@ class RecallRequest(Wanted):
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
     vector: list[float] | None = Field(None, description="The question's vector, if you already have it")
-
-
-class CitationView(Reply):
-    """A citation as shown with a memory: what it points at, and what the last check found."""
-
-    id: str
-    type: str
-    source: str
-    state: str
-    note: str = ""
-    evidence: dict[str, Any] = Field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{self.source} ({self.state})"
 
 
 class Hit(Reply):
@@ -191,11 +179,11 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
         return []
     known = _read_already(pool, ids)
     asked = _HANGING if known else [*_HANGING, _Reading(Memory, "id", _SHOWN)]
-    citations, tags, *rest = core.store.select_each(
+    evidence, tags, *rest = core.store.select_each(
         scope, [(Query(one.record, (OneOf(one.by, ids),)), one.fields) for one in asked]
     )
     memories = known or {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rest[0]}
-    cited, tagged = _citations(citations), _tags(tags)
+    cited, tagged = citations.by_memory(core, scope, evidence), _tags(tags)
     return [
         _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), question)
         for hit in best
@@ -213,7 +201,7 @@ _SHOWN = (
     "id", "text", "kind", "status", "confidence", "author", "occurred_at", "moment", "content", "metadata", "scope",
     "user_id", "agent_id", "session_id", "project_id", "priority", "access_count",
 )  # fmt: skip
-_CITED = ("memory_id", "id", "type", "source", "state", "note", "evidence")
+_CITED = ("memory_id", *citations.SHOWN)
 _HANGING = [_Reading(Citation, "memory_id", _CITED), _Reading(Tag, "memory_id", ("memory_id", "tag"))]
 
 
@@ -224,13 +212,6 @@ def _read_already(pool: Pool, ids: tuple[str, ...]) -> dict[str, dict[str, Any]]
     return pool.facts if pool.ranked is not None else {}
 
 
-def _citations(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[CitationView]]:
-    found: dict[str, list[CitationView]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(CitationView(**dict(zip(_CITED[1:], row[1:], strict=True))))
-    return found
-
-
 def _tags(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for id, tag in rows:
@@ -238,17 +219,15 @@ def _tags(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
     return {id: sorted(tags) for id, tags in found.items()}
 
 
-def _hit(
-    memory: dict[str, Any], hit: Ranked, citations: list[CitationView], tags: list[str], question: Question
-) -> Hit:
+def _hit(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], tags: list[str], question: Question) -> Hit:
     copied = ("id", "text", "kind", "status", "confidence", "author", "occurred_at", "content", "metadata", "scope")
     return Hit(
         score=round(hit.score, 4),
         match=round(hit.match, 4),
-        why=_why(memory, hit, citations, question),
+        why=_why(memory, hit, cited, question),
         parts={name: round(value, 4) for name, value in hit.parts.items()},
         tags=tags,
-        citations=citations,
+        citations=cited,
         user=memory["user_id"],
         agent=memory["agent_id"],
         session=memory["session_id"],
@@ -257,7 +236,7 @@ def _hit(
     )
 
 
-def _why(memory: dict[str, Any], hit: Ranked, citations: list[CitationView], question: Question) -> str:
+def _why(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], question: Question) -> str:
     said = {stem(word) for word in re.findall(r"\w+", memory["text"].casefold())}
     shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory["text"])]
     reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
@@ -269,8 +248,8 @@ def _why(memory: dict[str, Any], hit: Ranked, citations: list[CitationView], que
         reasons.append(f"is from {memory['moment']}")
     if hit.parts.get("session", 0) > 0.5:
         reasons.append("stands in a session about this")
-    held, status = sum(1 for citation in citations if citation.state == "holds"), memory["status"]
-    trust = f"{status}, {held} of {len(citations)} citations hold" if citations else f"{status}, uncited"
+    held, status = sum(1 for citation in cited if citation.state == "holds"), memory["status"]
+    trust = f"{status}, {held} of {len(cited)} citations hold" if cited else f"{status}, uncited"
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
 
 

@@ -28,7 +28,7 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.memory import Scope as MemoryScope
-from recollect.domain.provenance import AnyCitation, Citation, read_citation
+from recollect.domain.provenance import AnyCitation, Citation, World, read_citation
 from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
 from recollect.errors import (
     Conflict,
@@ -159,7 +159,8 @@ def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> Rem
     """Store many memories at once: all of them, or none."""
     if len(request.memories) > MOST_AT_ONCE:
         raise TooLarge(f"{len(request.memories)} memories in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
-    drafts = [_draft(core, scope, one) for one in request.memories]
+    world = core.world(scope, None)
+    drafts = [_draft(core, scope, one, world) for one in request.memories]
     return RememberManyReply(receipts=_remembered(core, scope, drafts))
 
 
@@ -198,7 +199,7 @@ def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: 
     return _remembered(core, scope, drafts, looks_left - 1)
 
 
-def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
+def _draft(core: Core, scope: Scope, request: RememberRequest, world: World | None = None) -> _Draft:
     content, text = read_content(request.kind, request.content)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text")
@@ -206,7 +207,8 @@ def _draft(core: Core, scope: Scope, request: RememberRequest) -> _Draft:
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    citations = [read_citation(one).sealed(core.world(scope, None)) for one in request.cites]
+    world = world or core.world(scope, None)
+    citations = [read_citation(one).sealed(world) for one in request.cites]
     memory = _memory(core, scope, request, content, text)
     return _Draft(
         request,

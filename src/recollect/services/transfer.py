@@ -21,6 +21,7 @@ from recollect.errors import InvalidInput
 from recollect.ports.records import Order, Query, Scope
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
+from recollect.services.keyring import shown_record
 
 FORMAT = "recollect-export-1"
 PAGE = 500
@@ -97,7 +98,7 @@ def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
                 if _stands_on(one, written):
                     if ids is not None:
                         ids.add(one.id)
-                    yield record_line(one)
+                    yield record_line(shown_record(core.keyring, scope, one))
             after = page.next
             if after is None:
                 break

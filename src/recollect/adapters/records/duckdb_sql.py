@@ -29,7 +29,9 @@ from recollect.ports.records import Scope, SqlAnswer, SqlLimits
 
 LONGEST_STATEMENT = 100_000
 # Hashes of passwords and keys, and addresses with credentials in them, are nobody's to look at.
-SECRET = frozenset({("user", "password_hash"), ("api_key", "key_hash"), ("connection", "address")})
+SECRET = frozenset(
+    {("user", "password_hash"), ("api_key", "key_hash"), ("connection", "address"), ("organization", "secret")}
+)
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
 TABLES = frozenset(
     {"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT", "SHOW_REF", "CTE"}
@@ -214,7 +216,11 @@ def _view(record: type[Record], database: str, scope: Scope) -> str:
     """
     table = record.shape.table
     columns = [column.name for column in record.columns() if (table, column.name) not in SECRET]
-    wanted = ", ".join(quoted(name) for name in columns if name != "is_deleted")
+    # Strangers get no plain hash of what was cited: they could try out what it is of.
+    hidden = {"evidence": 'json_merge_patch(evidence, \'{"line_hash": null, "content_hash": null}\')'}
+    shown = hidden if table == "citation" and scope.granted is not None else {}
+    named = [name for name in columns if name != "is_deleted"]
+    wanted = ", ".join(f"{shown[name]} AS {quoted(name)}" if name in shown else quoted(name) for name in named)
     return (
         f"CREATE TEMP VIEW {quoted(table)} AS SELECT {wanted} FROM {quoted(database)}.main.{quoted(table)} "
         f"WHERE organization_id = {literal(scope.organization_id)} AND is_deleted = FALSE"

@@ -82,7 +82,7 @@ class Visit:
     def may(self, operation: str) -> bool:
         """Whether there is such an operation and the visitor may use it."""
         known = OPERATIONS.get(operation)
-        if known is None or known.permission not in self.principal.granted:
+        if known is None or known.local or known.permission not in self.principal.granted:
             return False
         return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
 
@@ -95,7 +95,7 @@ class Visit:
     def allowed(self, operation: str) -> Operation:
         """The operation, if the visitor may use it; a refusal is in the access log."""
         known = OPERATIONS.get(operation)
-        if known is None:
+        if known is None or known.local:  # what works on files of the machine is for who sits at it
             raise NotFound("there is no such page here", remedy="see the menu")
         with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
             access.authorize(self.principal, known.name, known.permission)
