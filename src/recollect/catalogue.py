@@ -289,11 +289,13 @@ def validated(operation: Operation, fields: dict[str, Any]) -> Request:
     from pydantic import ValidationError
 
     from recollect.domain.kinds import describe
-    from recollect.errors import InvalidInput
+    from recollect.errors import InvalidInput, TooLarge
 
     try:
         return operation.request.model_validate(fields)
     except ValidationError as error:
+        if any(one["type"] == "too_long" for one in error.errors()):
+            raise TooLarge(f"{operation.name}: {describe(error)}", remedy="send fewer at a time") from None
         unknown = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "extra_forbidden"]
         remedy = f"{operation.name} takes {', '.join(operation.request.model_fields)}" if unknown else ""
         raise InvalidInput(f"{operation.name}: {describe(error)}", remedy=remedy) from None

@@ -247,7 +247,12 @@ def read_content(kind: str, content: str | dict[str, Any]) -> tuple[dict[str, An
 
 def describe(error: ValidationError) -> str:
     """The first few things wrong, in words, without repeating the values."""
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'it'}: {_in_words(item)}" for item in error.errors()[:3])
+    return "; ".join(f"{_place(item) or 'it'}: {_in_words(item)}" for item in error.errors()[:3])
+
+
+def _place(item: Any) -> str:
+    """Where it is, without the types that pydantic names when a field takes several."""
+    return ".".join(part for part in map(str, item["loc"]) if "[" not in part)
 
 
 def _in_words(item: Any) -> str:

@@ -93,6 +93,10 @@ Id = Annotated[
     AfterValidator(_printable),
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(storable)]
+Vector = Annotated[list[float], Field(max_length=65_536)]
+
+# A hundred years: longer spans lead out of the calendar.
+LONGEST_SECONDS = 3.2e9
 
 _OURS = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _last_stamp = 0

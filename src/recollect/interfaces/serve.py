@@ -128,7 +128,7 @@ def _room_for_connections(wanted: int) -> int:
         return wanted
     if soft < wanted + OWN_FILES:
         more = wanted + OWN_FILES if hard == resource.RLIM_INFINITY else min(wanted + OWN_FILES, hard)
-        with contextlib.suppress(ValueError, OSError):
+        with contextlib.suppress(ValueError, OSError):  # where the system does not let us, fewer connections fit
             resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             soft = more
     return min(wanted, max(16, soft - OWN_FILES))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -29,7 +29,7 @@ from recollect.domain.checkpoints import (
     ThreadName,
     line_id,
 )
-from recollect.domain.record import Id, Json, Text, derived_id, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, Text, derived_id, now
 from recollect.errors import (
     Conflict,
     DamagedData,
@@ -58,6 +58,7 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.checkpoint_items import (
     Span,
     Spans,
@@ -81,6 +82,11 @@ _COUNTED = ("ends", "small", "last_id", "last_spans", "unlooked", "looked_at")
 _OTHERS_WERE_QUICKER = (DuplicateKey, RequirementFailed, VersionConflict, ReferenceMissing)
 
 
+MOST_PIECES = 100_000
+Pieces = Annotated[list[Bytes], Field(max_length=MOST_PIECES)]
+SharedSpans = Annotated[list[Span], Field(max_length=MOST_PIECES)]
+
+
 class PutCheckpointRequest(Request):
     """A state to save, with the items that are new and those it shares with an earlier checkpoint of its line."""
 
@@ -91,9 +97,9 @@ class PutCheckpointRequest(Request):
     run: Text | None = Field(None, description="The run that made it")
     metadata: Json = Field(default_factory=dict, description="What it can be found by, as JSON")
     body: Bytes = Field(b"", description="The state itself, in the maker's own form (base64 in JSON)")
-    items: dict[NamespaceName, list[Bytes]] = Field(default_factory=dict, description="New items, by stream")
+    items: dict[NamespaceName, Pieces] = Field(default_factory=dict, description="New items, by stream")
     base: Id | None = Field(None, description="The checkpoint whose items it shares")
-    spans: dict[NamespaceName, list[Span]] = Field(
+    spans: dict[NamespaceName, SharedSpans] = Field(
         default_factory=dict, description="The items it shares, by stream: numbers from, up to but not including"
     )
     lacks: list[Text] = Field(default_factory=list, description="Values that only its ancestors hold")
@@ -104,7 +110,10 @@ class PutCheckpointRequest(Request):
         "a few go at a time, so there are at most half as many again",
     )
     keep_seconds: float | None = Field(
-        None, gt=0, description="Let go of checkpoints older than this, at the latest when they are an eighth older"
+        None,
+        gt=0,
+        le=LONGEST_SECONDS,
+        description="Let go of checkpoints older than this, at the latest when they are an eighth older",
     )
 
 
@@ -419,7 +428,9 @@ class ListCheckpointsRequest(Request):
     namespace: NamespaceName | None = Field(None, description="Only of this part of the program")
     id: Id | None = Field(None, description="Only this checkpoint")
     before: Id | None = Field(None, description="Only those with a smaller id")
-    metadata: Json = Field(default_factory=dict, description="Only those whose metadata has all of these")
+    metadata: Json = Field(
+        default_factory=dict, max_length=MOST_CONDITIONS, description="Only those whose metadata has all of these"
+    )
     limit: int = Field(PAGE, ge=1, le=1000, description="So many at most")
     after: str | None = Field(None, description="`next` of the page before")
 
@@ -616,7 +627,7 @@ class PruneCheckpointsRequest(Request):
 
     threads: list[ThreadName] | None = Field(None, description="Only of these threads; of all, if left out")
     keep: int | None = Field(None, ge=1, description="Keep so many of each line")
-    keep_seconds: float | None = Field(None, gt=0, description="Let go of those older than this")
+    keep_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of those older than this")
 
 
 def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:

@@ -14,7 +14,16 @@ from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema
 
 from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.kinds import describe
@@ -26,6 +35,7 @@ from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
+from recollect.services.bounding import bounded
 from recollect.services.journal import Journal, was_logged
 from recollect.services.keyring import Keyring
 
@@ -51,9 +61,17 @@ Bytes = Annotated[
 
 
 class Request(BaseModel):
-    """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored."""
+    """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored.
+
+    Lists, objects and numbers are bounded: where a field does not say how, by services/bounding.py.
+    """
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: CoreSchema = bounded(handler(source))
+        return schema
 
 
 class Reply(BaseModel):

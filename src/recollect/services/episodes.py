@@ -17,6 +17,7 @@ from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Json, Moment, Text, clipped
 from recollect.errors import Conflict
 from recollect.ports.records import OneOf, Query, Scope
+from recollect.services.bounding import MOST_CITATIONS, MOST_TAGS
 from recollect.services.core import Core, Request, load
 from recollect.services.remember import RememberRequest, remember
 from recollect.services.revise import Receipt
@@ -36,8 +37,10 @@ class RecordEpisodeRequest(Request):
     action_output: Text = Field("", description="What came out")
     initial_state_snapshot: Text = Field("", description="How things stood before: a description, or a snapshot's hash")
     critique: Text = Field("", description="Why it went as it did")
-    tags: list[str] = Field(default_factory=list, description="Words to find it by")
-    cites: list[Any] = Field(default_factory=list, description="Where it comes from: citations of recollect.cite")
+    tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
+    cites: list[Any] = Field(
+        default_factory=list, max_length=MOST_CITATIONS, description="Where it comes from: citations of recollect.cite"
+    )
     user: Id | None = Field(None, description="The user it was done for")
     agent: Id | None = Field(None, description="The agent that did it")
     session: Id | None = Field(None, description="The session it was done in")
@@ -71,7 +74,7 @@ class EpisodeFromRunRequest(Request):
     run: Id = Field(description="The run (execution)")
     success: bool | None = Field(None, description="Whether it did its task; read off its status if left out")
     critique: Text = Field("", description="Why it went as it did; the last error if left out")
-    tags: list[str] = Field(default_factory=list, description="Words to find it by")
+    tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
 
 
 def episode_from_run(core: Core, scope: Scope, request: EpisodeFromRunRequest) -> Receipt:

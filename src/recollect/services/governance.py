@@ -17,6 +17,7 @@ from recollect.domain.provenance import Citation, CitationState, read_citation
 from recollect.domain.record import Id, Json, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
+from recollect.services.bounding import MOST_CITATIONS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
 from recollect.services.derivation import supported_steps
 from recollect.services.remember import citation_record
@@ -30,7 +31,7 @@ class CiteRequest(Request):
     """Give a memory more evidence."""
 
     id: Id = Field(description="The memory")
-    cites: list[Any] = Field(min_length=1, description="Citations made with recollect.cite")
+    cites: list[Any] = Field(min_length=1, max_length=MOST_CITATIONS, description="Citations made with recollect.cite")
 
 
 class Cited(Reply):

@@ -20,8 +20,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from recollect.domain.items import Item, ItemVector, after_all_below, item_id, matches, names_match, path_of
-from recollect.domain.record import Json, Text, now
-from recollect.errors import TooLarge
+from recollect.domain.record import LONGEST_SECONDS, Json, Text, now
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -39,6 +38,7 @@ from recollect.ports.records import (
     Touch,
     equal,
 )
+from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
 from recollect.services.indexing import usable
 
@@ -56,7 +56,9 @@ class PutItemRequest(Request):
     key: Text = Field(description="Its name there")
     value: Json | None = Field(description="What to keep, as JSON; null deletes it")
     texts: dict[Text, Text] = Field(default_factory=dict, description="The texts to find it by, each under a name")
-    ttl_minutes: float | None = Field(None, gt=0, description="Let go of it after so many minutes")
+    ttl_minutes: float | None = Field(
+        None, gt=0, le=LONGEST_SECONDS / 60, description="Let go of it after so many minutes"
+    )
 
 
 class ItemsPut(Reply):
@@ -72,13 +74,13 @@ def put(core: Core, scope: Scope, request: PutItemRequest) -> ItemsPut:
 class PutItemsRequest(Request):
     """Several items, the last of a key counting."""
 
-    items: list[PutItemRequest] = Field(description="The items to put, or to delete where the value is null")
+    items: list[PutItemRequest] = Field(
+        max_length=MOST_AT_ONCE, description="The items to put, or to delete where the value is null"
+    )
 
 
 def put_many(core: Core, scope: Scope, request: PutItemsRequest) -> ItemsPut:
     """Put and delete several items: all, or none."""
-    if len(request.items) > MOST_AT_ONCE:
-        raise TooLarge(f"{len(request.items)} items in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
     last = {item_id(path_of(one.namespace), one.key): one for one in request.items}
     before = {one.id: one for one in core.store.find(scope, Query(Item, (OneOf("id", tuple(last)),))).records}
     kept = {id: one for id, one in last.items() if one.value is not None}
@@ -199,10 +201,14 @@ class SearchItemsRequest(Request):
     """Which items below a prefix, by filter, by meaning, or both."""
 
     prefix: Labels = Field(default_factory=list, description="Only in this namespace and those below it")
-    filter: Json = Field(default_factory=dict, description='Members of the value: equal, or {"$gt": 3} and the like')
+    filter: Json = Field(
+        default_factory=dict,
+        max_length=MOST_CONDITIONS,
+        description='Members of the value: equal, or {"$gt": 3} and the like',
+    )
     query: Text | None = Field(None, description="Rank by likeness to this; the newest first, if left out")
     limit: int = Field(10, ge=0, le=10_000, description="So many at most")
-    offset: int = Field(0, ge=0, description="Leave out so many of the first")
+    offset: int = Field(0, ge=0, le=10**9, description="Leave out so many of the first")
     refresh: bool = Field(False, description="Give what is found its whole time to live again")
 
 
@@ -304,7 +310,7 @@ class NamespacesRequest(Request):
     ends: list[Labels] = Field(default_factory=list, description="Only those that end so; * is any label")
     max_depth: int | None = Field(None, ge=1, description="Cut off after so many labels")
     limit: int = Field(100, ge=0, le=10_000, description="So many at most")
-    offset: int = Field(0, ge=0, description="Leave out so many of the first")
+    offset: int = Field(0, ge=0, le=10**9, description="Leave out so many of the first")
 
     @field_validator("begins", "ends", mode="before")
     @classmethod

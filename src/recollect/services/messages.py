@@ -115,7 +115,9 @@ def add(core: Core, scope: Scope, request: NewMessage) -> MessageView:
 class AddMessagesRequest(Request):
     """Several messages, in order."""
 
-    messages: list[NewMessage] = Field(min_length=1, description="The messages, the first said first")
+    messages: list[NewMessage] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, description="The messages, the first said first"
+    )
     session: Id | None = Field(None, description="The session of those that name none")
     user: Id | None = Field(None, description="The user of those that name none")
     agent: Id | None = Field(None, description="The agent of those that name none")
@@ -127,8 +129,6 @@ class MessagesAdded(Reply):
 
 def add_many(core: Core, scope: Scope, request: AddMessagesRequest) -> MessagesAdded:
     """Add several messages, all or none, in the order given."""
-    if len(request.messages) > MOST_AT_ONCE:
-        raise TooLarge(f"{len(request.messages)} messages in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
     drafts = _in_order(core, scope, [_draft(scope, one, request) for one in request.messages])
     return MessagesAdded(messages=_added(core, scope, drafts))
 

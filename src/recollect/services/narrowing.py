@@ -20,6 +20,7 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Moment, Name, Text
 from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
+from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Request
 
 # Of what was said and noted: a summary written by hand, without a level, is one of those.
@@ -41,14 +42,16 @@ class Wanted(Request):
     scopes: list[MemoryScope] = Field(default_factory=list, description="Only with these scopes")
     statuses: list[Status] = Field(default_factory=list, description="Only with these statuses")
     levels: list[Name] = Field(default_factory=list, description="Only of these levels")
-    tags: list[str] = Field(default_factory=list, description="Only with all of these tags")
+    tags: list[str] = Field(default_factory=list, max_length=MOST_CONDITIONS, description="Only with all of these tags")
     any_tags: list[str] = Field(default_factory=list, description="Only with one of these tags")
     author: Text | None = Field(None, description="Only said by this author")
     source_agent: Text | None = Field(None, description="Only made by the agent of this name")
     source: Text | None = Field(None, description="Only citing this source, such as file:notes.md")
     since: Moment | None = Field(None, description="Only said or happened at this time or later")
     until: Moment | None = Field(None, description="Only said or happened before this time")
-    metadata: Json = Field(default_factory=dict, description="Only with these members in their metadata")
+    metadata: Json = Field(
+        default_factory=dict, max_length=MOST_CONDITIONS, description="Only with these members in their metadata"
+    )
     min_confidence: float | None = Field(None, ge=0, le=1, description="Only at least so sure")
     min_priority: int | None = Field(None, ge=1, le=10, description="Only of at least this priority")
     namespaces: list[Name] = Field(default_factory=list, description="Where to look; long_term unless said")

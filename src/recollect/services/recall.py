@@ -19,7 +19,7 @@ from recollect.domain.agents import Result
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
-from recollect.domain.record import Id, Moment, Record, Text, now
+from recollect.domain.record import Id, Moment, Record, Text, Vector, now
 from recollect.domain.relevance import Ranked, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
@@ -48,7 +48,7 @@ class RecallRequest(Wanted):
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
-    vector: list[float] | None = Field(None, description="The question's vector, if you already have it")
+    vector: Vector | None = Field(None, description="The question's vector, if you already have it")
 
 
 class Hit(Reply):

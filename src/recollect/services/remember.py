@@ -29,7 +29,7 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, World, read_citation
-from recollect.domain.record import Id, Json, Moment, Name, Text, new_id, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, Moment, Name, Text, Vector, new_id, now
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -49,12 +49,14 @@ from recollect.ports.records import (
     Step,
     equal,
 )
+from recollect.services.bounding import MOST_CITATIONS, MOST_LINKS, MOST_TAGS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
 from recollect.services.indexing import index_steps
 from recollect.services.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.supersession import end_steps, refuse_replaced
 
 MOST_AT_ONCE = 10_000
+MOST_NAMESPACES = 20
 DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
 
 
@@ -63,8 +65,10 @@ class RememberRequest(Request):
 
     content: str | dict[str, Any] = Field(description="What to remember: text, or the typed content of its kind")
     kind: Name = Field("fact", description="What it is: fact, observation, conversation, episode, pattern, …")
-    cites: list[Any] = Field(default_factory=list, description="Where it comes from: citations of recollect.cite")
-    tags: list[str] = Field(default_factory=list, description="Words to find it by")
+    cites: list[Any] = Field(
+        default_factory=list, max_length=MOST_CITATIONS, description="Where it comes from: citations of recollect.cite"
+    )
+    tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
     author: Text | None = Field(None, description="Who said it: a name, or a role such as user or assistant")
     at: Moment | None = Field(None, description="When it was said or happened; now, if left out")
     user: Id | None = Field(None, description="The user it is about or belongs to")
@@ -82,21 +86,24 @@ class RememberRequest(Request):
     namespaces: list[Namespace] = Field(
         default_factory=lambda: [LONG_TERM],
         min_length=1,
+        max_length=MOST_NAMESPACES,
         description="Where it is searched: long_term, short_term (found only within its session), or your own",
     )
     valid_from: Moment | None = Field(None, description="Since when the fact holds")
     valid_to: Moment | None = Field(None, description="Until when the fact holds")
     expires_at: Moment | None = Field(None, description="When to let go of it")
-    ttl_seconds: float | None = Field(None, gt=0, description="Let go of it after so many seconds")
+    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of it after so many seconds")
     supersedes: Id | None = Field(None, description="The memory that this one replaces")
     derived_from: list[Id] = Field(default_factory=list, description="Memories this one was concluded from")
-    relates: dict[str, str] = Field(default_factory=dict, description="Other links: memory id to type of link")
+    relates: dict[str, str] = Field(
+        default_factory=dict, max_length=MOST_LINKS, description="Other links: memory id to type of link"
+    )
     idempotency_key: Id | None = Field(None, description="The same key again returns the first receipt")
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
     on_duplicate: Literal["return", "keep"] | None = Field(
         None, description="Return the memory an exact duplicate repeats, or keep both; utterances are kept"
     )
-    vector: list[float] | None = Field(None, description="Its vector, if you already have it")
+    vector: Vector | None = Field(None, description="Its vector, if you already have it")
 
     def is_merged(self) -> bool:
         """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
@@ -118,7 +125,9 @@ class RememberRequest(Request):
 class RememberManyRequest(Request):
     """Many memories, stored together or not at all."""
 
-    memories: list[RememberRequest] = Field(description="Each a text, or the fields of `remember`")
+    memories: list[RememberRequest] = Field(
+        max_length=MOST_AT_ONCE, description="Each a text, or the fields of `remember`"
+    )
 
     @field_validator("memories", mode="before")
     @classmethod
@@ -157,8 +166,6 @@ def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
 
 def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
-    if len(request.memories) > MOST_AT_ONCE:
-        raise TooLarge(f"{len(request.memories)} memories in one call", remedy=f"send at most {MOST_AT_ONCE} at a time")
     world = core.world(scope, None)
     drafts = [_draft(core, scope, one, world) for one in request.memories]
     return RememberManyReply(receipts=_remembered(core, scope, drafts))

@@ -51,6 +51,7 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.indexing import reindex_steps
 
@@ -78,7 +79,7 @@ class ReviseRequest(Request):
     id: Id = Field(description="The memory to change")
     content: str | dict[str, Any] | None = Field(None, description="What it says now")
     why: Text = Field("", description="Why it changed")
-    tags: list[str] | None = Field(None, description="Its tags from now on")
+    tags: list[str] | None = Field(None, max_length=MOST_TAGS, description="Its tags from now on")
     metadata: Json | None = Field(None, description="Its metadata from now on")
     confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")
     priority: int | None = Field(None, ge=1, le=10, description="1 to 10")

@@ -24,6 +24,7 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.services.agents import at_work, only_for, sharing
+from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import (
     Core,
     Reply,
@@ -61,7 +62,7 @@ class AddToolRequest(Request):
     json_schema: Json = Field(default_factory=dict, description="The JSON Schema of its parameters")
     source_type: Text | None = Field(None, description="Where it comes from: python, mcp, …")
     source_code: Text | None = Field(None, description="Its code; kept, never run by Recollect")
-    tags: list[Text] = Field(default_factory=list, description="Tags")
+    tags: list[Text] = Field(default_factory=list, max_length=MOST_TAGS, description="Tags")
     metadata: Json = Field(default_factory=dict, description="Anything else")
     agents: list[Id] = Field(default_factory=list, description="The agents to attach it to")
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
@@ -142,7 +143,7 @@ class ReviseToolRequest(ToolRequest):
     json_schema: Json | None = Field(None, description="The JSON Schema of its parameters")
     source_type: Text | None = Field(None, description="Where it comes from")
     source_code: Text | None = Field(None, description="Its code")
-    tags: list[Text] | None = Field(None, description="Its tags from now on")
+    tags: list[Text] | None = Field(None, max_length=MOST_TAGS, description="Its tags from now on")
     metadata: Json | None = Field(None, description="Its metadata from now on")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 

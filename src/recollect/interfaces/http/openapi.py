@@ -37,7 +37,7 @@ PROBLEMS = {
     "403": "The key does not grant this.",
     "404": "There is no such thing, or it is another's.",
     "409": "The request is fine, the state is not.",
-    "413": "The body is too large.",
+    "413": "The body is too large, or a list in it too long.",
     "422": "A field is wrong.",
     "429": "Too many requests; Retry-After says when.",
     "500": "Something is broken here.",

@@ -16,6 +16,7 @@ from mcp import types
 
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput
+from recollect.services.bounding import LARGEST_FLOAT, MOST_CITATIONS
 
 PROFILES: dict[str, str] = {
     "default": "What an assistant needs every day: remembering, recalling, evidence, letting go, know-how.",
@@ -145,7 +146,7 @@ def _tidied(part: Any, shared: dict[str, Any], inside: tuple[str, ...]) -> Any:
             return {"type": "object"}
         beside = {key: value for key, value in part.items() if key != "$ref"}
         return _tidied({**shared[name], **beside}, shared, (*inside, name))
-    made = {key: _tidied(value, shared, inside) for key, value in part.items() if not _is_title(key, value)}
+    made = {key: _tidied(value, shared, inside) for key, value in part.items() if not _is_needless(key, value)}
     if isinstance(part.get("properties"), dict):
         made["properties"] = {
             name: _tidied(CITED if name == "cites" and value.get("items") == {} else value, shared, inside)
@@ -155,12 +156,19 @@ def _tidied(part: Any, shared: dict[str, Any], inside: tuple[str, ...]) -> Any:
     return made
 
 
-CITED = {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "object"}]}, "description": CITES}
+CITED = {
+    "type": "array",
+    "maxItems": MOST_CITATIONS,
+    "items": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+    "description": CITES,
+}
 
 
-def _is_title(key: str, value: Any) -> bool:
-    """The titles that pydantic makes of field names; a field called title is an object, not a text."""
-    return key == "title" and isinstance(value, str)
+def _is_needless(key: str, value: Any) -> bool:
+    """The titles that pydantic makes of field names (a field called title is an object, not a text), and bounds that
+    no model comes near."""
+    is_far = key in ("minimum", "maximum") and isinstance(value, int | float) and abs(value) >= LARGEST_FLOAT
+    return is_far or (key == "title" and isinstance(value, str))
 
 
 @cache
