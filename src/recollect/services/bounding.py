@@ -41,9 +41,9 @@ def bounded(schema: Any) -> Any:
         is_numeric = kind == "list" and schema.get("items_schema", {}).get("type") in _NUMBERS
         return _without_truth(made | {"items_schema": _in_range(schema["items_schema"])}) if is_numeric else made
     if kind in _NUMBERS:
-        return core_schema.no_info_before_validator_function(refuse_truth, _in_range(made))  # type: ignore[arg-type]
+        return core_schema.no_info_before_validator_function(refuse_truth, _in_range(made))
     if kind == "any":
-        return core_schema.no_info_after_validator_function(_of_bounded_size, made)  # type: ignore[arg-type]
+        return core_schema.no_info_after_validator_function(_of_bounded_size, made)
     return made
 
 
