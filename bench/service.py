@@ -65,7 +65,7 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
     with (folder / "log").open("w+") as log, _started(command, environment, log):
         _wait(lambda: "listens on" in (folder / "log").read_text())
         said = (folder / "log").read_text()
-        key, port = re.findall(r"(rk\.\S+)", said)[0], int(re.findall(r"listens on \S+:(\d+)", said)[0])
+        key, port = (folder / "x.db.owner-key").read_text().strip(), int(re.findall(r"listens on \S+:(\d+)", said)[0])
         served = Served(
             port,
             {"authorization": f"Bearer {key}"},

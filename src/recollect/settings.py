@@ -112,6 +112,9 @@ class ServerSettings(_Settings):
         default_factory=list,
         description="Addresses or networks of the proxies in front, such as 10.0.0.0/8: only they say who a client is",
     )
+    key_file: Path | None = Field(
+        None, description="Where the first start puts the owner's key; beside the store's file if left out"
+    )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
     summary_seconds: float | None = Field(
         3600.0, gt=0, description="How often summaries that are due are written; never where it is null"

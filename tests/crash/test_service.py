@@ -26,6 +26,7 @@ class Running:
     def __init__(self, folder: Path, port: int = 0) -> None:
         environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", "s.db", "--port", str(port)]
+        self.folder = folder
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
         said = ""
         assert self.process.stderr is not None
@@ -49,7 +50,7 @@ class Running:
 
     @property
     def key(self) -> str:
-        return re.findall(r"(rk\.\S+)", self.said)[0]
+        return (self.folder / "s.db.owner-key").read_text().strip()
 
 
 def write(url: str, key: str, writer: int, sent: list[str], acknowledged: dict[str, str]) -> None:

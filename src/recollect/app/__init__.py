@@ -17,6 +17,7 @@ from recollect.app.checking import check_settings as check_settings
 from recollect.app.models import embedders_of, language_model_of
 from recollect.app.moving import copy as copy
 from recollect.app.moving import restore_backup as restore_backup
+from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.stores import record_store
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog

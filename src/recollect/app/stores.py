@@ -61,6 +61,12 @@ def file_of(address: str) -> Path | None:
     return Path(path).expanduser()
 
 
+def key_file_of(address: str) -> Path:
+    """Where the owner's first key goes: beside the store's file, or here where the store is no file."""
+    path = file_of(address)
+    return path.with_name(path.name + ".owner-key") if path is not None else Path("recollect.owner-key")
+
+
 def path_of(address: str) -> Path:
     path = file_of(address)
     assert path is not None, "only asked for addresses of files"

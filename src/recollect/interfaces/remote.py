@@ -29,6 +29,7 @@ from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
 from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
+from recollect.ports.outside import private_opener
 from recollect.services.importing import ImportRequest, checked
 from recollect.services.transfer import ExportRequest, Transferred
 
@@ -91,7 +92,7 @@ class RemoteRecollect(Recollect):
         target = Path(request.path)
         aside = target.with_name(target.name + ".part")
         try:
-            with aside.open("wb") as file:
+            with open(aside, "wb", opener=private_opener) as file:
                 self._once("GET", f"{PREFIX}/export?audit={str(request.audit).lower()}", None, file)
             with aside.open("rb") as file:
                 records, hash = checked(file, target.name)

@@ -9,12 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from pydantic import Field
 
 from recollect import app
 from recollect.errors import InvalidSettings, MissingExtra, Unavailable
+from recollect.ports.outside import private_opener
 from recollect.ports.records import Scope
 from recollect.services import access
 from recollect.services.core import Core, Reply, Request
@@ -40,7 +42,7 @@ class Served(Reply):
 
 
 def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
-    """Serve the API, the console and MCP until stopped. The first start makes an owner and shows its key once."""
+    """Serve the API, the console and MCP until stopped. The first start makes an owner and puts its key in a file."""
     try:
         import mcp  # noqa: F401 - one of its doors
         import uvicorn
@@ -95,9 +97,28 @@ def _prepare(core: Core, settings: Settings) -> None:
             f"no public address ({settings.server.host}) without keys",
             remedy="make one first: recollect key add NAME --scope admin",
         )
-    made = access.ensure_owner(core, scope)
-    if made is not None:
-        print(f"The owner's key, shown this once:\n\n  {made.key}\n", file=sys.stderr, flush=True)
+    if not access.needs_owner(core, scope):
+        return
+    path = settings.server.key_file or app.key_file_of(settings.store)
+    with _private(path) as file:
+        file.write(access.ensure_owner(core, scope).key + "\n")
+    print(f"The owner's key is in '{path}', which only you can read. Take it and delete the file.", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _private(path: Path) -> Iterator[TextIO]:
+    """A file that nobody else can read: what is printed ends up in logs. It is there before the key is made."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        aside.unlink(missing_ok=True)
+        with open(aside, "x", opener=private_opener) as file:
+            yield file
+        aside.replace(path)
+    except OSError as error:
+        remedy = "name one you may write in server.key_file"
+        raise InvalidSettings(f"cannot write the owner's key to '{path}': {error.strerror}", remedy=remedy) from None
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

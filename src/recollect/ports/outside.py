@@ -6,10 +6,21 @@ meanwhile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(…, opener=…)`: a file that is new is its owner's alone, since it holds what is remembered."""
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+def make_private(path: Path) -> None:
+    """An empty file that is its owner's alone, unless there is one already."""
+    os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
 
 
 @dataclass(frozen=True, slots=True)

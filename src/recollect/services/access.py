@@ -440,10 +440,13 @@ def sign_out(core: Core, principal: Principal) -> None:
         commit(core, principal.scope, [Update(ended), logged(principal.scope, "update", "sign out", None, key=key.id)])
 
 
-def ensure_owner(core: Core, scope: Scope) -> KeyMade | None:
-    """On the first start: an owner and its key, to be shown once. None where somebody can come in already."""
-    if core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid()))):
-        return None
+def needs_owner(core: Core, scope: Scope) -> bool:
+    """Whether nobody can come in yet."""
+    return not core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid())))
+
+
+def ensure_owner(core: Core, scope: Scope) -> KeyMade:
+    """An owner, made where there is none, and a key of its own."""
     owners = core.store.find(scope, Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
     owner = owners[0] if owners else made(User, scope, name="Owner", role="owner")
     if not owners:

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import InvalidInput
+from recollect.ports.outside import private_opener
 from recollect.ports.records import Order, Query, Scope
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
@@ -54,7 +55,7 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
     total = sum(core.store.count(scope, Query(record, deleted="yes")) for record in _exported(request.audit))
     partial = target.with_name(target.name + ".part")
     try:
-        with partial.open("wb") as file:
+        with open(partial, "wb", opener=private_opener) as file:
             for line in _lines(core, scope, request.audit):
                 file.write(line)
                 digest.update(line)

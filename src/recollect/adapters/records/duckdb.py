@@ -237,6 +237,7 @@ class _Tables:
                 [self._seq, self._records],
             )
             self._cursor.execute("COMMIT")
+            self._file.guard_log()
         self._committed, self._cursor = (self._seq, self._records), None
         self._holding.close()
 

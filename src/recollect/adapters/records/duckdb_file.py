@@ -14,7 +14,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -139,9 +139,18 @@ class DuckdbFile:
                 if any(self.path.with_name(self.path.name + ending).exists() for ending in LOGS):
                     raise StoreBusy(f"the log of '{self.path.name}' could not be emptied", remedy="try again")
                 sync(aside)
+                shutil.copymode(self.path, aside)
                 publish(aside, self.path)
             finally:
                 self._open_anew()
+
+    def guard_log(self) -> None:
+        """The log is as private as the file: DuckDB makes it anew, for everybody to read, whenever it has none."""
+        log = self.path.with_name(self.path.name + LOGS[0])
+        with suppress(FileNotFoundError):  # there is none while all is in the file
+            wanted = self.path.stat().st_mode & 0o777
+            if log.stat().st_mode & 0o777 != wanted:
+                log.chmod(wanted)
 
     def close(self) -> None:
         if self._process != os.getpid():  # those whom a child of a fork would wait for are not in it
@@ -171,9 +180,13 @@ class DuckdbFile:
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir()
+        self.work.mkdir(mode=0o700)
+        is_new = not self.path.exists()
         try:
-            return _connected(self.path, self.work)
+            opened = _connected(self.path, self.work)
+            if is_new:
+                self.path.chmod(0o600)
+            return opened
         except BaseException:
             shutil.rmtree(self.work, ignore_errors=True)
             raise
@@ -305,6 +318,7 @@ def moved(aside: Path, target: Path) -> None:
     near = target.with_name(target.name + ".part")
     try:
         shutil.copyfile(aside, near) if aside.stat().st_dev != target.parent.stat().st_dev else aside.replace(near)
+        near.chmod(0o600)
         sync(near)
         publish(near, target)
     finally:

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from recollect.adapters.records.postgres_link import Link
 from recollect.adapters.records.postgres_schema import make_roles
 from recollect.errors import DamagedData, InvalidInput, StoreError, Unavailable
+from recollect.ports.outside import make_private
 
 MAGIC = b"PGDMP"
 _ENVIRONMENT = {
@@ -45,6 +46,7 @@ def dump(link: Link, target: Path, folder: Path | None = None) -> None:
     _check_version(tool, link)
     aside = target.with_name(target.name + ".part")
     try:
+        make_private(aside)
         ran = _run(link, tool, "--format=custom", "--no-password", f"--file={aside}")
         if ran.returncode != 0:
             raise StoreError(

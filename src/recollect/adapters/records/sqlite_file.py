@@ -31,6 +31,7 @@ from recollect.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from recollect.ports.outside import make_private
 
 APPLICATION_ID = 0x52434C54  # "RCLT"
 BUSY_SECONDS = 30.0
@@ -73,6 +74,8 @@ def connect(path: Path, *, writable: bool, vfs: str | None = None) -> apsw.Conne
     _refuse_scrap(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if writable else 0)
     try:
+        if writable and vfs is None and path.parent.is_dir() and not path.exists():
+            make_private(path)  # the log and its index get the mode of the file
         connection = apsw.Connection(address(path), flags=flags, vfs=vfs or checksum_vfs())
     except apsw.CantOpenError as error:
         raise StoreError(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recollect.adapters.vectors.segments import DamagedSegment, Segment, Writable, open_segment, parse
+from recollect.ports.outside import private_opener
 
 try:
     import fcntl
@@ -120,7 +121,7 @@ class Shelf:
         if self.folder is None or self._holder == threading.get_ident():
             yield True
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             if not _locked(descriptor):
@@ -142,7 +143,7 @@ class Shelf:
         path = self.folder / str(Name(after, upto, generation))
         aside = self.folder / f"{path.name}.tmp"
         try:
-            with aside.open("wb", buffering=1 << 20) as file:
+            with open(aside, "wb", buffering=1 << 20, opener=private_opener) as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
