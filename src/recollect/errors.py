@@ -30,6 +30,7 @@
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
         ├── NotARecollectStore  not_a_recollect_store 422
         ├── NewerStore          newer_store          422   made by a newer program
+        ├── FileReplaced        file_replaced        503   the store's file was deleted or exchanged under us
         └── Closed              closed               503
 
 The message says what is wrong; `remedy` says what to do next. `details` holds ids and names, never stored text.
@@ -193,6 +194,11 @@ class NotARecollectStore(StoreError):
 class NewerStore(StoreError):
     code = "newer_store"
     http_status = 422
+
+
+class FileReplaced(StoreError):
+    code = "file_replaced"
+    http_status = 503
 
 
 class Closed(StoreError):

@@ -225,8 +225,9 @@ def _listed(problems: list[ProblemView]) -> str:
 def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
-    if "indexes" in ailing or "queue" in ailing:
+    if ailing & {"records", "indexes", "queue"}:
         done += core.store.mend()
+    if ailing & {"indexes", "queue"}:
         try:
             made = reindex(core, scope, ReindexRequest()).made
             if any("vector" in problem.what for problem in _check_memories(core, scope)):

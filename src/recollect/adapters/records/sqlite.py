@@ -33,11 +33,21 @@ from recollect.adapters.records.sqlite_file import (
     our_errors,
     prepare,
 )
-from recollect.adapters.records.sqlite_upkeep import check_records, check_text, migrate, rebuild_text
+from recollect.adapters.records.sqlite_keeping import (
+    Keeping,
+    is_current,
+    log_problems,
+    loss,
+    note_loss,
+    refuse_other_log,
+)
+from recollect.adapters.records.sqlite_notes import LogNotes, Noted
+from recollect.adapters.records.sqlite_sealing import seal_by_content, seal_proven
+from recollect.adapters.records.sqlite_upkeep import check_content, check_records, check_text, migrate, rebuild_text
 from recollect.adapters.records.steps import Steps, insert_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DuplicateKey, InvalidInput, StoreBusy, StoreError
+from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
 from recollect.ports.records import (
     Capabilities,
     Committed,
@@ -51,6 +61,7 @@ from recollect.ports.records import (
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 class SqliteStore(SqlReads):
@@ -59,31 +70,69 @@ class SqliteStore(SqlReads):
     def __init__(self, path: Path, *, cipher: Cipher | None = None, vfs: str | None = None) -> None:
         self.path = path
         super().__init__(cipher)
-        with our_errors(path):
-            connection = connect(path, writable=True, vfs=vfs)
-            try:
-                prepare(connection, path)
-                migrate(connection, path, self.codec)
-            except BaseException:
-                connection.close()
-                raise
+        self._notes = LogNotes(path)
+        connection, keeping = self._opened(vfs)
         self._readers = Readers(path, vfs)
         self._sizes = sqlite_text.Sizes()
-        self._tables = _Tables(connection, path, self.codec, self.compiler)
+        self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self.capabilities = Capabilities("sqlite", durable=True, many_processes=True, row_by_row=True)
 
+    def _opened(self, vfs: str | None) -> tuple[apsw.Connection, Keeping]:
+        """The connection that writes. What another program did to the file meanwhile is settled first."""
+        with our_errors(self.path):
+            noted = self._notes.read()
+            refuse_other_log(self.path, noted)
+            if noted is not None and not is_current(self.path, noted):
+                seal_proven(self.path, self._notes, noted)
+        try:
+            return self._connected(vfs, noted)
+        except DamagedData:
+            with our_errors(self.path):
+                if not (seal_proven(self.path, self._notes) or seal_by_content(self.path, self._content_problems)):
+                    raise
+        return self._connected(vfs, noted)
+
+    def _connected(self, vfs: str | None, noted: Noted | None) -> tuple[apsw.Connection, Keeping]:
+        with our_errors(self.path):
+            connection = connect(self.path, writable=True, vfs=vfs)
+            try:
+                prepare(connection, self.path)
+                migrate(connection, self.path, self.codec)
+                note_loss(connection, self.path, self._notes, noted)
+                keeping = Keeping(self.path, connection, self._notes)
+                keeping.note()
+            except BaseException:
+                connection.close()
+                raise
+        return connection, keeping
+
+    def _content_problems(self, connection: apsw.Connection) -> Iterator[Problem]:
+        return check_content(connection, self.codec)
+
+    def _healing(self, read: Callable[[], T]) -> T:
+        """Once more, if the pages that were called damaged were only moved into the file by another program."""
+        try:
+            return read()
+        except DamagedData:
+            if not seal_proven(self.path, self._notes):
+                raise
+        return read()
+
     def tenants(self) -> list[str]:
-        with self._readers.one() as connection:
-            return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
+        return [id for (id,) in self._read_rows('SELECT id FROM "organization" ORDER BY id')]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        return self._writer.run(lambda: self._tables.apply(scope, steps))
+        return self._healing(lambda: self._writer.run(lambda: self._tables.apply(scope, steps)))
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text_query(query)
-        with self._readers.snapshot() as connection:
-            return sqlite_text.search(connection, self.compiler(), self._sizes, scope, query)
+
+        def searched() -> list[TextHit]:
+            with self._readers.snapshot() as connection:
+                return sqlite_text.search(connection, self.compiler(), self._sizes, scope, query)
+
+        return self._healing(searched)
 
     def migrate(self) -> list[str]:
         return self._writer.run(lambda: [])  # opening already brought the file up to date
@@ -117,14 +166,24 @@ class SqliteStore(SqlReads):
             copy.close()
 
     def verify(self) -> list[Problem]:
+        with our_errors(self.path):
+            seal_proven(self.path, self._notes)
+            in_log = log_problems(self.path, self._notes)
         with self._readers.snapshot(fresh=True) as connection:
             problems = list(check_records(connection, self.codec)) or list(
                 check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
             )
-            return [*problems, *check_text(connection)]
+            return [*in_log, *problems, *check_text(connection)]
 
     def mend(self) -> list[str]:
-        mended = self._writer.run(self._tables.rebuild_text)
+        with our_errors(self.path):
+            sealed = seal_proven(self.path, self._notes) + seal_by_content(self.path, self._content_problems)
+            mended = [f"{sealed} pages that another program wrote are in order, and sealed"] if sealed else []
+            noted = self._notes.read()
+            if noted is not None and noted.has_loss:
+                self._notes.accept_loss()
+                mended.append(f"from now on without what is lost: {loss(noted)}")
+        mended += self._writer.run(self._tables.rebuild_text)
         self._sizes = sqlite_text.Sizes()  # the one write that gives out no seq
         return mended
 
@@ -132,6 +191,7 @@ class SqliteStore(SqlReads):
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
         with our_errors(self.path):
             self._writer.run(self._tables.merge_text)
+            self._tables.keeping.look_first()
             with self._readers.one() as connection:
                 is_empty = emptied_log(connection)
         if not is_empty:
@@ -141,13 +201,19 @@ class SqliteStore(SqlReads):
             )
 
     def close(self) -> None:
+        self._readers.close()  # first: whoever writes is the last, and looks at the log before it is moved
         self._writer.close()
-        self._readers.close()
+        self._notes.close()
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
-        with self._readers.snapshot() as connection:
-            yield SqliteVectors(connection)
+        try:
+            with self._readers.snapshot() as connection:
+                yield SqliteVectors(connection)
+        except DamagedData as damage:
+            if not seal_proven(self.path, self._notes):
+                raise
+            raise StoreBusy(f"another program moved the log of '{self.path.name}'", remedy="try again") from damage
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
         if not ids:  # an array must not be empty
@@ -161,8 +227,14 @@ class SqliteStore(SqlReads):
         return cast(list[StoredVector], self._read(scope, text, values))
 
     def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with self._readers.one() as connection:
-            return connection.execute(statement, values).fetchall()
+        return self._read_rows(statement, values)
+
+    def _read_rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        def rows() -> list[tuple[Any, ...]]:
+            with self._readers.one() as connection:
+                return connection.execute(statement, values).fetchall()
+
+        return self._healing(rows)
 
 
 class _Tables:
@@ -177,8 +249,10 @@ class _Tables:
         path: Path,
         codec: Callable[[type[Record]], Codec],
         compiler: Callable[[], Compiler],
+        keeping: Keeping,
     ) -> None:
         self._connection = connection
+        self.keeping = keeping
         self._cursor = connection.cursor()
         self._path = path
         self._seq = 0
@@ -190,6 +264,7 @@ class _Tables:
     def begin(self) -> None:
         with our_errors(self._path):
             self.rollback()
+            self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
             self._lost = None
             self._seq, self._records = self._connection.execute(
@@ -229,7 +304,10 @@ class _Tables:
                 "WHERE key IN ('seq', 'records')",
                 (self._seq, self._records),
             )
+            self.keeping.same_file()
             self._cursor.execute("COMMIT")
+            self.keeping.same_file()
+            self.keeping.committed(self._seq)
 
     def _still_open(self) -> None:
         # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
@@ -244,6 +322,7 @@ class _Tables:
             self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
+        self.keeping.close()
         self._connection.close()
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:

@@ -1,8 +1,8 @@
 """Opening a SQLite file safely: pragmas, page checksums, a pool of readers, and errors in our own words.
 
 Every page carries a checksum (SQLite's checksum VFS, shipped with apsw): a flipped byte is an error, never an answer.
-Measured: 6% on bulk writes, nothing on reads. Such a file can be read with any SQLite, but must be written only
-through Recollect, since another program would leave the checksums stale.
+Measured: 6% on bulk writes, nothing on reads. Such a file can be read with any SQLite, but should be written only
+through Recollect, since another program would leave the checksums stale (see sqlite_sealing for what then).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from recollect.ports.outside import make_private
 APPLICATION_ID = 0x52434C54  # "RCLT"
 BUSY_SECONDS = 30.0
 CHECKSUM_BYTES = 8
+LARGEST_IDLE_LOG = 8_000_000
 MOST_IDLE_READERS = 16
 SMALLEST_PAGE = 512
 _CHECKSUM_FAILED = 8202  # SQLITE_IOERR_DATA
@@ -134,13 +135,15 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
     # NORMAL loses acknowledged writes in a power cut: 193 of 200 cuts, against none for FULL.
     connection.execute("PRAGMA synchronous = full")
     connection.execute("PRAGMA secure_delete = on")
+    # The log is used over and over while a process lives: after a large import it would stay as large.
+    connection.execute(f"PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}")
     if is_new:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def discard(path: Path) -> None:
     """Delete a SQLite file with what belongs to it, if it is there."""
-    for ending in ("", "-journal", "-wal", "-shm"):
+    for ending in ("", "-journal", "-wal", "-shm", "-notes"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
@@ -254,6 +257,8 @@ class Readers:
                 return self._idle.pop()
         with our_errors(self._path):
             connection = connect(self._path, writable=False, vfs=self._vfs)
+            # The one who writes moves the log, after looking at it (see sqlite_keeping).
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             checksummed(connection, self._path)
             return connection
 

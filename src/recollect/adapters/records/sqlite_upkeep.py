@@ -13,10 +13,11 @@ from recollect.adapters.records import schema
 from recollect.adapters.records.ddl import MARK, Ddl, Table, text_marks
 from recollect.adapters.records.dialect import moment_text
 from recollect.adapters.records.rows import Codec
-from recollect.adapters.records.soundness import check_references
+from recollect.adapters.records.soundness import check_count, check_references
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.sqlite_file import connect, our_errors, refuse_foreign
 from recollect.adapters.records.sqlite_text import TOKENIZER, make_text
+from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.ports.records import Problem
 
@@ -182,6 +183,24 @@ def check_records(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Pr
     for record in RECORDS.values():
         yield from _check_table(connection, record, codec_of(record))
         yield from check_references(lambda text: connection.execute(text).fetchall(), record, apsw.Error)
+
+
+def check_content(connection: apsw.Connection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
+    """Everything that can be told without page checksums: rows, references, their number, and every content hash."""
+    recorded = _recorded(connection)
+    if any(schema.pending(migration, recorded, "the store") for migration in schema.migrations()):
+        for (verdict,) in connection.execute("PRAGMA integrity_check(20)"):
+            if verdict != "ok":
+                yield Problem(what=str(verdict))
+        return
+    yield from check_records(connection, codec_of)
+    yield from check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
+    codec = codec_of(Memory)
+    columns = ", ".join(quoted(name) for name in codec.names)
+    for row in connection.execute(f"SELECT {columns} FROM {quoted(Memory.shape.table)}"):
+        memory: Memory = codec.record(row)
+        if content_hash(memory.kind, memory.content) != memory.content_hash:
+            yield Problem("its content is not what its hash says", "memory", memory.id, memory.organization_id)
 
 
 def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[Problem]:

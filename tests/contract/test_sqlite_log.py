@@ -1,0 +1,235 @@
+"""The log beside a SQLite file: what changed in it is never sealed, what is missing from it is said, and it belongs to
+the file that it was written for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import recollect
+from recollect.adapters.records import sqlite_keeping
+from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite_notes import LogNotes, notes_of
+from recollect.domain.memory import Memory
+from recollect.errors import DamagedData, FileReplaced
+from recollect.ports.records import Query, Scope
+from recollect.testing.conformance.makers import found, memory, stored
+
+ACME = Scope("acme")
+KILLED = """
+    import os, sys, recollect
+    mem = recollect.open(sys.argv[1], embedder="hash")
+    for number in range(21):
+        mem.remember(f"payment {number} of 1000 euros")
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "team.db"
+
+
+@pytest.fixture
+def killed(path: Path) -> Path:
+    """A store whose 21 acknowledged memories are in the log; an earlier one is in the file."""
+    with recollect.open(path, embedder="hash") as mem:
+        mem.remember("the beginning")
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(KILLED), str(path)]
+    assert subprocess.run(command, timeout=120, check=False).returncode == -9
+    return path
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def change(file: Path, before: bytes, after: bytes) -> None:
+    raw = file.read_bytes()
+    assert before in raw
+    with file.open("r+b") as opened:  # in place, as a disk would
+        opened.write(raw.replace(before, after))
+
+
+def test_a_byte_that_changed_in_the_log_is_never_sealed_into_the_file(path: Path) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "pay", "Pay 1000 euros"))
+    change(log_of(path), b"Pay 1000 euros", b"Pay 9000 euros")
+    assert any("log" in problem.what for problem in store.verify())
+    with pytest.raises(DamagedData):
+        store.erase_traces()
+    with pytest.raises(DamagedData):
+        stored(store, ACME, memory(ACME, "other", "is not written behind the damage"))
+    store.close()
+    assert b"Pay 9000 euros" not in path.read_bytes()
+    assert log_of(path).exists()
+
+
+def test_the_log_is_looked_at_before_it_is_moved_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 200)
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "pay", "Pay 1000 euros"))
+    change(log_of(path), b"Pay 1000 euros", b"Pay 9000 euros")
+    many = [memory(ACME, f"m{number}", f"number {number}") for number in range(100)]
+    with pytest.raises(DamagedData):
+        any(stored(store, ACME, one) is None for one in many)
+    store.close()
+    assert b"Pay 9000 euros" not in path.read_bytes()
+
+
+def test_a_long_log_is_moved_and_shrinks_while_the_store_is_open(path: Path) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, f"m{number}", "word " * 4000) for number in range(1500)))
+    large = log_of(path).stat().st_size
+    assert large > 16_000_000
+    for number in range(3):
+        stored(store, ACME, memory(ACME, f"n{number}", "small"))
+    assert log_of(path).stat().st_size <= 8_000_000
+    assert path.stat().st_size > 16_000_000
+    store.close()
+
+
+def test_upkeep_that_a_lost_log_takes_along_leaves_no_wrong_notes(path: Path) -> None:
+    body = """
+        import os, sys
+        from pathlib import Path
+        from recollect.adapters.records.sqlite import SqliteStore
+        from recollect.ports.records import Scope
+        from recollect.testing.conformance.makers import found, memory, stored
+        store, acme = SqliteStore(Path(sys.argv[1])), Scope("acme")
+        found(store, "acme")
+        stored(store, acme, *(memory(acme, f"m{number}", f"number {number}") for number in range(50)))
+        print(os.path.getsize(sys.argv[1] + "-wal"), flush=True)
+        store.mend()
+        os.kill(os.getpid(), 9)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(body), str(path)]
+    before = int(subprocess.run(command, capture_output=True, check=False, timeout=60).stdout)
+    assert before < log_of(path).stat().st_size
+    os.truncate(log_of(path), before)
+    store = SqliteStore(path)
+    stored(store, ACME, *(memory(ACME, f"n{number}", f"number {number}") for number in range(50)))
+    assert store.verify() == []
+    store.erase_traces()
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied", "deleted", "damaged"])
+def test_acknowledged_writes_that_a_lost_log_takes_along_are_named(killed: Path, how: str) -> None:
+    log = log_of(killed)
+    if how == "deleted":
+        log.unlink()
+    elif how == "damaged":
+        raw = log.read_bytes()
+        with log.open("r+b") as file:
+            file.seek(len(raw) // 3)
+            file.write(b"damaged " * 600)
+    else:
+        os.truncate(log, log.stat().st_size // 2 if how == "cut" else 0)
+    noted = LogNotes(killed).read()
+    assert noted is not None
+    with recollect.open(killed, embedder="hash") as mem:
+        kept = mem.stats().memories
+        assert kept < 22
+        problems = [one.what for one in mem.verify().problems]
+        assert any(f"to {noted.seq} are missing" in one for one in problems), problems
+        diagnosis = mem.doctor()
+        assert not diagnosis.well
+        mem.remember("written afterwards")
+        assert min(one.seq for one in mem._core.store.changes(mem._scope, noted.seq)) == noted.seq + 1
+    with recollect.open(killed, embedder="hash") as mem:  # it is not forgotten by closing
+        assert any("are missing" in one.what for one in mem.verify().problems)
+        assert any("without what is lost" in line for line in mem.doctor(fix=True).mended)
+        assert mem.doctor().well
+        assert mem.stats().memories == kept + 1
+    assert not notes_of(killed).exists()
+
+
+def test_nothing_is_said_to_be_missing_after_a_crash_that_lost_nothing(killed: Path) -> None:
+    with recollect.open(killed, embedder="hash") as mem:
+        assert mem.stats().memories == 22
+        assert mem.doctor().well
+    assert not notes_of(killed).exists()
+
+
+def test_a_file_that_was_deleted_takes_no_more_writes(path: Path) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    path.unlink()
+    with pytest.raises(FileReplaced):
+        stored(store, ACME, memory(ACME))
+    store.close()
+
+
+def test_a_file_that_was_replaced_takes_no_more_writes_and_loses_none_of_the_others(path: Path) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "old"))
+    copy = path.with_name("copy.db")
+    store.backup(copy)
+    stored(store, ACME, memory(ACME, "newer"))
+    os.replace(copy, path)
+    with pytest.raises(FileReplaced):
+        stored(store, ACME, memory(ACME, "into nothing"))
+    with pytest.raises(FileReplaced, match="log"):  # SQLite would write the old log into the restored file
+        SqliteStore(path)
+    for ending in ("-wal", "-shm", "-notes"):
+        path.with_name(path.name + ending).unlink()
+    body = """
+        import sys
+        from pathlib import Path
+        from recollect.adapters.records.sqlite import SqliteStore
+        from recollect.ports.records import Scope
+        from recollect.testing.conformance.makers import memory, stored
+        stored(SqliteStore(Path(sys.argv[1])), Scope("acme"), memory(Scope("acme"), "restored and written"))
+        import os; os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(body), str(path)], check=False, timeout=60)
+    store.close()  # must not delete the log that lies there now
+    again = SqliteStore(path)
+    assert {one.id for one in again.find(ACME, Query(Memory)).records} == {"old", "restored and written"}
+    again.close()
+
+
+def test_a_store_that_was_moved_with_all_its_files_opens(killed: Path) -> None:
+    there = killed.parent / "there"
+    there.mkdir()
+    for file in killed.parent.glob("team.db*"):
+        if file.is_file():
+            shutil.copy(file, there)
+    with recollect.open(there / "team.db", embedder="hash") as mem:
+        assert mem.stats().memories == 22
+        assert mem.doctor().well
+
+
+def test_commits_cost_no_second_sync(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "first"))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    for number in range(10):
+        stored(store, ACME, memory(ACME, f"m{number}"))
+    assert synced == []
+    store.close()
+
+
+def test_notes_that_cannot_be_written_fail_no_commit(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    notes_of(path).mkdir()
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "kept"))
+    store.close()
+    assert "could not be noted" in caplog.text
+    again = SqliteStore(path)
+    assert again.get(ACME, Memory, "kept") is not None
+    again.close()
