@@ -33,6 +33,7 @@ from recollect.services.agents import at_work
 from recollect.services.blobs import collect
 from recollect.services.citations import CitationView, citation_view
 from recollect.services.core import Core, Reply, Request, citations_of, commit, insistently, load, logged, tags_of
+from recollect.services.intact import intact
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
@@ -340,7 +341,7 @@ class MemoryView(Reply):
 
 def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
     """One memory with its citations, tags and links."""
-    memory = load(core, scope, Memory, request.id)
+    memory = intact(load(core, scope, Memory, request.id))
     core.journal.note(scope, "read", "show", [memory.id])
     return memory_view(core, scope, memory)
 
@@ -412,6 +413,6 @@ def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
             occurred_at=m.occurred_at.isoformat(), priority=m.priority,
         )
-        for m in page.records
+        for m in map(intact, page.records)
     ]  # fmt: skip
     return MemoryPage(memories=lines, next=page.next, total=core.store.count(scope, query))

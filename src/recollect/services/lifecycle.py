@@ -29,6 +29,7 @@ from recollect.ports.records import (
 from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged
 from recollect.services.derivation import erasing_steps, forgetting_steps
+from recollect.services.intact import check_revision, intact
 from recollect.services.layout import keep_retention
 from recollect.services.removal import burying_steps, overdue
 from recollect.services.revise import change_steps, fallen_steps
@@ -254,7 +255,7 @@ class History(Reply):
 
 def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
     """Every state of a memory, oldest first; the last is how it stands now."""
-    memory = load(core, scope, Memory, request.id, deleted=True)
+    memory = intact(load(core, scope, Memory, request.id, deleted=True))
     query = Query(Revision, (equal("memory_id", memory.id),), (Order("number"),))
     entries = [
         HistoryEntry(
@@ -267,7 +268,7 @@ def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
             why=revision.why,
             by=revision.created_by,
         )
-        for revision in core.store.find(scope, query).records
+        for revision in map(check_revision, core.store.find(scope, query).records)
     ]
     current = HistoryEntry(
         number=memory.version, text=memory.text, status=memory.status, held_from=memory.updated_at,

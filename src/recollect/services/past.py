@@ -18,6 +18,7 @@ from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQue
 from recollect.services.core import Core
 from recollect.services.gathering import Pool, by_meaning, gather
 from recollect.services.indexing import embedded
+from recollect.services.intact import check_revision
 from recollect.services.narrowing import Condition, Narrowed
 
 
@@ -60,7 +61,7 @@ def _as_they_were(
     by_words = OneOf("id", tuple(hit.id for hit in hits))
     by_their_meaning = OneOf("memory_id", tuple(_near_now(core, scope, narrowed, pool)))
     found = core.store.find(scope, Query(Revision, (AnyOf((by_words, by_their_meaning)), *held))).records
-    states = [Memory.model_validate(revision.state) for revision in found]
+    states = [Memory.model_validate(check_revision(revision).state) for revision in found]
     wanted = [one for one in states if not one.is_deleted and _was_wanted(core, scope, one, narrowed)]
     return {memory.id: memory for memory in wanted}
 

@@ -27,6 +27,7 @@ from recollect.services import citations
 from recollect.services.citations import CitationView
 from recollect.services.core import Core, Reply, load
 from recollect.services.gathering import Pool, gather, gather_near
+from recollect.services.intact import check_fields
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 
@@ -184,6 +185,9 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     )
     memories = known or {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rest[0]}
     cited, tagged = citations.by_memory(core, scope, evidence), _tags(tags)
+    for id in ids:
+        if id in memories:
+            check_fields(memories[id])
     return [
         _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), question)
         for hit in best
@@ -199,7 +203,7 @@ class _Reading(NamedTuple):
 
 _SHOWN = (
     "id", "text", "kind", "status", "confidence", "author", "occurred_at", "moment", "content", "metadata", "scope",
-    "user_id", "agent_id", "session_id", "project_id", "priority", "access_count",
+    "user_id", "agent_id", "session_id", "project_id", "priority", "access_count", "content_hash",
 )  # fmt: skip
 _CITED = ("memory_id", *citations.SHOWN)
 _HANGING = [_Reading(Citation, "memory_id", _CITED), _Reading(Tag, "memory_id", ("memory_id", "tag"))]

@@ -54,6 +54,7 @@ from recollect.ports.records import (
 from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.indexing import reindex_steps
+from recollect.services.intact import intact
 
 
 class Receipt(Reply):
@@ -261,7 +262,12 @@ def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: 
 
 
 def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, /, **fields: Any) -> tuple[Memory, list[Step]]:
-    """The changed memory and the steps that write it, without its vectors: for those who make many at once."""
+    """The changed memory and the steps that write it, without its vectors: for those who make many at once.
+
+    What is damaged may be let go of, but gets no new trust and no new seal.
+    """
+    if change in ("revised", "promoted"):
+        intact(memory)
     try:
         after = revised(memory, scope, **fields)
     except ValidationError as error:

@@ -1,0 +1,120 @@
+"""What is shown is compared with its hash, on every store and by every way to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from every_store import EVERY_STORE
+from recollect.domain.kinds import KINDS, Content
+from recollect.domain.memory import Memory, Revision
+from recollect.errors import DamagedData
+from recollect.ports.records import Put, Query
+
+WAYS: dict[str, Callable[[Any, str], object]] = {
+    "show": lambda mem, id: mem.show(id),
+    "recall": lambda mem, id: mem.recall("how many euros"),
+    "by words": lambda mem, id: mem.recall("euros"),
+    "context": lambda mem, id: mem.context("how many euros"),
+    "list": lambda mem, id: mem.list(),
+    "history": lambda mem, id: mem.history(id),
+    "revise": lambda mem, id: mem.revise(id, content="Pay 2000 euros"),
+    "promote": lambda mem, id: mem.promote(id),
+}
+
+
+def damage(mem: Any, id: str, **fields: Any) -> None:
+    """Change what is stored behind the back of the services."""
+    stored = mem._core.store.get(mem._scope, Memory, id)
+    mem._core.store.transact(mem._scope, [Put(stored.changed(**fields))])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": {"text": "Pay 9000 euros"}, "text": "Pay 9000 euros"},
+        {"content": {"text": "Pay 9000 euros"}},
+        {"text": "Pay 9000 euros"},
+    ],
+    ids=["both", "content", "text"],
+)
+def test_a_changed_memory_is_an_error_that_names_it(each: Any, way: str, fields: dict[str, Any]) -> None:
+    id = each.remember("Pay 1000 euros", cites=["user:ann:said so"]).id
+    WAYS["show"](each, id)
+    damage(each, id, **fields)
+    with pytest.raises(DamagedData) as caught:
+        WAYS[way](each, id)
+    assert caught.value.details["id"] == id
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "dynamodb", "postgres"])
+def test_every_store_is_looked_at_alike(kind: str, tmp_path: Path) -> None:
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+        id = mem.remember("Pay 1000 euros").id
+        other = mem.remember("The harbour opens at nine").id
+        damage(mem, id, content={"text": "Pay 9000 euros"}, text="Pay 9000 euros")
+        for look in (lambda: mem.show(id), lambda: mem.recall("euros"), mem.list):
+            with pytest.raises(DamagedData):
+                look()
+        assert mem.show(other).text == "The harbour opens at nine"
+        mem.erase(id)
+        assert [one.id for one in mem.list().memories] == [other]
+
+
+def test_a_changed_former_state_is_an_error(each: Any) -> None:
+    id = each.remember("Pay 1000 euros").id
+    before = datetime.now(UTC)
+    each.revise(id, content="Pay 2000 euros")
+    (revision,) = each._core.store.find(each._scope, Query(Revision)).records
+    state = {**revision.state, "content": {"text": "Pay 9000 euros"}, "text": "Pay 9000 euros"}
+    each._core.store.transact(each._scope, [Put(revision.changed(state=state, text="Pay 9000 euros"))])
+    with pytest.raises(DamagedData):
+        each.history(id)
+    with pytest.raises(DamagedData):
+        each.recall("Pay euros", as_of=before)
+
+
+def test_a_kind_of_a_user_may_learn_to_read_differently(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "ticket", KINDS["fact"])  # so that it is gone after the test
+    del KINDS["ticket"]
+    recollect.define_kind("ticket")
+    id = each.remember({"text": "T-1", "state": "open"}, kind="ticket").id
+
+    class Ticket(Content):
+        kind = "ticket"
+        state: str = ""
+
+        def as_text(self) -> str:
+            return f"ticket {self.text} is {self.state}"
+
+    recollect.define_kind("ticket", Ticket)
+    assert each.show(id).kind == "ticket"
+
+
+def test_a_damaged_memory_can_be_let_go_of(each: Any) -> None:
+    first, second = each.remember("Pay 1000 euros").id, each.remember("Pay 3000 euros").id
+    for id in (first, second):
+        damage(each, id, text="Pay 9000 euros")
+    each.forget(first)
+    each.erase(second)
+    assert each.list().memories == []
+
+
+def test_a_byte_that_changed_in_the_log_is_not_served(tmp_path: Path) -> None:
+    path = tmp_path / "team.db"
+    with recollect.open(path, embedder="hash") as mem:
+        id = mem.remember("Pay 1000 euros").id
+        log = path.with_name("team.db-wal")
+        raw = log.read_bytes()
+        with log.open("r+b") as file:
+            file.write(raw.replace(b"Pay 1000 euros", b"Pay 9000 euros"))
+        with recollect.open(path, embedder="hash") as other:
+            for look in (lambda: other.show(id), lambda: other.recall("euros"), other.list):
+                with pytest.raises(DamagedData):
+                    look()
