@@ -127,6 +127,9 @@ class ServerSettings(_Settings):
         return [str(ip_network(one.strip())) for one in given]
 
 
+_AS_SQLITE_SAYS = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory:", "duckdb:///:memory:"})
+
+
 class Settings(_Settings):
     store: str = Field(
         "recollect.db",
@@ -174,6 +177,14 @@ class Settings(_Settings):
     )
     server: ServerSettings = Field(ServerSettings(), description="The service; see `recollect serve`")
 
+    @field_validator("store")
+    @classmethod
+    def _somewhere(cls, given: str) -> str:
+        """As in sqlite3, `:memory:` is no file."""
+        if not given.strip():
+            raise ValueError("is empty: give a path, an address such as postgresql://…, or memory://")
+        return "memory://" if given in _AS_SQLITE_SAYS else given
+
     @field_validator("vectors", mode="before")
     @classmethod
     def _short(cls, given: Any) -> Any:
@@ -182,6 +193,7 @@ class Settings(_Settings):
 
 def load(source: str | Path | None = None, **given: Any) -> Settings:
     """Settings from a YAML file or a store's address, the environment and keyword arguments."""
+    _check_source(source)
     values: dict[str, Any] = {}
     environment = _environment(os.environ)
     path = _settings_file(source, environment.pop("config", None))
@@ -200,6 +212,15 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         raise InvalidSettings(
             f"the settings are not valid: {describe(error)}", remedy="see docs/reference/settings.md"
         ) from None
+
+
+def _check_source(source: object) -> None:
+    """A path or an address; whatever else it is would become the name of a file."""
+    if source is not None and not isinstance(source, str | Path):
+        raise InvalidSettings(
+            f"a store cannot be opened from {type(source).__name__}",
+            remedy="give a path, an address such as postgresql://…, a YAML settings file or a record store",
+        )
 
 
 def secret(name: str, file: Path | None = None) -> str | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from recollect.interfaces.cli import COMMANDS, GROUPS, Program, run
+from recollect.catalogue import OPERATIONS
+from recollect.interfaces.cli import BEGINNING, COMMANDS, GROUPS, Program, run
 
 
 @pytest.fixture
@@ -133,6 +134,7 @@ def test_content_from_standard_input_and_files(cli: Any, tmp_path: Path, monkeyp
     ],
 )
 def test_wrong_requests_end_in_one_line_with_a_remedy(cli: Any, arguments: list[str], code: int, words: str) -> None:
+    cli("remember", "something else")
     got, out, err = cli(*arguments)
     assert (got, out) == (code, "")
     assert words in err
@@ -140,6 +142,7 @@ def test_wrong_requests_end_in_one_line_with_a_remedy(cli: Any, arguments: list[
 
 
 def test_errors_are_json_for_programs(cli: Any) -> None:
+    told(cli, "remember", "present")
     code, _, err = cli("show", "absent", "--json")
     assert code == 1
     assert json.loads(err)["error"]["code"] == "not_found"
@@ -244,3 +247,36 @@ def test_removing_shows_first_what_goes_and_asks(cli: Any, monkeypatch: pytest.M
     assert [one["id"] for one in told(cli, "parties", "user")["parties"]] == ["bob"]
     assert cli("unremove", "user", "ann")[0] == 0
     assert told(cli, "remove", "user", "ann", "--for-good", "--yes")["deleted"] > 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "recall tea", "context tea", "list", "show x", "stats", "verify", "doctor", "export e.jsonl", "backup b.db",
+        "history x", "log", "parties user", "why-not tea x", "runs", "run show x", "message list", "item search",
+        "audit verify", "key list", "user list", "sweep", "forget x", "promote x", "reindex", "checkpoint threads",
+        "doctor --fix", "activity", "summary tree", "remove user x --dry-run",
+    ],
+)  # fmt: skip
+def test_in_the_wrong_folder_nothing_is_made_and_nothing_is_answered(cli: Any, tmp_path: Path, command: str) -> None:
+    code, out, err = cli(*command.split())
+    assert (code, out) == (1, "")
+    assert f"there is no store '{tmp_path / 'recollect.db'}'" in err
+    assert "--store" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_either_begins_a_store_or_needs_one() -> None:
+    assert set(OPERATIONS) >= BEGINNING
+    assert {OPERATIONS[name].permission for name in BEGINNING} <= {"write", "admin", "operate"}
+
+
+@pytest.mark.parametrize("name", sorted(BEGINNING - {"import_", "migrate"}))
+def test_what_comes_first_makes_the_store(cli: Any, tmp_path: Path, name: str) -> None:
+    arguments = {
+        "message.add": ["user", "hello"], "episode.record": ["mend the roof", "true"],
+        "block.add": ["human", "Ann"], "item.put": ["[\"a\"]", "k", "--value", "n=1"],
+    }.get(name, ["first"])  # fmt: skip
+    code, _, err = cli(*COMMANDS[OPERATIONS[name].command].command.split(), *arguments)
+    assert code == 0 or "there is no store" not in err
+    assert (tmp_path / "recollect.db").exists()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import recollect
+from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.sqlite import SqliteStore
 from recollect.catalogue import OPERATIONS, ROOMS, Operation
-from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, RecollectError
+from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, NotFound, RecollectError
 from recollect.interfaces.client import Recollect, attach, signature
 from recollect.settings import load
 
@@ -172,3 +177,71 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_never_shown(
         path.write_text(f"store: {missing}\n")
         with pytest.raises(InvalidSettings, match=r"NOT_SET_AT_ALL|nowhere"):
             load(path)
+
+
+@pytest.mark.parametrize("address", [":memory:", "sqlite:///:memory:", "memory://"])
+def test_in_memory_as_sqlite_says_it_makes_no_file(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with recollect.open(address, embedder="hash") as mem:
+        mem.remember("tea is hot")
+        assert mem.recall("tea").hits
+        assert repr(mem).startswith("<Recollect memory")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["", "  ", 7, b"store.db", ["store.db"], {"store": "x"}, object(), MemoryStore])
+def test_what_is_no_store_is_refused_and_makes_no_file(
+    given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSettings) as refused:
+        recollect.open(given, embedder="hash")
+    assert "postgresql://" in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_of_a_service_or_of_nothing_we_know_says_what_to_do() -> None:
+    with pytest.raises(InvalidSettings, match=r"recollect\.connect"):
+        recollect.open("http://127.0.0.1:7070")
+    with pytest.raises(InvalidSettings, match="duckdb:///path"):
+        recollect.open("mysql://host/db")
+
+
+def test_a_record_store_of_ones_own_is_opened_and_stays_ones_own(tmp_path: Path) -> None:
+    for store in (MemoryStore(), SqliteStore(tmp_path / "own.db")):
+        with recollect.open(store, embedder="hash") as mem:
+            id = mem.remember("tea is hot").id
+        with recollect.open(store, embedder="hash") as mem:
+            assert mem.recall("tea").hits[0].id == id
+        assert store.tenants() == ["default"]
+        store.close()
+    assert sorted(path.name for path in tmp_path.iterdir() if "MemoryStore" in path.name) == []
+
+
+def test_opening_without_making(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"absent\.db"):
+        recollect.open(tmp_path / "absent.db", embedder="hash", create=False)
+    assert list(tmp_path.iterdir()) == []
+    recollect.open(tmp_path / "there.db", embedder="hash").close()
+    recollect.open(tmp_path / "there.db", embedder="hash", create=False).close()
+
+
+def test_objects_answer_the_probes_of_tools(tmp_path: Path) -> None:
+    """What a notebook, a debugger, a copy or a test framework asks of any object."""
+    remote = recollect.connect("http://127.0.0.1:9", "rk.YWNtZQ.id.secret")
+    nameless = recollect.connect("http://127.0.0.1:9", "something else")
+    with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
+        for one in (mem, remote, nameless, mem.run, remote.run):
+            for name in (*dir(one), "_repr_html_", "__len__", "_ipython_display_", "organization", "shape", "_core"):
+                hasattr(one, name)
+            inspect.getmembers(one)
+            assert "secret" not in repr(one)
+            assert bool(one)
+            with pytest.raises(TypeError, match="open it again"):
+                pickle.dumps(one)
+            copy.deepcopy(one)
+        assert (copy.copy(mem), copy.deepcopy(mem)) == (mem, mem)
+        assert (remote.organization, hasattr(nameless, "organization")) == ("acme", False)
+    repr(mem)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.domain.memory import Revision
 from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.ports.records import Query, Update, equal
 
 cite = recollect.cite
 
@@ -196,3 +198,21 @@ def test_what_is_trusted_is_valid_again_when_the_evidence_of_its_replacement_is_
         (tmp_path / "door.txt").write_text("green\n")
         assert mem.check("new").demoted == ["new"]
     assert "valid_to" not in mem.show("old").fields
+
+
+def test_what_caused_a_change_is_told_in_a_field_of_its_own(each: Any) -> None:
+    old = each.remember("the port is 1").id
+    new = each.remember("the port is 2", supersedes=old).id
+    assert each.history(old).entries[0].because_of == new
+    each.forget(new)
+    assert [one.because_of for one in each.history(old).entries] == [new, new, None]
+    assert "valid_to" not in each.show(old).fields
+
+
+def test_replacements_stored_before_causes_had_a_field_are_still_undone(each: Any) -> None:
+    old = each.remember("the port is 1").id
+    new = each.remember("the port is 2", supersedes=old).id
+    [revision] = each._core.store.find(each._scope, Query(Revision, (equal("memory_id", old),))).records
+    each._core.store.transact(each._scope, [Update(revision.changed(because_of=None))])
+    each.forget(new)
+    assert "valid_to" not in each.show(old).fields

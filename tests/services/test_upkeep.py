@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.domain.kinds import KINDS
 from recollect.domain.memory import Embedding
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import DeleteWhere, Query, equal
+from recollect.ports.records import DeleteWhere, Problem, Query, equal
 from recollect.testing.fakes import HashEmbedder
 
 
@@ -200,3 +201,29 @@ def test_a_disagreeing_index_names_no_memory_of_anybody(mem: Any) -> None:
     said = mem.verify()
     assert [one.count for one in said.problems] == [3]
     assert not any(id in said.model_dump_json() for id in hidden)
+
+
+def test_kinds_that_this_program_does_not_know_are_counted(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    each.remember("a plain fact")
+    recollect.define_kind("incident")
+    try:
+        each.remember("the pump broke", kind="incident")
+        each.remember("the roof leaks", kind="incident")
+    finally:
+        KINDS.pop("incident")
+    assert each.stats().kinds == {"fact": 1, "incident": 2}
+
+
+def test_doctor_goes_by_what_is_wrong_and_not_by_how_it_is_worded(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    each.remember("the vector of the text index")
+    store = each._core.store
+    found = [Problem("its vector points at nothing in the text index", "memory", "m")]
+    monkeypatch.setattr(store, "verify", lambda: found)
+    assert {one.name: one.well for one in each.doctor().findings if one.name in ("records", "indexes")} == {
+        "records": False, "indexes": True,
+    }  # fmt: skip
+    found[:] = [Problem("something else", "memory", "m", part="index")]
+    assert {one.name: one.well for one in each.doctor().findings if one.name in ("records", "indexes")} == {
+        "records": True, "indexes": False,
+    }  # fmt: skip
+    assert each.verify().problems[0].part == "index"

@@ -10,7 +10,7 @@ import threading
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.checking import check_settings as check_settings
@@ -18,7 +18,7 @@ from recollect.app.models import embedders_of, language_model_of
 from recollect.app.moving import copy as copy
 from recollect.app.moving import restore_backup as restore_backup
 from recollect.app.stores import key_file_of as key_file_of
-from recollect.app.stores import record_store
+from recollect.app.stores import record_store, refuse_missing
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
@@ -41,13 +41,15 @@ LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
 def open(
-    source: str | Path | None = None,
+    source: str | Path | RecordStore | None = None,
     *,
+    create: bool = True,
     embedder: Embedder | Any = None,
     language_model: LanguageModel | Any = None,
     **settings: Any,
 ) -> Recollect:
-    """Open a memory: a file path, an address, or a YAML settings file.
+    """Open a memory: a file path, an address, a YAML settings file, or a record store of your own, which stays yours to
+    close. Without any, what the settings say. With `create=False` a file that is not there is not made.
 
     Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
     of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
@@ -60,9 +62,16 @@ def open(
         settings["embedder"] = embedder
     if own_model is None:
         settings["language_model"] = language_model
-    loaded = load(source, **settings)
-    core = build(loaded, own, own_model)
+    store = source if _is_store(source) else None
+    loaded = load(None if store is not None else cast("str | Path | None", source), **settings)
+    if store is None and not create:
+        refuse_missing(loaded.store)
+    core = build(loaded, own, own_model, store)
     return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+
+
+def _is_store(given: object) -> TypeGuard[RecordStore]:
+    return not isinstance(given, str | type) and all(hasattr(given, verb) for verb in ("capabilities", "transact"))
 
 
 def _own(given: Any, verb: str, what: str) -> Any:
@@ -76,14 +85,24 @@ def _own(given: Any, verb: str, what: str) -> Any:
     return given
 
 
-def build(settings: Settings, embedder: Embedder | None = None, language_model: LanguageModel | None = None) -> Core:
+def build(
+    settings: Settings,
+    embedder: Embedder | None = None,
+    language_model: LanguageModel | None = None,
+    own_store: RecordStore | None = None,
+) -> Core:
     from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
 
     for kind in settings.kinds:
         define_kind(kind)
-    store, index_folder = record_store(settings.store, settings.postgres_upkeep)
+    if own_store is not None:
+        store, index_folder = own_store, None
+    else:
+        store, index_folder = record_store(settings.store, settings.postgres_upkeep)
     try:
+        if own_store is not None:
+            store.migrate()
         embedders = embedders_of(settings, embedder)
         model = language_model if language_model is not None else language_model_of(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
@@ -92,7 +111,8 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
     except BaseException:
-        store.close()
+        if own_store is None:
+            store.close()
         raise
 
     keyring = Keyring(store)
@@ -127,6 +147,7 @@ def build(settings: Settings, embedder: Embedder | None = None, language_model: 
         language_model=model,
         access_log_days=settings.access_log_days,
         restore_days=settings.restore_days,
+        owns_store=own_store is None,
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )
@@ -140,7 +161,8 @@ def opened(settings: Settings) -> Core:
 def close(core: Core) -> None:
     """Write what is noted, stop the threads, let go of the files: each, whatever befalls the one before."""
     with ExitStack() as parts:
-        for part in (core.store, core.vectors, core.journal):  # the last is closed first
+        own = (core.store,) if core.owns_store else ()
+        for part in (*own, core.vectors, core.journal):  # the last is closed first
             parts.callback(part.close)
 
 

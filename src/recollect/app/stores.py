@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from recollect.errors import DamagedData, InvalidSettings, MissingExtra, StoreReadOnly
+from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly
 
 
 def record_store(address: str, postgres_upkeep: str | None = None) -> tuple[Any, Path | None]:
@@ -20,12 +20,28 @@ def record_store(address: str, postgres_upkeep: str | None = None) -> tuple[Any,
 
 def _scheme_of(address: str) -> str:
     scheme = urlsplit(address).scheme if "://" in address else ""
+    if scheme in ("http", "https"):
+        raise InvalidSettings(
+            f"'{scheme}://' is the address of a service, not of a store",
+            remedy="use recollect.connect(url, key)",
+        )
     if scheme not in _STORES:
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
             remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
         )
     return scheme
+
+
+def refuse_missing(address: str) -> None:
+    """For those who come to read: a store that is not there is not made, it is most likely elsewhere."""
+    _scheme_of(address)
+    path = file_of(address)
+    if path is not None and not path.exists():
+        raise NotFound(
+            f"there is no store '{path.absolute()}'",
+            remedy="name the right one with --store or $RECOLLECT_STORE; `recollect remember` makes one",
+        )
 
 
 def examine_store(address: str, postgres_upkeep: str | None = None) -> str:

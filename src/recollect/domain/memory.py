@@ -197,6 +197,8 @@ class Revision(Record):
     number: int = Field(ge=1)
     change: Change
     why: Text = ""
+    because_of: Id | None = None
+    """The memory that caused the change: its replacement, the one it was merged into, the one it rested on."""
     state: Json
     text: Text
     held_from: Moment

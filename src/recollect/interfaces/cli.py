@@ -36,6 +36,11 @@ GROUPS = {
     "The store": "stats activity sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",
 }
+# What may be the first thing done with a store. All others ask about what is there, and in the wrong folder nothing is.
+BEGINNING = frozenset(
+    "remember add_user add_agent add_session add_project message.add episode.record block.add tool.add item.put key.add"
+    " import_ migrate".split()
+)
 HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
@@ -298,7 +303,9 @@ def _execute(
     from recollect.interfaces.render import Renderer
 
     fields = _fields(operation, given)
-    with recollect.open(store, organization=organization, actor=actor) as mem:
+    validated(operation, fields)  # a wrong request is wrong wherever the store is
+    begins = operation.name in BEGINNING
+    with recollect.open(store, create=begins, organization=organization, actor=actor) as mem:
         renderer = Renderer(mem.timezone)
         if operation.asks and not yes and not fields.get("dry_run"):
             _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)
@@ -351,7 +358,8 @@ def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         field = operation.request.model_fields[name]
-        if value in (None, [], ()) or (isinstance(value, bool) and value == bool(field.default)):
+        is_default = isinstance(value, bool) and not field.is_required() and value == bool(field.default)
+        if value in (None, [], ()) or is_default:
             continue
         how = shape_of(field.annotation)[1]
         if name == "cites":

@@ -61,6 +61,16 @@ class Recollect:
     def __exit__(self, *problem: object) -> None:
         self.close()
 
+    def __copy__(self) -> Recollect:
+        """An open memory is one thing: who copies what holds it holds the same."""
+        return self
+
+    def __deepcopy__(self, known: object) -> Recollect:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an open memory cannot be pickled: open it again where it is needed")
+
     def __repr__(self) -> str:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
 
@@ -73,6 +83,12 @@ class Room:
 
     def call(self, operation: str, /, **fields: Any) -> Any:
         return self._mem.call(operation, **fields)
+
+    def __deepcopy__(self, known: object) -> Room:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self._mem.__reduce__()
 
 
 def _method(operation: Operation) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ another write may have been carried out, and is not sent twice.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -51,7 +52,12 @@ class RemoteRecollect(Recollect):
 
     @property
     def organization(self) -> str:
-        raise InvalidInput("the key decides the organization", remedy="use a key of the organization")
+        """The organization that the key names; AttributeError for a key that names none, as `hasattr` expects."""
+        try:
+            tenant = self._key.split(".")[1]
+            return base64.urlsafe_b64decode(tenant + "=" * (-len(tenant) % 4)).decode()
+        except (IndexError, ValueError):
+            raise AttributeError("the key does not say which organization it is of") from None
 
     @property
     def timezone(self) -> str:

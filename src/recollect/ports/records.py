@@ -301,14 +301,19 @@ class Capabilities:
     """What a person should know of how this store was found."""
 
 
+Part = Literal["records", "index", "vectors"]
+"""What a problem is about: the truth itself, or what `mend` makes again from it, or the vectors."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that `verify` found wrong, naming the record where it can."""
+    """One thing that `verify` found wrong, with the record where it can. `what` is for people, `part` for programs."""
 
     what: str
     table: str | None = None
     id: str | None = None
     organization_id: str | None = None
+    part: Part = "records"
 
 
 Reading = tuple[Query[Any], Sequence[str]]

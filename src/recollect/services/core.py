@@ -107,6 +107,8 @@ class Core:
     late_interaction: bool = True
     access_log_days: int | None = None
     restore_days: float = 30
+    owns_store: bool = True
+    """Whether closing closes the store, too; one that was handed in is its owner's to close."""
     workspaces: WorkspaceLimits = WorkspaceLimits()
     language_model: LanguageModel | None = None
     turn: AbstractContextManager[object] = field(default_factory=nullcontext)

@@ -245,6 +245,7 @@ class HistoryEntry(Reply):
     held_to: datetime | None = None
     change: str = ""
     why: str = ""
+    because_of: str | None = Field(None, description="The memory that caused it, such as its replacement")
     by: str | None = None
 
 
@@ -266,6 +267,7 @@ def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
             held_to=revision.held_to,
             change=revision.change,
             why=revision.why,
+            because_of=revision.because_of,
             by=revision.created_by,
         )
         for revision in map(check_revision, core.store.find(scope, query).records)

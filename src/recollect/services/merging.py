@@ -175,7 +175,7 @@ def _giving_way(core: Core, scope: Scope, other: Memory, kept: Memory, why: str,
         yield Update(revised(same[0], scope, metadata=same[0].metadata | given))
     if other.status != "archived":
         said = f"merged into {kept.id}" + (f": {why}" if why else "")
-        yield from change_steps(core, scope, other, "archived", said, status="archived")
+        yield from change_steps(core, scope, other, "archived", said, because_of=kept.id, status="archived")
 
 
 class Unmerged(Standing):

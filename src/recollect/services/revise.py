@@ -255,13 +255,25 @@ def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]
     return [*steps, logged(scope, "update", "retag", memory)] if steps else []
 
 
-def change_steps(core: Core, scope: Scope, memory: Memory, change: Change, why: str, /, **fields: Any) -> list[Step]:
+def change_steps(
+    core: Core,
+    scope: Scope,
+    memory: Memory,
+    change: Change,
+    why: str,
+    /,
+    *,
+    because_of: str | None = None,
+    **fields: Any,
+) -> list[Step]:
     """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
-    after, steps = kept_steps(scope, memory, change, why, **fields)
+    after, steps = kept_steps(scope, memory, change, why, because_of=because_of, **fields)
     return [*steps, *reindex_steps(core, memory, after)]
 
 
-def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, /, **fields: Any) -> tuple[Memory, list[Step]]:
+def kept_steps(
+    scope: Scope, memory: Memory, change: Change, why: str, /, *, because_of: str | None = None, **fields: Any
+) -> tuple[Memory, list[Step]]:
     """The changed memory and the steps that write it, without its vectors: for those who make many at once.
 
     What is damaged may be let go of, but gets no new trust and no new seal.
@@ -279,6 +291,7 @@ def kept_steps(scope: Scope, memory: Memory, change: Change, why: str, /, **fiel
         number=memory.version,
         change=change,
         why=why,
+        because_of=because_of,
         state=memory.model_dump(mode="json"),
         text=memory.text,
         held_from=memory.updated_at,
@@ -314,5 +327,5 @@ def fallen_steps(core: Core, scope: Scope, memories: Sequence[Memory], what: str
     return [
         step
         for memory in core.store.find(scope, Query(Memory, trusted)).records
-        for step in change_steps(core, scope, memory, "demoted", why, status="hypothesis")
+        for step in change_steps(core, scope, memory, "demoted", why, because_of=lost[0].id, status="hypothesis")
     ]

@@ -42,7 +42,8 @@ def end_steps(core: Core, scope: Scope, successor: Memory, target: Memory) -> li
         end = max(end, target.valid_from)
     if target.valid_to is not None:
         end = min(end, target.valid_to)
-    return change_steps(core, scope, target, "superseded", f"replaced by {successor.id}", valid_to=end)
+    why = f"replaced by {successor.id}"
+    return change_steps(core, scope, target, "superseded", why, because_of=successor.id, valid_to=end)
 
 
 def promoted_steps(core: Core, scope: Scope, successor: Memory) -> list[Step]:
@@ -81,7 +82,7 @@ def reinstated_steps(
             former = _former_end(core, scope, target, memory.id)
             if target.id not in leaving and not others and former is not False and former != target.valid_to:
                 why = f"its replacement {memory.id} is gone"
-                steps += change_steps(core, scope, target, "restored", why, valid_to=former)
+                steps += change_steps(core, scope, target, "restored", why, because_of=memory.id, valid_to=former)
     return steps
 
 
@@ -102,6 +103,7 @@ def _former_end(core: Core, scope: Scope, target: Memory, by: str) -> datetime |
     """How long the target was valid before it was replaced by this memory; False if it never was."""
     query = Query(Revision, (equal("memory_id", target.id), equal("change", "superseded")), (Order("number", True),))
     for revision in core.store.find(scope, query).records:
-        if revision.why == f"replaced by {by}":
+        # What was written before revisions named the cause says it in words alone.
+        if revision.because_of == by or (revision.because_of is None and revision.why == f"replaced by {by}"):
             return Memory.model_validate(revision.state).valid_to
     return False

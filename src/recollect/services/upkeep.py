@@ -14,7 +14,7 @@ from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
-from recollect.ports.records import Compare, Linked, OneOf, Order, Query, Scope, equal
+from recollect.ports.records import Compare, Filter, Linked, OneOf, Order, Part, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
@@ -29,7 +29,10 @@ class VerifyRequest(Request):
 
 
 class ProblemView(Reply):
+    """`what` is for people; `part` says whether the records themselves are meant, or what is made from them."""
+
     what: str
+    part: Part = "records"
     table: str | None = None
     id: str | None = Field(None, description="The record, or the first of several")
     count: int = Field(1, description="How many records it is true of")
@@ -47,14 +50,14 @@ class Verified(Reply):
 def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     """Re-read every record, re-derive every hash, and compare the indexes with the records."""
     problems = [
-        ProblemView(what=problem.what, table=problem.table, id=problem.id)
+        ProblemView(what=problem.what, table=problem.table, id=problem.id, part=problem.part)
         for problem in core.store.verify()
         if problem.organization_id in (None, scope.organization_id)
     ]
     try:
         problems += _check_memories(core, scope)
         kept = chain(check_content(core, scope), check_items(core, scope))
-        problems += [ProblemView(what=one.what, table=one.table, id=one.id) for one in kept]
+        problems += [ProblemView(what=one.what, table=one.table, id=one.id, part=one.part) for one in kept]
         problems += _index_problems(core)
         memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
     except RecollectError as error:
@@ -69,7 +72,9 @@ def _index_problems(core: Core) -> list[ProblemView]:
         said = Counter(core.vectors.verify())
     except IndexFailed as failure:
         said = Counter([f"the vector index cannot be compared: {failure.message}"])
-    return [ProblemView(what=sentence, table="embedding", count=count) for sentence, count in said.items()]
+    return [
+        ProblemView(what=sentence, table="embedding", count=count, part="vectors") for sentence, count in said.items()
+    ]
 
 
 def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
@@ -112,10 +117,15 @@ def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator
                 key = (memory.id, embedder.model, namespace)
                 if key not in stored and key not in owed:
                     yield ProblemView(
-                        what=f"has no vector by {embedder.model} in {namespace}", table="memory", id=memory.id
+                        what=f"has no vector by {embedder.model} in {namespace}",
+                        table="memory",
+                        id=memory.id,
+                        part="vectors",
                     )
                 elif key in stored and stored[key] != (facets_of(memory), text_hash(memory)):
-                    yield ProblemView(what="its vector is of another state of it", table="memory", id=memory.id)
+                    yield ProblemView(
+                        what="its vector is of another state of it", table="memory", id=memory.id, part="vectors"
+                    )
 
 
 class DoctorRequest(Request):
@@ -172,7 +182,7 @@ def _index_state(core: Core, scope: Scope) -> Iterator[Finding]:
 
 def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
     verified = verify(core, scope, VerifyRequest())
-    derived = [p for p in verified.problems if "text index" in p.what or "vector" in p.what or p.table == "embedding"]
+    derived = [problem for problem in verified.problems if problem.part != "records"]
     truth = [problem for problem in verified.problems if problem not in derived]
     yield Finding(
         name="records",
@@ -230,7 +240,7 @@ def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     if ailing & {"indexes", "queue"}:
         try:
             made = reindex(core, scope, ReindexRequest()).made
-            if any("vector" in problem.what for problem in _check_memories(core, scope)):
+            if any(problem.part == "vectors" for problem in _check_memories(core, scope)):
                 made += reindex(core, scope, ReindexRequest(everything=True)).made
             done.append(f"{made} vectors made")
         except EmbedderFailed as failure:
@@ -267,13 +277,21 @@ def _behind(core: Core) -> int | None:
         return None
 
 
+def _kinds(core: Core, scope: Scope) -> Iterator[str]:
+    """The kinds there are memories of, also those that only another program has defined: a step along an index each."""
+    after: tuple[Filter, ...] = ()
+    while rows := core.store.select(scope, Query(Memory, after, (Order("kind"),), limit=1), ("kind",)):
+        yield rows[0][0]
+        after = (Compare("kind", ">", rows[0][0]),)
+
+
 def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
     """How much is remembered, of which kind and how well supported."""
 
     def count(*where: Any) -> int:
         return core.store.count(scope, Query(Memory, where))
 
-    kinds = {kind: found for kind in KINDS if (found := count(equal("kind", kind)))}
+    kinds = {kind: count(equal("kind", kind)) for kind in _kinds(core, scope)}
     statuses = {s: count(equal("status", s)) for s in ("hypothesis", "verified", "published", "archived")}
     return Stats(
         memories=count(),

@@ -19,7 +19,7 @@ from recollect.adapters.records.soundness import check_count, check_references
 from recollect.adapters.records.sql import quoted
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import NotARecollectStore
-from recollect.ports.records import Problem
+from recollect.ports.records import Part, Problem
 
 CodecOf = Callable[[type[Record]], Codec]
 BATCH = 2000
@@ -233,9 +233,9 @@ class _Checks:
                 yield Problem(f"cannot be read: {type(error).__name__}", record.shape.table, keys[0][2], keys[0][1])
             return
         for (row, organization_id, id), stored in zip(keys, rows, strict=True):
-            what = _wrong(record, codec, stored, words.get(row, set()))
-            if what:
-                yield Problem(what, record.shape.table, id, organization_id)
+            wrong = _wrong(record, codec, stored, words.get(row, set()))
+            if wrong:
+                yield Problem(wrong[0], record.shape.table, id, organization_id, wrong[1])
 
     def _words(self, record: type[Record], keys: list[tuple[Any, ...]]) -> dict[int, set[int]]:
         text = f"SELECT row, list(term) FROM {quoted(text_table(record))} WHERE row BETWEEN ? AND ? GROUP BY row"
@@ -247,20 +247,20 @@ class _Checks:
         try:
             strays = self.ask(f"SELECT DISTINCT row FROM {index} x WHERE NOT EXISTS ({known}) LIMIT 100")
         except duckdb.Error as error:
-            yield Problem(what=f"the text index cannot be read: {_said(error)}", table=record.shape.table)
+            yield Problem(what=f"the text index cannot be read: {_said(error)}", table=record.shape.table, part="index")
             return
         for (row,) in strays:
-            yield Problem(f"the text index holds row {row}, which is no record", record.shape.table)
+            yield Problem(f"the text index holds row {row}, which is no record", record.shape.table, part="index")
 
 
-def _wrong(record: type[Record], codec: Codec, stored: tuple[Any, ...], words: set[int]) -> str | None:
+def _wrong(record: type[Record], codec: Codec, stored: tuple[Any, ...], words: set[int]) -> tuple[str, Part] | None:
     try:
         found = codec.record(stored)
         record.model_validate(found.__dict__)
     except (ValueError, TypeError) as error:
-        return f"cannot be read: {type(error).__name__}"
+        return f"cannot be read: {type(error).__name__}", "records"
     if record.shape.text and words != (set() if found.is_deleted else terms_of(found)):
-        return "is not in the text index as it reads"
+        return "is not in the text index as it reads", "index"
     return None
 
 

@@ -247,10 +247,10 @@ def _check_derived(tenant: Tenant, records: Iterable[Record], found: Found) -> I
     for key, id in wanted.items():
         if found.derived.get(key) != id:
             table, name = key[1].split(SEPARATOR)[:2]
-            yield Problem(f"its index entry for {name} is missing", table, id, tenant.id)
+            yield Problem(f"its index entry for {name} is missing", table, id, tenant.id, "index")
     for key in found.derived.keys() - wanted.keys():
         table, name = key[1].split(SEPARATOR)[:2]
-        yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id)
+        yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id, "index")
 
 
 def wanted_keys(tenant: Tenant, records: Iterable[Record]) -> dict[Key, str]:

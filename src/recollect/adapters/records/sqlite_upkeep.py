@@ -234,11 +234,11 @@ def check_text(connection: apsw.Connection) -> Iterator[Problem]:
             missing = f"{living} EXCEPT SELECT id FROM {sizes} LIMIT 100"
             keys = f"SELECT organization_id, id FROM {quoted(table)} WHERE _row IN ({missing})"
             for organization_id, id in connection.execute(keys):
-                yield Problem("is missing from the text index", table, id, organization_id)
+                yield Problem("is missing from the text index", table, id, organization_id, "index")
             for (row,) in connection.execute(f"SELECT id FROM {sizes} EXCEPT {living} LIMIT 100"):
-                yield Problem(f"the text index holds row {row}, which is not a living record", table)
+                yield Problem(f"the text index holds row {row}, which is not a living record", table, part="index")
         except apsw.Error as error:
-            yield Problem(what=f"the text index cannot be read: {error}", table=table)
+            yield Problem(what=f"the text index cannot be read: {error}", table=table, part="index")
 
 
 def rebuild_text(connection: apsw.Connection, codec_of: CodecOf) -> list[str]:
