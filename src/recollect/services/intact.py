@@ -52,6 +52,6 @@ def _text_differs(fields: Mapping[str, Any]) -> bool:
     if set(content) == {"text"} and str(content["text"]).strip() == fields["text"]:
         return False
     try:
-        return read_content(fields["kind"], content)[1] != fields["text"]
+        return bool(read_content(fields["kind"], content)[1] != fields["text"])
     except InvalidInput:  # the hash holds, so it was written so: by a program with another idea of this kind
         return False
