@@ -98,6 +98,7 @@ _LINES = (
     _op("history", "lifecycle:history", "read", "GET /memories/{id}/history", "id", "Show every state a memory was in."),
     _op("relate", "governance:relate", "write", "POST /memories/{id}/links", "id to type", "Link a memory to another."),
     _op("cite", "governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
+    _op("confirm", "testimony:confirm", "write", "POST /memories/{id}/citations/{citation}/confirm", "id citation", "Confirm that you said what a memory cites of you."),
     _op("uncite", "governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
     _op("citations", "evidence:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
     _op("check", "governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),

@@ -607,3 +607,25 @@ def test_keys_that_ended_stand_apart_and_cannot_be_revoked(console: Any, mem: An
     assert "ended 40 d ago" in ended
     assert "leaked" in ended
     assert "/revoke" not in ended
+
+
+def test_who_is_cited_by_another_confirms_it_with_a_button_and_nobody_else_has_it(console: Any, mem: Any) -> None:
+    maya = mem.parties("user").parties[0].id
+    other = mem.add_user("Otto").id
+    mem.user.revise(other, role="writer")
+    with_key(console, mem, {"read", "write"}, user=other)
+    cites = [{"type": "user", "user_id": maya, "comment": "approved"}]
+    told = {"content": "the plan is approved", "cites": cites}
+    headers = {"x-recollect-csrf": proof(console)}
+    id = console.post("/v1/memories", json=told, headers=headers).json()["id"]
+    seen = page(console, f"/memories/{id}")
+    assert "state claimed" in seen
+    assert "I said so" not in seen
+    console.cookies.clear()
+    sign_in(console)
+    button = re.search(r'data-post="(/v1/[^"]+/confirm)"', page(console, f"/memories/{id}"))
+    assert button
+    assert "somebody says of another" in page(console, "/citations?state=claimed")
+    done = console.post(button[1], json={}, headers={"x-recollect-csrf": proof(console)})
+    assert done.json()["citations"] == [f"user:{maya}: holds"]
+    assert "state holds" in page(console, f"/memories/{id}")

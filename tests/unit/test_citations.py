@@ -32,6 +32,7 @@ class SmallWorld:
     """A world of one file, one commit, one log entry and one page."""
 
     is_confined = False
+    fetches = False
 
     def __init__(self, lines: list[str] | None = None, page: str | None = None, is_cut_off: bool = False) -> None:
         self.lines = lines
@@ -57,6 +58,12 @@ class SmallWorld:
 
     def log_exists(self, log_id: str) -> bool:
         return log_id == "run-7"
+
+    def account_of(self, id: str) -> None:
+        return None
+
+    def has_users(self) -> bool:
+        return False
 
     def page_hash(self, url: str) -> str | None:
         if self.is_cut_off:

@@ -15,6 +15,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from recollect.adapters import fetch as web
 from recollect.adapters.beneath import READING, open_beneath, read_regular
@@ -47,6 +48,8 @@ class LocalWorld:
         workspace_file: Callable[[str, str], bytes | None] = lambda workspace, path: None,
         confined: bool = False,
         keyed: Callable[[str], str] = lambda hash: hash,
+        account_of: Callable[[str], Literal["user", "key"] | None] = lambda id: None,
+        has_users: Callable[[], bool] = lambda: False,
     ) -> None:
         self.is_confined = confined
         given = (roots or ()) if confined else roots
@@ -55,9 +58,11 @@ class LocalWorld:
         self._spelt = [*(self._roots or ()), *(Path(os.path.abspath(one)) for one in given or ())]
         self._repositories = dict(repositories or {})
         self._log_exists = log_exists
-        self._fetch = fetch
+        self.fetches = fetch
         self._workspace_file = workspace_file
         self._keyed = keyed
+        self._account_of = account_of
+        self._has_users = has_users
         self._last_read: tuple[str, list[str] | None] | None = None
 
     def names(self, path: str) -> bool:
@@ -102,11 +107,17 @@ class LocalWorld:
     def log_exists(self, log_id: str) -> bool:
         return self._log_exists(log_id)
 
+    def account_of(self, id: str) -> Literal["user", "key"] | None:
+        return self._account_of(id)
+
+    def has_users(self) -> bool:
+        return self._has_users()
+
     def keyed(self, hash: str) -> str:
         return self._keyed(hash)
 
     def page_hash(self, url: str) -> str | None:
-        if not self._fetch:
+        if not self.fetches:
             return None
         try:
             return page_hash(web.fetch(url))

@@ -10,7 +10,7 @@ import threading
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.checking import check_settings as check_settings
@@ -23,7 +23,7 @@ from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
-from recollect.domain.tenancy import Organization
+from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.errors import DuplicateKey, InvalidSettings
 from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder, LanguageModel
@@ -132,6 +132,8 @@ def build(
             workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
             confined=scope.granted is not None,
             keyed=partial(keyring.keyed, scope),
+            account_of=partial(_account_of, store, scope),
+            has_users=lambda: bool(store.find(scope, Query(User, limit=1)).records),
         )
 
     return Core(
@@ -173,6 +175,12 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
             store.transact(scope, [Insert(Organization(organization_id=id, id=id, name=id))])
         except DuplicateKey:
             return  # another process opened the same new store a moment ago
+
+
+def _account_of(store: RecordStore, scope: Scope, id: str) -> Literal["user", "key"] | None:
+    if store.get(scope, User, id) is not None:
+        return "user"
+    return "key" if store.get(scope, ApiKey, id) is not None else None
 
 
 def _is_logged(store: RecordStore, scope: Scope, id: str, about: str | None) -> bool:

@@ -25,7 +25,7 @@ KEYED_HASH = "k1:"
 HASHES = ("line_hash", "content_hash")
 """The fields of evidence that hold a hash of something which whoever sees the citation may not be able to read."""
 WORKSPACE = "workspace:"
-CitationState = Literal["unchecked", "holds", "broken", "unreachable"]
+CitationState = Literal["unchecked", "holds", "claimed", "broken", "unreachable"]
 
 # Looking for moved lines hashes one window per line of the file: without a bound, half of a large file costs hours.
 _SEARCH_BUDGET = 100_000_000  # characters, about half a second
@@ -33,7 +33,11 @@ _WINDOW_COST = 100  # of making and hashing even an empty window, in characters
 
 
 class Finding(BaseModel):
-    """What a check found: `unreachable` means nobody could look, which proves nothing either way."""
+    """What a check found.
+
+    `unreachable` means nobody could look, which proves nothing either way; `claimed`, that somebody says so of another,
+    or of a page that nobody here has seen.
+    """
 
     state: CitationState
     note: str = ""
@@ -65,6 +69,13 @@ class World(Protocol):
         """
 
     def log_exists(self, log_id: str) -> bool: ...
+
+    def account_of(self, id: str) -> Literal["user", "key"] | None:
+        """Whether a user or a key of the organization has this id."""
+
+    def has_users(self) -> bool: ...
+
+    fetches: bool
 
     def page_hash(self, url: str) -> str | None:
         """The hash of what the address serves now; None when fetching was not asked for."""
@@ -323,7 +334,54 @@ class Citation(Record):
                 note = f"{cited.path} cannot be looked at from here"
                 return {"state": "unreachable", "note": note, "checked_at": at, "tried_at": at}
         finding = cited.check(world)
-        return {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
+        doubt = self._doubted(cited, world) if finding.state == "holds" else None
+        found = {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
+        if doubt is not None:
+            return found | {"state": "claimed", "note": doubt}
+        if isinstance(cited, UrlCitation) and finding.state == "holds" and world.fetches:
+            found["seen_at"] = at
+        return found
+
+    def _doubted(self, cited: AnyCitation, world: World) -> str | None:
+        """Why this is only a claim, if it is one: who entered it answers for nobody else."""
+        if isinstance(cited, UserCitation) and self.confirmed_at is None:
+            if self._enterer() == cited.user_id:
+                return f"{cited.user_id} is a key, not a user" if world.account_of(cited.user_id) == "key" else None
+            if self._came_by_door(world):
+                return f"somebody else entered it; {cited.user_id} has not confirmed it"
+            if world.has_users() and world.account_of(cited.user_id) != "user":
+                return f"there is no user {cited.user_id} here who could have said so"
+        if isinstance(cited, UrlCitation) and self.seen_at is None and not world.fetches and self._came_by_door(world):
+            return f"the hash of {cited.url} was given with it; nobody here has seen the page"
+        return None
+
+    def _enterer(self) -> str | None:
+        return self.entered_by if self.entered_through is not None else self.created_by
+
+    def _came_by_door(self, world: World) -> bool:
+        """Of citations from before this was recorded: whether who made them could have come through one."""
+        if self.entered_through is None:
+            return self.created_by is not None and world.account_of(self.created_by) is not None
+        return self.entered_through == "door"
+
+
+def entered(
+    cited: AnyCitation, given: AnyCitation, by: str | None, through: Literal["process", "door"]
+) -> dict[str, Any]:
+    """The fields of a citation that say how it came in; `given` is what was given before we sealed it.
+
+    Who comes by a door and cites somebody else, or a page with a hash of their own, makes a claim and no more.
+    """
+    own = cited.model_dump(include=set(HASHES)) != given.model_dump(include=set(HASHES))
+    speaks_for_another = isinstance(cited, UserCitation) and cited.user_id != by
+    says_it_was_seen = isinstance(cited, UrlCitation) and cited.content_hash is not None and not own
+    is_claim = through == "door" and (speaks_for_another or says_it_was_seen)
+    return {
+        "entered_by": by,
+        "entered_through": through,
+        "seen_at": now() if own else None,
+        "state": "claimed" if is_claim else "unchecked",
+    }
 
 
 def read_citation(given: AnyCitation | dict[str, Any] | str) -> AnyCitation:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Memories": "remember recall context show list why-not history",
     "Changing them": "revise cite uncite relate",
-    "Trust": "citations check promote demote archive merge unmerge roll-back",
+    "Trust": "citations check confirm promote demote archive merge unmerge roll-back",
     "Letting go": "forget restore erase sweep prune",
     "Whose they are": "add-user add-agent add-session add-project parties remove unremove",
     "Agents at work": "agent block tool state workspace session message",

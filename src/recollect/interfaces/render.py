@@ -33,7 +33,7 @@ from recollect.services.transfer import Restored
 from recollect.services.upkeep import Diagnosis, ProblemView, Stats, Verified
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
-STATES = {"holds": "green", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
+STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
 LISTED = 20
 
 

@@ -24,6 +24,8 @@ class CitationView(Reply):
     note: str = ""
     evidence: dict[str, Any] = Field(default_factory=dict)
     checked_at: datetime | None = None
+    entered_by: str | None = None
+    confirmed_at: datetime | None = None
 
     def __str__(self) -> str:
         return f"{self.source} ({self.state})"

@@ -20,7 +20,7 @@ from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope
 from recollect.services.bounding import MOST_CITATIONS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
 from recollect.services.derivation import supported_steps
-from recollect.services.remember import citation_record
+from recollect.services.remember import citation_mark, citation_record
 from recollect.services.revise import change_steps, dependants, fallen_steps
 from recollect.services.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
 
@@ -43,10 +43,10 @@ def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
     memory = load(core, scope, Memory, request.id)
     world = core.world(scope, None)
-    cited = [read_citation(one).sealed(world) for one in request.cites]
-    had = {citation.cited().model_dump_json() for citation in citations_of(core, scope, memory.id)}
-    fresh = {one.model_dump_json(): one for one in cited if one.model_dump_json() not in had}
-    records = [citation_record(scope, memory.id, one) for one in fresh.values()]
+    given = [read_citation(one) for one in request.cites]
+    cited = [citation_record(scope, memory.id, one.sealed(world), one) for one in given]
+    had = {citation_mark(citation) for citation in citations_of(core, scope, memory.id)}
+    records = list({mark: one for one in cited if (mark := citation_mark(one)) not in had}.values())
     if records:
         entry = logged(scope, "update", "cite", memory, sources=[record.source for record in records])
         commit(core, scope, [*(Insert(record) for record in records), entry])
@@ -103,6 +103,7 @@ class Checked(Reply):
 
     looked_at: int = 0
     holds: int = 0
+    claimed: int = 0
     broken: int = 0
     unreachable: int = 0
     demoted: list[str] = Field(default_factory=list)
@@ -159,19 +160,30 @@ def _checked_now(
     checked = [looked_up(core, scope, citation) for citation in citations]
     broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
     steps: list[Step] = [Update(citation) for citation in checked]
-    demoted = bool(broken) and memory.status in TRUSTED
+    fault = broken or _mere_claims(core, scope, memory, checked)
+    demoted = bool(fault) and memory.status in TRUSTED
     if demoted:
-        why = f"no longer holds: {broken[0].note}"
+        why = f"no longer holds: {fault[0].note}" if broken else f"rests on a claim alone: {fault[0].note}"
         steps += _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
         commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=_found(checked))])
     return checked, demoted
 
 
+def _mere_claims(core: Core, scope: Scope, memory: Memory, checked: Sequence[Citation]) -> list[Citation]:
+    """The claims that a memory rests on, if there is nothing else that it could rest on."""
+    claims = [citation for citation in checked if citation.state == "claimed" and citation.is_just_seen]
+    if not claims or memory.status not in TRUSTED:
+        return []
+    now_known = {citation.id: citation for citation in citations_of(core, scope, memory.id)}
+    now_known |= {citation.id: citation for citation in checked}
+    return [] if any(citation.state in ("holds", "unreachable") for citation in now_known.values()) else claims
+
+
 def _found(checked: Sequence[Citation]) -> dict[str, int]:
     """How many were found to be what; what was out of sight keeps its state, but was not found to be anything."""
     states = [citation.state if citation.is_just_seen else "unreachable" for citation in checked]
-    return {state: states.count(state) for state in ("holds", "broken", "unreachable")}
+    return {state: states.count(state) for state in ("holds", "claimed", "broken", "unreachable")}
 
 
 def looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
@@ -277,6 +289,14 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
             remedy="cite what is true now, or take the broken citation away",
             id=memory.id,
             citation=broken[0].id,
+        )
+    claims = [citation for citation in checked if citation.state == "claimed"]
+    if claims and not any(citation.state == "holds" and citation.is_just_seen for citation in checked):
+        raise IllegalTransition(
+            f"a claim alone carries no promotion: {claims[0].note}",
+            remedy="let the one who is cited confirm it (confirm), or cite something that can be looked up",
+            id=memory.id,
+            citation=claims[0].id,
         )
     if not any(citation.state == "holds" and citation.is_just_seen for citation in checked):
         raise IllegalTransition(

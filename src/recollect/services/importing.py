@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from recollect.domain.agents import Result
 from recollect.domain.audit import Seal
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
@@ -33,6 +34,7 @@ from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scop
 from recollect.services.access import refuse_higher
 from recollect.services.core import Core, Request, commit, insistently, logged
 from recollect.services.indexing import Progress, refreshed
+from recollect.services.proving import Proving
 from recollect.services.transfer import FORMAT, LEFT_OUT, Transferred
 
 BATCH = 1000
@@ -62,13 +64,15 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
             survey.read(file)
             _refuse_higher_users(core, scope, survey.users)
             _refuse_two_logs(core, scope, survey.seals)
-            for batch in survey.batches(file):
+            proving = Proving(core, scope, survey.has_log, request.existing == "replace")
+            for batch in survey.batches(file, proving):
                 written += _write(core, scope, batch, request.existing, written)
                 done += len(batch)
                 progress(survey.records + done, 2 * survey.records)
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
-    notes = refreshed(core)
+    notes = [*proving.settle(), *refreshed(core)]
+    written -= len(proving.fallen)  # each has a former state that is not in the file
     return Transferred(path=str(path), records=written, hash=survey.hash, skipped=survey.records - written, notes=notes)
 
 
@@ -115,6 +119,7 @@ class _Survey:
     hash: str = ""
     seals: set[str] = field(default_factory=set)
     users: set[str] = field(default_factory=set)
+    _logs: set[int] = field(default_factory=set)
     _heads: array[int] = field(default_factory=lambda: array("Q"))
     _memories: array[int] = field(default_factory=lambda: array("Q"))
     _owners: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -139,6 +144,8 @@ class _Survey:
                     self.seals.add(record.id)
                 elif isinstance(record, User):
                     self.users.add(record.id)
+                elif isinstance(record, Result):
+                    self._logs.add(_digest_of(record.id))
             offset += len(line)
             self.progress(len(self._heads) + len(places), 2 * self.records)
         if len(self._heads) + len(places) != self.records:
@@ -152,8 +159,12 @@ class _Survey:
         order = np.argsort(by, kind="stable")
         self._owners, self._places = by[order], np.frombuffer(places, np.uint64)[order] if places else self._places
 
-    def batches(self, file: IO[bytes]) -> Iterator[list[Record]]:
-        """Records in the order of the file, each memory followed by its parts."""
+    def has_log(self, id: str) -> bool:
+        """Of the log entries that can be cited, results alone come after memories in a file."""
+        return _digest_of(id) in self._logs
+
+    def batches(self, file: IO[bytes], proving: Proving) -> Iterator[list[Record]]:
+        """Records in the order of the file, each memory followed by its parts, as far as they are proven here."""
         batch: list[Record] = []
         size = 0
         for offset in self._heads:
@@ -161,7 +172,7 @@ class _Survey:
             if batch and (len(batch) + len(group) > BATCH or size + length > BATCH_BYTES):
                 yield batch
                 batch, size = [], 0
-            batch += group
+            batch += proving.taken(group)
             size += length
         if batch:
             yield batch

@@ -41,11 +41,11 @@ from recollect.services.governance import (
     standing,
     unsupported_steps,
 )
-from recollect.services.remember import citation_record
 from recollect.services.revise import change_steps, fallen_steps
 
 MERGED_INTO = "merged_into"
 MOST = 100
+_TAKEN_OVER = set("type source evidence entered_by entered_through seen_at confirmed_by confirmed_at".split())
 
 
 class MergeRequest(Request):
@@ -129,7 +129,8 @@ def _evidence(
         for citation in citations_of(core, scope, other.id):
             cited = citation.cited()
             if (told := cited.model_dump_json()) not in known and told not in found:
-                found[told] = looked_up(core, scope, citation_record(scope, kept.id, cited))
+                taken_over = made(Citation, scope, **citation.model_dump(include=_TAKEN_OVER), memory_id=kept.id)
+                found[told] = looked_up(core, scope, taken_over)
     return [citation for citation in found.values() if citation.state != "broken"]
 
 

@@ -28,7 +28,7 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.memory import Scope as MemoryScope
-from recollect.domain.provenance import AnyCitation, Citation, World, read_citation
+from recollect.domain.provenance import AnyCitation, Citation, World, entered, read_citation
 from recollect.domain.record import LONGEST_SECONDS, Id, Json, Moment, Name, Text, Vector, new_id, now
 from recollect.errors import (
     Conflict,
@@ -215,13 +215,13 @@ def _draft(core: Core, scope: Scope, request: RememberRequest, world: World | No
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
     world = world or core.world(scope, None)
-    citations = [read_citation(one).sealed(world) for one in request.cites]
+    citations = [(one, one.sealed(world)) for one in map(read_citation, request.cites)]
     memory = _memory(core, scope, request, content, text)
     return _Draft(
         request,
         memory,
         [made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
-        [citation_record(scope, memory.id, one) for one in _distinct(citations)],
+        [citation_record(scope, memory.id, sealed, given) for given, sealed in _distinct(citations)],
         _links(scope, memory, request),
         _replaceable(core, scope, request.supersedes) if request.supersedes else None,
     )
@@ -276,16 +276,25 @@ def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:
         raise InvalidInput("ttl_seconds is too large", remedy="leave it out to keep the memory for good") from None
 
 
-def citation_record(scope: Scope, memory_id: str, cited: AnyCitation) -> Citation:
+def citation_record(scope: Scope, memory_id: str, cited: AnyCitation, given: AnyCitation) -> Citation:
+    """A citation as it comes in: what was given, sealed, and who entered it."""
     evidence = cited.model_dump(mode="json", exclude_none=True)
+    through: Literal["process", "door"] = "process" if scope.granted is None else "door"
+    entry = entered(cited, given, scope.actor, through)
     record: Citation = made(
-        Citation, scope, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence
+        Citation, scope, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence, **entry
     )
     return record
 
 
-def _distinct(citations: Sequence[Any]) -> list[Any]:
-    return list({one.model_dump_json(): one for one in citations}.values())
+def _distinct(citations: Sequence[tuple[AnyCitation, AnyCitation]]) -> list[tuple[AnyCitation, AnyCitation]]:
+    return list({sealed.model_dump_json(): (given, sealed) for given, sealed in citations}.values())
+
+
+def citation_mark(citation: Citation) -> str:
+    """What makes two citations the same: a claim is not yet what the one who is cited says themself."""
+    told = citation.cited().model_dump_json()
+    return f"claimed {told}" if citation.state == "claimed" else told
 
 
 def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relationship]:
@@ -521,7 +530,7 @@ def _mark(record: Hanging) -> str:
         return f"tag {record.tag}"
     if isinstance(record, Relationship):
         return f"link {record.type} {record.target_id}"
-    return f"citation {record.model_dump_json(include={'evidence'})}"
+    return f"citation {citation_mark(record)}"
 
 
 def _seen_again(memory: Memory, added: Sequence[Hanging], merged: list[str], seq: int) -> Receipt:

@@ -16,7 +16,7 @@ PERIODS = {"30": "30 days", "90": "90 days", "365": "a year"}
 MOST_BARS = 100
 HITS, MOST_HITS = 15, 100
 CITED_AT_ONCE = 30
-STATES = ("broken", "unreachable", "unchecked", "holds")
+STATES = ("broken", "claimed", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
 

@@ -132,7 +132,7 @@
     if (title && !(await confirmed(title, text))) return;
     await once(button, async () => {
       const found = await ask("POST", "/v1/check", check ? JSON.parse(check) : { id: memory.dataset.memory });
-      reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.broken} broken, ${found.unreachable} could not be reached`);
+      reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.claimed} are claims, ${found.broken} broken, ${found.unreachable} could not be reached`);
     });
   }
 
