@@ -167,7 +167,7 @@ def test_a_target_that_was_used_on_its_own_keeps_what_it_has(tmp_path: Path) -> 
         assert mem.show(id).text == "written in the copy"
 
 
-def test_written_to_while_copying_is_caught_up_with() -> None:
+def test_what_is_written_while_copying_is_brought_over_by_the_next_copy() -> None:
     source, target = stored(3), MemoryStore()
     more = iter(range(100, 102))
 
@@ -178,7 +178,9 @@ def test_written_to_while_copying_is_caught_up_with() -> None:
             source.transact(Scope("acme"), [Insert(one), Insert(tag)])
             return
 
-    copy(source, target, progress=write)
+    assert copy(source, target, progress=write).written == 7
+    assert target.count(Scope("acme"), Query(Tag)) == 3
+    assert copy(source, target).written == 4
     assert target.count(Scope("acme"), Query(Tag)) == 5
 
 

@@ -11,14 +11,17 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
+from recollect.adapters.asides import publish, sync_folder
 from recollect.adapters.beneath import FOLDER, READING, read_regular
 from recollect.errors import InvalidInput, StoreFull, Unavailable
-from recollect.ports.outside import Found
+from recollect.ports.outside import Found, private_opener
 
+T = TypeVar("T")
 DEEPEST = 100
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -33,18 +36,38 @@ class LocalFolders:
         finally:
             os.close(handle)
 
+    def keep(self, path: Path, write: Callable[[BinaryIO], T]) -> T:
+        aside = path.with_name(path.name + ".part")
+        try:
+            with open(aside, "wb", opener=private_opener) as file:
+                result = write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            publish(aside, path)
+            return result
+        finally:
+            aside.unlink(missing_ok=True)
+
     def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
+        made = [folder for folder in (root, *root.parents) if not folder.exists()]
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(f"cannot make '{root}': {error.strerror}", remedy="give a folder to write to") from None
         handle, count = _open_root(root), 0
+        touched: set[tuple[str, ...]] = {()}
         try:
             for path, data in files:
                 _write(handle, path, data)
+                folders = tuple(path.split("/")[:-1])
+                touched.update(folders[:depth] for depth in range(1, len(folders) + 1))
                 count += 1
+            for folders in touched:
+                _sync(handle, folders)
         finally:
             os.close(handle)
+        for folder in made:
+            sync_folder(folder.parent)
         return count
 
 
@@ -104,6 +127,24 @@ def _write(root: int, path: str, data: bytes) -> None:
         raise InvalidInput(
             f"cannot write '{path[:200]}': {error.strerror}",
             remedy="a part of it may be a link or no folder: remove that, or push into an empty folder",
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def _sync(root: int, folders: tuple[str, ...]) -> None:
+    """The names in a folder, for good: that of a file is on disk only with the folder it stands in."""
+    handle = os.dup(root)
+    try:
+        for part in folders:
+            inner = os.open(part, FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        os.fsync(handle)
+    except OSError as error:
+        where = "/".join(folders)
+        raise InvalidInput(
+            f"cannot finish writing '{where[:200]}': {error.strerror}", remedy="push again, while nobody changes it"
         ) from None
     finally:
         os.close(handle)

@@ -7,10 +7,12 @@ meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 def private_opener(path: str, flags: int) -> int:
@@ -33,6 +35,12 @@ class Found:
 
 
 class Folders(Protocol):
+    def keep(self, path: Path, write: Callable[[BinaryIO], T]) -> T:
+        """Let somebody write a file, and give it its name when it is whole and on disk; what `write` gave.
+
+        Of a file that could not be finished nothing is left, and what had its name before stays. Raises OSError.
+        """
+
     def read(self, root: Path, limit: int) -> Iterator[Found]:
         """Every file below a folder, in order of path. What is no regular file, or over `limit` bytes, is left out.
 
@@ -40,7 +48,8 @@ class Folders(Protocol):
         """
 
     def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
-        """Write files below a folder, each whole or not at all; how many. Makes the folder if need be.
+        """Write files below a folder, each whole or not at all; how many. Makes the folder if need be. On disk, names
+        and all, when it returns.
 
         Raises InvalidInput, naming the file, where a part of its path is a link or no folder.
         """

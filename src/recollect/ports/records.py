@@ -18,6 +18,7 @@ import base64
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -320,12 +321,8 @@ Reading = tuple[Query[Any], Sequence[str]]
 """A query, and the fields that are wanted."""
 
 
-class RecordStore(Protocol):
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    def tenants(self) -> list[str]:
-        """The ids of all organizations, for upkeep that visits each in its own scope."""
+class Reads(Protocol):
+    """The verbs that read records: of a store, each as of its own moment; of a snapshot, all as of one."""
 
     def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None: ...
 
@@ -337,12 +334,27 @@ class RecordStore(Protocol):
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         """What `select` answers to each, in one wait where the store is far away."""
 
+    def count(self, scope: Scope, query: Query[Any]) -> int: ...
+
+
+class RecordStore(Reads, Protocol):
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def tenants(self) -> list[str]:
+        """The ids of all organizations, for upkeep that visits each in its own scope."""
+
+    def snapshot(self, scope: Scope) -> AbstractContextManager[Reads]:
+        """One tenant as of one moment, for as long as the block lasts, whatever others write meanwhile.
+
+        For reading much of it: nothing is held in memory that was not asked for. It keeps a database from cleaning up
+        behind itself, so read and let go; `erase_traces` may wait for it, or say that it could not be finished.
+        """
+
     def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
         """For each place the ids of up to `reach` living records before it that pass `where`, its own if it passes, and
         up to `reach` after it, in order. Must cost the same however many records there are `within`.
         """
-
-    def count(self, scope: Scope, query: Query[Any]) -> int: ...
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         """All the steps or none. Concurrent calls may share one disk sync; each fails or succeeds alone."""

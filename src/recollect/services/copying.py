@@ -1,10 +1,10 @@
 """All that one store holds, copied into another of any kind, and proven to be the same.
 
-Record by record, parents first and by id, in batches that each commit. What the target already has is compared and
-left alone, so a copy that was stopped goes on where it was when it is run again, and a second run brings over
-only what changed, and lets go of what the source let go of. A target that has what the source never had was written to
-by somebody else: that is said before anything is changed. At the end both sides are read again and their content hashes
-compared.
+Record by record, parents first and by id, in batches that each commit; each organization as it was at one moment. What
+the target already has is compared and left alone, so a copy that was stopped goes on where it was when it is run again,
+and a second run brings over only what changed, and lets go of what the source let go of. A target that has what the
+source never had was written to by somebody else: that is said before anything is changed. At the end both sides are
+read again and their content hashes compared.
 """
 
 from __future__ import annotations
@@ -16,8 +16,21 @@ from pydantic import Field
 
 from recollect.domain.audit import AccessLog
 from recollect.domain.record import RECORDS, Record
-from recollect.errors import Conflict, InvalidInput, ReferenceMissing
-from recollect.ports.records import Compare, Delete, Filter, Insert, OneOf, Order, Put, Query, RecordStore, Scope, Step
+from recollect.errors import Conflict, InvalidInput
+from recollect.ports.records import (
+    Compare,
+    Delete,
+    Filter,
+    Insert,
+    OneOf,
+    Order,
+    Put,
+    Query,
+    Reads,
+    RecordStore,
+    Scope,
+    Step,
+)
 from recollect.services.core import Reply
 from recollect.services.indexing import Progress
 from recollect.services.transfer import parents_first, record_line
@@ -26,7 +39,6 @@ BATCH = 500
 CHANGES = 10_000
 # The right to work on something for a minute means nothing elsewhere.
 LEFT_OUT = frozenset({"lease"})
-ROUNDS = 3
 
 
 class CopiedTenant(Reply):
@@ -83,34 +95,30 @@ class _Meter:
 
 
 def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _Meter) -> CopiedTenant:
-    """Rounds, because the source may be written to meanwhile; what is the same already costs only reading."""
-    written = 0
-    for last in (False,) * (ROUNDS - 1) + (True,):
-        _follow_deletions(source, target, scope)
-        try:
-            written += sum(_copy_records(source, target, scope, record, meter) for record in _copied())
-        except ReferenceMissing:
-            if last:
-                raise
-            continue
-        here, there = content_hash(source, scope, meter), content_hash(target, scope)
-        if here == there:
-            return CopiedTenant(
-                organization=scope.organization_id, records=_size(source, scope), written=written, hash=here
+    """As the source was at one moment; what the target has already costs only reading."""
+    with source.snapshot(scope) as reading:
+        _follow_deletions(source, reading, target, scope)
+        written = sum(_copy_records(reading, target, scope, record, meter) for record in _copied())
+        here, there = content_hash(reading, scope, meter), content_hash(target, scope)
+        if here != there:
+            raise Conflict(
+                _difference(reading, target, scope), remedy="copy into an empty store, to which nobody else writes"
             )
-    raise Conflict(_difference(source, target, scope), remedy="copy into an empty store, while nobody writes to either")
+        return CopiedTenant(
+            organization=scope.organization_id, records=_size(reading, scope), written=written, hash=here
+        )
 
 
-def _follow_deletions(source: RecordStore, target: RecordStore, scope: Scope) -> None:
+def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, scope: Scope) -> None:
     """Delete in the target what the source has deleted for good; refuse a target that has what it never had."""
-    extra = {record: ids for record in _copied() if (ids := list(_extra(source, target, scope, record)))}
+    extra = {record: ids for record in _copied() if (ids := list(_extra(reading, target, scope, record)))}
     if not extra:
         return
     gone = _gone(source, scope)
     foreign = {
         record.shape.table: count
         for record, ids in extra.items()
-        if (count := sum((record.shape.table, id) not in gone for id in _told(source, scope, record, ids)))
+        if (count := sum((record.shape.table, id) not in gone for id in _told(reading, scope, record, ids)))
     }
     if foreign:
         raise Conflict(
@@ -124,7 +132,7 @@ def _follow_deletions(source: RecordStore, target: RecordStore, scope: Scope) ->
             target.transact(scope, [Delete(record, id) for id in ids[start : start + BATCH]])
 
 
-def _extra(source: RecordStore, target: RecordStore, scope: Scope, record: type[Record]) -> Iterator[str]:
+def _extra(source: Reads, target: RecordStore, scope: Scope, record: type[Record]) -> Iterator[str]:
     """The ids that only the target has."""
     after: tuple[Filter, ...] = ()
     while True:
@@ -137,7 +145,7 @@ def _extra(source: RecordStore, target: RecordStore, scope: Scope, record: type[
         after = (Compare("id", ">", ids[-1]),)
 
 
-def _told(source: RecordStore, scope: Scope, record: type[Record], ids: list[str]) -> list[str]:
+def _told(source: Reads, scope: Scope, record: type[Record], ids: list[str]) -> list[str]:
     """Those of them that the source would remember if it had ever had them.
 
     Some records go without a trace, and so do whole months of the access log; whoever uses a target on its own leaves
@@ -165,12 +173,12 @@ def _copied() -> list[type[Record]]:
     return [record for record in parents_first() if record.shape.table not in LEFT_OUT]
 
 
-def _size(store: RecordStore, scope: Scope) -> int:
+def _size(store: Reads, scope: Scope) -> int:
     return sum(store.count(scope, Query(record, deleted="yes")) for record in _copied())
 
 
 def _copy_records(
-    source: RecordStore, target: RecordStore, scope: Scope, record: type[Record], meter: _Meter
+    source: Reads, target: RecordStore, scope: Scope, record: type[Record], meter: _Meter
 ) -> int:  # fmt: skip
     written = 0
     for batch in _batches(source, scope, record):
@@ -182,7 +190,7 @@ def _copy_records(
     return written
 
 
-def _batches(store: RecordStore, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
+def _batches(store: Reads, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
     after: str | None = None
     while True:
         page = store.find(scope, Query(record, (), (Order("id"),), BATCH, after, "yes"))
@@ -205,7 +213,7 @@ def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[
     return steps
 
 
-def content_hash(store: RecordStore, scope: Scope, meter: _Meter | None = None) -> str:
+def content_hash(store: Reads, scope: Scope, meter: _Meter | None = None) -> str:
     """The hash of every record of an organization, in an order that is the same on every store."""
     digest = hashlib.sha256()
     for record in _copied():
@@ -217,7 +225,7 @@ def content_hash(store: RecordStore, scope: Scope, meter: _Meter | None = None) 
     return digest.hexdigest()
 
 
-def _difference(source: RecordStore, target: RecordStore, scope: Scope) -> str:
+def _difference(source: Reads, target: Reads, scope: Scope) -> str:
     for table, record in sorted(RECORDS.items()):
         here, there = (store.count(scope, Query(record, deleted="yes")) for store in (source, target))
         if table not in LEFT_OUT and here != there:

@@ -1,7 +1,8 @@
 """All of a tenant's records out to JSON Lines, and the whole store to a backup.
 
-The first line of an export says what follows; then one record a line, parents before children and by id, so that the
-same records always make the same file; the last line carries the hash of all the lines before it. `importing` reads it.
+All of one moment, whatever others write meanwhile. The first line of an export says what follows; then one record a
+line, parents before children and by id, so that the same records always make the same file; the last line carries the
+hash of all the lines before it. `importing` reads it.
 """
 
 from __future__ import annotations
@@ -9,23 +10,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import InvalidInput
-from recollect.ports.outside import private_opener
-from recollect.ports.records import Order, Query, Scope
+from recollect.ports.records import Order, Query, Reads, Scope
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
 from recollect.services.keyring import shown_record
 
 FORMAT = "recollect-export-1"
 PAGE = 500
+PIECE_BYTES = 256 * 1024
 # The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
 # the log that they seal.
 AUDIT = frozenset({"access_log", "seal"})
@@ -50,70 +52,67 @@ class Transferred(Reply):
 def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
     """Write every record of the organization, parents first, with a hash at the end."""
     target = Path(request.path)
-    digest, count = hashlib.sha256(), 0
-    core.journal.flush()
-    total = sum(core.store.count(scope, Query(record, deleted="yes")) for record in _exported(request.audit))
-    partial = target.with_name(target.name + ".part")
+
+    def write(file: BinaryIO) -> tuple[int, str]:
+        return _written(core, scope, request.audit, _Target(file, target), progress)
+
     try:
-        with open(partial, "wb", opener=private_opener) as file:
-            for line in _lines(core, scope, request.audit):
-                file.write(line)
-                digest.update(line)
-                count += 1
-                progress(count - 1, total)
-            file.write(_end(count - 1, digest.hexdigest()))
-        partial.replace(target)
+        records, digest = core.folders.keep(target, write)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InvalidInput(
-            f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
-        ) from None
-    return Transferred(path=str(target), records=count - 1, hash=digest.hexdigest())
+        raise _cannot_write(target, error) from None
+    return Transferred(path=str(target), records=records, hash=digest)
 
 
-def exported_lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
-    """The very bytes of an exported file, as they are read."""
+class _Target:
+    """A file being written; what the disk says against it is told of the file, not of the store that is read."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def write(self, line: bytes) -> None:
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from None
+
+
+def _cannot_write(target: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to")
+
+
+def exported_pieces(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
+    """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open."""
+    with tempfile.TemporaryFile(prefix="recollect-export-") as file:
+        _written(core, scope, audit, _Target(file, Path("a temporary file")), lambda done, total: None)
+        file.seek(0)
+        yield from iter(partial(file.read, PIECE_BYTES), b"")
+
+
+def _written(core: Core, scope: Scope, audit: bool, target: _Target, progress: Progress) -> tuple[int, str]:
+    """Writes all the lines; gives how many records there are, and their hash."""
     core.journal.flush()
     digest, count = hashlib.sha256(), -1
-    for line in _lines(core, scope, audit):
-        digest.update(line)
-        count += 1
-        yield line
-    yield _end(count, digest.hexdigest())
+    with core.store.snapshot(scope) as reading:
+        total = sum(reading.count(scope, Query(record, deleted="yes")) for record in _exported(audit))
+        for line in _lines(core, reading, scope, audit):
+            target.write(line)
+            digest.update(line)
+            count += 1
+            progress(count, total)
+    target.write(_line({"end": FORMAT, "records": count, "hash": digest.hexdigest()}))
+    return count, digest.hexdigest()
 
 
-def _end(records: int, digest: str) -> bytes:
-    return _line({"end": FORMAT, "records": records, "hash": digest})
-
-
-def _lines(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
-    """One line a record. What came in after its parents were written is left out: the file must stand alone."""
+def _lines(core: Core, reading: Reads, scope: Scope, audit: bool) -> Iterator[bytes]:
     yield _line({"format": FORMAT, "organization": scope.organization_id})
-    written: dict[str, set[str]] = {table: set() for table in _referred()} | {"organization": {scope.organization_id}}
     for record in _exported(audit):
-        ids = written.get(record.shape.table)
         after: str | None = None
         while True:
-            page = core.store.find(scope, Query(record, (), (Order("id"),), PAGE, after, "yes"))
-            for one in page.records:
-                if _stands_on(one, written):
-                    if ids is not None:
-                        ids.add(one.id)
-                    yield record_line(shown_record(core.keyring, scope, one))
+            page = reading.find(scope, Query(record, (), (Order("id"),), PAGE, after, "yes"))
+            yield from (record_line(shown_record(core.keyring, scope, one)) for one in page.records)
             after = page.next
             if after is None:
                 break
-
-
-def _stands_on(record: Record, written: dict[str, set[str]]) -> bool:
-    links = ((reference.to, getattr(record, field)) for field, reference in record.shape.references.items())
-    return all(id is None or id in written[table] for table, id in links)
-
-
-@cache
-def _referred() -> frozenset[str]:
-    """The tables that somebody refers to: of the others, no id has to be kept in mind."""
-    return frozenset(reference.to for record in RECORDS.values() for reference in record.shape.references.values())
 
 
 def _line(value: dict[str, Any]) -> bytes:

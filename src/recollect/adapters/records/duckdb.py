@@ -24,7 +24,7 @@ from recollect.adapters.records.duckdb_dialect import DIALECT, TYPES
 from recollect.adapters.records.duckdb_file import DuckdbFile, end, moved, our_errors
 from recollect.adapters.records.duckdb_upkeep import check, migrate, rebuild_text
 from recollect.adapters.records.group_commit import GroupCommit
-from recollect.adapters.records.reads import SqlReads
+from recollect.adapters.records.reads import SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.steps import RETURNED, Steps, taken
@@ -120,6 +120,17 @@ class DuckdbStore(SqlReads):
     def close(self) -> None:
         self._writer.close()
         self._file.close()
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+        """One read transaction. Who writes the file anew (`erase_traces`) waits until it ends."""
+
+        def run(cursor: duckdb.DuckDBPyConnection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            with our_errors(self.path):
+                return cursor.execute(statement, values).fetchall()
+
+        with reading(self, scope, self._file.snapshot(), run) as moment:
+            yield moment
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[DuckdbVectors]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from recollect.adapters.records.asides import publish
+from recollect.adapters.asides import publish
 from recollect.adapters.records.sql import quoted
 from recollect.domain.record import new_id
 from recollect.errors import (
@@ -129,6 +129,11 @@ class DuckdbFile:
         Nobody reads or writes meanwhile. Killed at any moment, the old file or the new one is there, whole: the log of
         the old one is moved into it first, and the new one takes its name in one step.
         """
+        if self._held():  # it would wait for itself
+            raise StoreBusy(
+                f"what was deleted is gone, but '{self.path.name}' cannot be written anew while this thread reads it",
+                remedy="end the snapshot, then erase again",
+            )
         aside = self.work / "rewritten"
         with self._alone(), our_errors(self.path):
             self._open_anew()

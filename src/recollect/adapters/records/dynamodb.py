@@ -17,7 +17,8 @@ take a memory away and leave its tags, citations and vectors behind. Proof: test
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from recollect.adapters.records.dynamodb_follow import Followed, Places, TenantV
 from recollect.adapters.records.dynamodb_items import Values
 from recollect.adapters.records.dynamodb_keys import TENANTS
 from recollect.adapters.records.dynamodb_link import ATTEMPTS, Link
+from recollect.adapters.records.dynamodb_moment import Moment
 from recollect.adapters.records.dynamodb_tenant import Tenant
 from recollect.adapters.records.dynamodb_view import View
 from recollect.adapters.records.plain import paged
@@ -135,6 +137,12 @@ class DynamoStore:
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         view = self._view(scope)
         return view.settled(lambda: _latest(view, self.tenant(scope.organization_id), after, limit))
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[Moment]:
+        with closing(Moment(self.tenant(scope.organization_id), self.codec)) as moment:
+            moment.settle()
+            yield moment
 
     def migrate(self) -> list[str]:
         return upkeep.migrate(self)

@@ -147,6 +147,17 @@ class MemoryStore:
         self._closed = True
 
     @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[MemoryStore]:
+        moment = MemoryStore()
+        with self._reading():
+            mine = [(key, one) for key, one in self._records.items() if key[1] == scope.organization_id]
+            moment._records = dict(mine)  # a record is replaced, never changed
+        try:
+            yield moment
+        finally:
+            moment.close()
+
+    @contextmanager
     def vector_snapshot(self) -> Iterator[MemoryVectors]:
         with self._reading():
             rows = [

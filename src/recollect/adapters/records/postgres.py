@@ -26,7 +26,7 @@ from recollect.adapters.records.postgres_pooler import POOLED
 from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, no_vectors, prepare, stored_vectors
-from recollect.adapters.records.reads import Derived, SqlReads
+from recollect.adapters.records.reads import Derived, SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
 from recollect.adapters.records.steps import Steps, insert_statement, taken
@@ -144,6 +144,18 @@ class PostgresStore(SqlReads):
 
     def close(self) -> None:
         self.link.close()
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+        """One transaction on one line, so a pooler between us keeps it together. A cluster's shards have no moment in
+        common: there it is one moment for each of them, and a tenant lies in one."""
+
+        def run(connection: Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            with self.link.our_errors():
+                return connection.execute(placeholders(statement), values).fetchall()
+
+        with reading(self, scope, self.link.moment(scope.organization_id), run) as moment:
+            yield moment
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[PostgresVectors]:

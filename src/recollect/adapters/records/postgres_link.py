@@ -134,6 +134,13 @@ class Link:
             yield connection
 
     @contextmanager
+    def moment(self, tenant: str) -> Iterator[Connection]:
+        """A transaction that reads on behalf of a tenant, all of it at one moment."""
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        with self.our_errors(), self._transaction("; ".join([begin, _as_role(APP), _bound(tenant)])) as connection:
+            yield connection
+
+    @contextmanager
     def snapshot(self, role: str = UPKEEP, *, first: str = "") -> Iterator[Connection]:
         """A transaction that sees one moment of the whole store, all tenants: for upkeep and derived indexes."""
         line = self.upkeep if role == UPKEEP else self

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,9 +12,12 @@ from recollect.adapters.records.dialect import Dialect
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
+from recollect.errors import Closed, InvalidInput
 from recollect.ports.records import Beside, Change, Page, Query, Reading, Scope, encode_cursor
 
 R = TypeVar("R", bound=Record)
+H = TypeVar("H")
+Ran = Callable[[H, str, Sequence[Any]], list[tuple[Any, ...]]]
 Derived = tuple[tuple[str, Callable[[Any], Any]], ...]
 
 
@@ -96,6 +100,44 @@ class SqlReads:
     def _statement(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> tuple[str, list[Any]]:
         compiler = self.compiler()
         return compiler.select(scope, query, fields), compiler.values
+
+
+Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs one statement that reads."""
+
+
+class SqlMoment(SqlReads):
+    """The same verbs over one transaction, for one tenant, until it ends."""
+
+    def __init__(self, store: SqlReads, scope: Scope, run: Run) -> None:
+        super().__init__(store._cipher)
+        self.dialect = store.dialect
+        self._codecs = store._codecs
+        self._tenant = scope.organization_id
+        self._run: Run | None = run
+
+    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if self._run is None:
+            raise Closed("this snapshot has ended", remedy="read inside of its block")
+        if scope.organization_id != self._tenant:
+            raise InvalidInput("this snapshot is of another organization", remedy="take one of this organization")
+        return self._run(statement, values)
+
+    def end(self) -> None:
+        self._run = None
+
+
+@contextmanager
+def reading(store: SqlReads, scope: Scope, holding: AbstractContextManager[H], run: Ran[H]) -> Iterator[SqlMoment]:
+    """A moment over what is held for it. Errors of whoever reads pass as they are: they are none of the store's."""
+    held = holding.__enter__()
+    moment = SqlMoment(store, scope, lambda statement, values: run(held, statement, values))
+    try:
+        moment._read(scope, "SELECT 1 FROM recollect_store LIMIT 1", ())  # the moment is now, not when first asked
+        yield moment
+    finally:
+        moment.end()
+        holding.__exit__(None, None, None)
 
 
 @cache

@@ -8,6 +8,7 @@ counters and the incarnation, `recollect_gone` for what was deleted for good. Pr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
+from recollect.adapters.asides import publish
 from recollect.adapters.records import sqlite_text
-from recollect.adapters.records.asides import publish
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
-from recollect.adapters.records.reads import SqlReads
+from recollect.adapters.records.reads import SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.soundness import check_count
 from recollect.adapters.records.sql import Compiler, quoted
@@ -62,6 +63,8 @@ from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
+LARGE_LOG_BYTES = 64_000_000
+_log = logging.getLogger("recollect.sqlite")
 
 
 class SqliteStore(SqlReads):
@@ -206,10 +209,35 @@ class SqliteStore(SqlReads):
         self._notes.close()
 
     @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+        """One read transaction. SQLite cannot empty its log behind it, so a log that grows large is told of."""
+        log = self.path.with_name(self.path.name + "-wal")
+        told = False
+
+        def run(connection: apsw.Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            nonlocal told
+            if not told and log.exists() and log.stat().st_size > LARGE_LOG_BYTES:
+                told = True
+                _log.warning("the log of '%s' grows while a snapshot of it is read; then it is emptied", self.path.name)
+            with our_errors(self.path):
+                return connection.execute(statement, values).fetchall()
+
+        with self._unless_moved(), reading(self, scope, self._readers.snapshot(), run) as moment:
+            yield moment
+        if told:
+            with self._readers.one() as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    @contextmanager
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
+        with self._unless_moved(), self._readers.snapshot() as connection:
+            yield SqliteVectors(connection)
+
+    @contextmanager
+    def _unless_moved(self) -> Iterator[None]:
+        """Who reads in one transaction what another program moves into the file meanwhile must begin again."""
         try:
-            with self._readers.snapshot() as connection:
-                yield SqliteVectors(connection)
+            yield
         except DamagedData as damage:
             if not seal_proven(self.path, self._notes):
                 raise

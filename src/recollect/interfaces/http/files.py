@@ -1,4 +1,4 @@
-"""Long things over HTTP: an export streams out line by line, an import streams in and is checked before it is read."""
+"""Long things over HTTP: an export streams out in pieces, an import streams in and is checked before it is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recollect.catalogue import OPERATIONS, invoke
 from recollect.errors import TooLarge
 from recollect.interfaces.http.reading import arriving, refuse_headers
 from recollect.interfaces.http.service import PREFIX, Endpoint, Service
-from recollect.services.transfer import exported_lines
+from recollect.services.transfer import exported_pieces
 
 JSON_LINES = "application/x-ndjson"
 
@@ -23,8 +23,8 @@ def endpoints(service: Service) -> list[Endpoint]:
         audit = request.query_params.get("audit", "false").lower() in ("1", "true", "yes")
         principal = await service.run(lambda: service.allowed(request, operation))
         with service.core.journal.attend(principal.scope, "read", "export", {"audit": audit}):
-            lines = exported_lines(service.core, principal.scope, audit)
-        return StreamingResponse(lines, media_type=JSON_LINES)
+            pieces = exported_pieces(service.core, principal.scope, audit)
+        return StreamingResponse(pieces, media_type=JSON_LINES)
 
     async def import_(request: Request) -> Response:
         operation = OPERATIONS["import_"]

@@ -12,13 +12,14 @@ from recollect.testing.conformance.paging import PagingRules
 from recollect.testing.conformance.queries import QueryRules
 from recollect.testing.conformance.references import ReferenceRules
 from recollect.testing.conformance.sharing import SharingRules
+from recollect.testing.conformance.snapshots import SnapshotRules
 from recollect.testing.conformance.text import TextRules
 from recollect.testing.conformance.transactions import TransactionRules
 from recollect.testing.conformance.values import ValueRules
 
 
 class RecordStoreContract(
-    TransactionRules, ReferenceRules, QueryRules, PagingRules, TextRules, ValueRules, SharingRules
+    TransactionRules, ReferenceRules, QueryRules, PagingRules, TextRules, ValueRules, SharingRules, SnapshotRules
 ):
     @pytest.fixture
     def store(self) -> RecordStore:

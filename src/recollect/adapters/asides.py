@@ -9,9 +9,14 @@ from pathlib import Path
 def publish(aside: Path, target: Path) -> None:
     """Give a finished file its name, for good: the folder is synced too."""
     aside.replace(target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in a folder, for good."""
     if os.name != "nt":
-        folder = os.open(target.parent, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(handle)
         finally:
-            os.close(folder)
+            os.close(handle)
