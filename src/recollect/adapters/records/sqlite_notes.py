@@ -133,7 +133,7 @@ class LogNotes:
 
     def close(self) -> None:
         """Let go; the last one takes the notes along, once the log is gone and there is nothing left to tell."""
-        with suppress(OSError):
+        with suppress(OSError):  # no notes were ever made
             self._handle = self._handle or os.open(self._file, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         if self._handle is None:
             return
