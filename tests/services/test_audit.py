@@ -14,6 +14,7 @@ from recollect.domain.audit import AccessLog, Seal
 from recollect.domain.record import new_id, now
 from recollect.errors import InvalidInput
 from recollect.ports.records import Delete, Insert, Order, Query, Scope, Touch
+from recollect.services.audit import _digest
 
 
 @pytest.fixture
@@ -52,6 +53,24 @@ def without_a_seal(mem: Any) -> None:
     mem._core.store.transact(mem._scope, [Delete(Seal, seals[1].id)])
 
 
+def resealed(mem: Any, *numbers: int) -> None:
+    """An entry changed, and these seals made anew as if nothing had happened: each is right taken by itself."""
+    store, scope = mem._core.store, mem._scope
+    store.transact(scope, [Touch(AccessLog, entries(mem)[1].id, put={"actor_id": "somebody"})])
+    digest = ""
+    for one in store.find(scope, Query(Seal, (), (Order("number"),))).records:
+        if one.number in numbers:
+            covered = [entry for entry in entries(mem) if entry.seal == one.number]
+            made = _digest(one.number, digest, covered)
+            store.transact(scope, [Touch(Seal, one.id, put={"previous": digest, "digest": made})])
+        digest = made if one.number in numbers else one.digest
+
+
+def without_the_last_seal(mem: Any) -> None:
+    seals = mem._core.store.find(mem._scope, Query(Seal, (), (Order("number"),))).records
+    mem._core.store.transact(mem._scope, [Delete(Seal, seals[-1].id)])
+
+
 TAMPERINGS: dict[str, Callable[[Any], Any]] = {
     "changed": lambda mem: mem._core.store.transact(
         mem._scope, [Touch(AccessLog, entries(mem)[1].id, put={"actor_id": "somebody"})]
@@ -61,6 +80,18 @@ TAMPERINGS: dict[str, Callable[[Any], Any]] = {
     "put in late": put_in_late,
     "exchanged": exchanged,
     "seal taken away": without_a_seal,
+    "last seal taken away": without_the_last_seal,
+    "sealed anew": lambda mem: resealed(mem, 1),
+}
+SAID = {
+    "changed": "an entry under seal 1 was changed or exchanged",
+    "deleted": "seal 1 covers",
+    "put in": "seal 1 covers",
+    "put in late": "put in later",
+    "exchanged": "an entry under seal",
+    "seal taken away": "seal 2 is missing",
+    "last seal taken away": "name a seal that is not there",
+    "sealed anew": "seal 2 does not follow the one before it",
 }
 
 
@@ -69,7 +100,14 @@ def test_tampering_is_named(how: str, sealed: Any) -> None:
     TAMPERINGS[how](sealed)
     found = sealed.audit.verify()
     assert not found.sound
-    assert found.problems
+    assert any(SAID[how] in one for one in found.problems), found.problems
+
+
+def test_a_chain_made_anew_from_end_to_end_is_seen_by_who_kept_the_anchor(sealed: Any) -> None:
+    anchor = sealed.audit.verify().anchor
+    resealed(sealed, 1, 2, 3)
+    assert sealed.audit.verify().sound  # it is a whole chain, and another one
+    assert sealed.audit.verify(anchor).problems == ["seal 3 is not the one the anchor names"]
 
 
 def test_a_log_cut_off_at_its_end_is_seen_by_who_kept_the_anchor(sealed: Any) -> None:

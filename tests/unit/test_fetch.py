@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import shutil
 import socket
 import ssl
@@ -21,6 +22,8 @@ from recollect.domain.provenance import page_hash
 from recollect.errors import InvalidInput, NotFound, TooLarge, Unavailable
 
 Serve = Callable[[socket.socket, bytes], None]
+
+OUT_OF_TIME = re.compile("too long|timed out")
 
 
 def anything(ip: object) -> bool:
@@ -361,27 +364,23 @@ class TestBounds:
                 wire.sendall(b"X: y\r\n" * 10_000)
 
         with served(flood) as server:
-            began = time.monotonic()
-            with pytest.raises((TooLarge, Unavailable)):
-                fetch(server.url(), limit_bytes=1000, timeout_seconds=5, is_allowed=anything)
-            assert time.monotonic() - began < 4
+            with pytest.raises((TooLarge, Unavailable)) as caught:
+                fetch(server.url(), limit_bytes=1000, timeout_seconds=60, is_allowed=anything)
+            assert not OUT_OF_TIME.search(str(caught.value))  # it is the size that ends it
 
     @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n", CHUNKED + b"fff\r\n"])
     def test_a_dripping_answer_ends_at_the_deadline(self, start: bytes) -> None:
         def drip(wire: socket.socket, request: bytes) -> None:
             wire.sendall(start)
-            for _ in range(200):
+            for _ in range(3000):  # longer than anybody waits: the other side hangs up
                 wire.sendall(b"x")
                 time.sleep(0.02)
 
-        with served(drip) as server:
-            began = time.monotonic()
-            with pytest.raises(Unavailable):
-                fetch(server.url(), timeout_seconds=0.3, is_allowed=anything)
-            assert time.monotonic() - began < 2
+        with served(drip) as server, pytest.raises(Unavailable, match=OUT_OF_TIME):
+            fetch(server.url(), timeout_seconds=0.3, is_allowed=anything)
 
     def test_a_silent_server_ends_at_the_deadline(self) -> None:
-        with served(lambda wire, request: time.sleep(1)) as server, pytest.raises(Unavailable):
+        with served(lambda wire, request: time.sleep(1)) as server, pytest.raises(Unavailable, match=OUT_OF_TIME):
             fetch(server.url(), timeout_seconds=0.2, is_allowed=anything)
 
 
@@ -422,8 +421,6 @@ class TestRedirects:
             time.sleep(0.15)
             wire.sendall(redirect("/again"))
 
-        with served(slowly) as server:
-            began = time.monotonic()
-            with pytest.raises(Unavailable):
-                fetch(server.url(), timeout_seconds=0.4, is_allowed=anything)
-            assert time.monotonic() - began < 0.8
+        # Each for itself would be in time, and six of them one too many.
+        with served(slowly) as server, pytest.raises(Unavailable, match=OUT_OF_TIME):
+            fetch(server.url(), timeout_seconds=0.4, is_allowed=anything)
