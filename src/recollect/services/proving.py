@@ -46,7 +46,9 @@ class Proving:
         looked = [one.changed(**one.looked_up(world)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
-            return _with_facets(memory, looked)
+            # Who opened the store answers for what the file says was found, and when, where the same is found here.
+            same = [one.state for one in records if isinstance(one, Citation)] == found
+            return _with_facets(memory, records if same and self.scope.granted is None else looked)
         if self.replaces or self.core.store.get(self.scope, Memory, memory.id, deleted=True) is None:
             self.fallen.append(memory)
         after, *former = self._demoted(memory)
