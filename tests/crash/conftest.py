@@ -34,7 +34,7 @@ from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, 
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record
 from recollect.ports.records import Query, TextQuery
-from recollect.services.indexing import facets_of, text_of
+from recollect.services.embedding import facets_of, text_of
 from recollect.testing.fakes import HashEmbedder
 
 SEED = os.environ.get("RECOLLECT_SEED") or (str(secrets.randbits(32)) if os.environ.get("RECOLLECT_SOAK") else "1")

@@ -28,6 +28,7 @@ from recollect.testing.vector_truths import MemoryTruth, nearest
 DIMENSIONS = 5
 TENANTS = st.sampled_from(["a", "b"])
 SPACES = st.sampled_from(["x", "y"])
+PARTS = st.integers(0, 2)
 IDS = st.integers(0, 25).map(lambda number: f"m{number:02d}")
 VALUES = st.sampled_from([None, "1", "2"])
 # Few distinct numbers, so that equal and opposite vectors and exact ties are common.
@@ -68,9 +69,9 @@ class IndexEqualsTruth(RuleBasedStateMachine):
                 index.close()
             shutil.rmtree(self.folder)
 
-    @rule(tenant=TENANTS, id=IDS, vector=VECTORS, space=SPACES, user=VALUES, kind=VALUES, status=VALUES)
-    def put(self, tenant, id, vector, space, user, kind, status) -> None:  # type: ignore[no-untyped-def]
-        self.truth.put(tenant, id, vector, space=space, user_id=user, kind=kind, status=status)
+    @rule(tenant=TENANTS, id=IDS, vector=VECTORS, space=SPACES, part=PARTS, user=VALUES, kind=VALUES, status=VALUES)
+    def put(self, tenant, id, vector, space, part, user, kind, status) -> None:  # type: ignore[no-untyped-def]
+        self.truth.put(tenant, id, vector, space=space, part=part, user_id=user, kind=kind, status=status)
 
     @rule(tenant=TENANTS, ids=st.lists(IDS, max_size=8), space=SPACES)
     def delete(self, tenant: str, ids: list[str], space: str) -> None:
@@ -84,7 +85,8 @@ class IndexEqualsTruth(RuleBasedStateMachine):
             facets = {facet: [None, "1", "2"][chance.integers(3)] for facet in FACETS}
             vector = chance.standard_normal(DIMENSIONS)
             tenant, space = "ab"[chance.integers(2)], "xy"[chance.integers(2)]
-            self.truth.put(tenant, f"m{chance.integers(60):02d}", vector, space=space, **facets)
+            part = int(chance.integers(3))
+            self.truth.put(tenant, f"m{chance.integers(60):02d}", vector, space=space, part=part, **facets)
 
     @rule(
         which=st.integers(0, 1),

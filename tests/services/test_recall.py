@@ -304,9 +304,9 @@ def test_the_dead_do_not_crowd_out_the_living(mem: Any) -> None:
 @pytest.mark.parametrize("vector", [[float("nan")] * 64, [float("inf")] * 64, [0.0] * 64, [1.0]])
 def test_a_vector_that_cannot_be_compared_is_refused(mem: Any, vector: list[float]) -> None:
     with pytest.raises(InvalidInput):
-        mem.remember("x", vector=vector)
+        mem.remember("x", vector=vector, vector_model="hash-64")
     with pytest.raises(InvalidInput):
-        mem.recall("x", vector=vector)
+        mem.recall("x", vector=vector, vector_model="hash-64")
 
 
 def test_meaning_can_be_boosted_too(library: Any) -> None:

@@ -212,9 +212,9 @@ def test_when_the_model_is_away_the_memory_is_stored_and_the_vector_owed(tmp_pat
 def test_a_vector_of_ones_own_is_used(mem: Any) -> None:
     vector = np.zeros(64)
     vector[3] = 2.0
-    receipt = mem.remember("opaque", vector=vector.tolist())
+    receipt = mem.remember("opaque", vector=vector.tolist(), vector_model="hash-64")
     mem.remember("transparent")
-    assert mem.recall("zzz", vector=vector.tolist())[0].id == receipt.id
+    assert mem.recall("zzz", vector=vector.tolist(), vector_model="hash-64")[0].id == receipt.id
 
 
 def test_revising_keeps_the_former_state(mem: Any) -> None:

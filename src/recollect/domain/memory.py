@@ -156,21 +156,28 @@ class Relationship(Record):
 
 
 class Embedding(Record):
-    """A memory's vector in one namespace by one model: unit length, float16 little endian.
+    """The vector of one passage of a memory in one namespace by one model: unit length, float16 little endian.
 
-    It repeats the few fields of the memory that filter a search, so that an index can be made from it alone.
+    Most memories are one passage; a long one has several, numbered by `part`, of the characters from `start` to `end`.
+    Where these are empty the vector is `given` (it came with the memory, for all of it), or is from before passages:
+    then it is of the beginning. It repeats the few fields of the memory that filter a search, so that an index can be
+    made from it alone.
     """
 
     shape: ClassVar[Shape] = Shape(
         "embedding",
         references={"organization_id": _TENANT, "memory_id": _MEMORY},
-        unique=(Unique(("memory_id", "namespace", "model")),),
+        unique=(Unique(("memory_id", "namespace", "model", "part")),),
         indexes=(("namespace", "model"),),
     )
 
     memory_id: Id
     namespace: Namespace = LONG_TERM
     model: Name
+    part: int = Field(default=0, ge=0)
+    start: int | None = None
+    end: int | None = None
+    given: bool = False
     dimensions: int = Field(ge=1)
     vector: bytes
     tokens: bytes | None = None

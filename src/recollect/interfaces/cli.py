@@ -222,7 +222,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _ordered(operation: Operation) -> list[str]:
-    fields = [name for name in operation.request.model_fields if name not in ("vector",)]
+    fields = [name for name in operation.request.model_fields if name not in ("vector", "vector_model")]
     return [*operation.positional, *(name for name in fields if name not in operation.positional)]
 
 

@@ -70,7 +70,8 @@ class Renderer:
         for place, hit in enumerate(reply.hits, 1):
             status = f"[{COLOURS[hit.status]}]{hit.status}[/]"
             said = f"  [dim]{escape(hit.author)}, {self.when(hit.occurred_at)}[/]" if hit.author else ""
-            self.console.print(f"[bold]{place:2}[/] [cyan]{hit.match:5.2f}[/]  {escape(hit.text)}  {status}{said}")
+            text = f"… {hit.passage.text} …" if hit.passage else hit.text
+            self.console.print(f"[bold]{place:2}[/] [cyan]{hit.match:5.2f}[/]  {escape(text)}  {status}{said}")
             self.console.print(f"           [dim]{escape(hit.why)}  {escape(hit.id)}[/]")
             for citation in hit.citations:
                 self.console.print(f"           {_citation(citation.source, citation.state, citation.note)}")

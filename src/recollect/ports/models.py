@@ -43,6 +43,14 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
+class WindowedEmbedder(Protocol):
+    """An embedder that says how many tokens of a text it reads; of any other that is taken to be 256."""
+
+    @property
+    def window(self) -> int: ...
+
+
+@runtime_checkable
 class TokenEmbedder(Protocol):
     """An embedder that can also tell the tokens of a text apart: what late interaction ranks by."""
 

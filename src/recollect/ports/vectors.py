@@ -5,8 +5,9 @@ same transaction as its memory; the row carries `seq`, a number that only grows 
 row is written. So a `(seq)` seen by an index is either still the row it was, or gone: asking the truth for the
 rows at some seqs both fetches their vectors and proves that they are still alive. An index needs no tombstones.
 
-A *space* is one namespace by one model (vectors of different spaces are never compared). *Facets* are the
-few columns of a memory that filter search (user, agent, session, project, kind, scope, status).
+A *space* is one namespace by one model (vectors of different spaces are never compared); a long memory has several rows
+in it, one for each passage. *Facets* are the few columns of a memory that filter search (user, agent, session, project,
+kind, scope, status).
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ class VectorTruth(Protocol):
     def vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]: ...
 
 
-StoredVector = tuple[str, bytes, bytes | None]
-"""Memory id, vector, token codes."""
+StoredVector = tuple[str, bytes, bytes | None, int | None, int | None]
+"""Memory id, vector, token codes, and where the passage stands that it is of; a memory may have several."""
 
 
 class VectorSource(Protocol):
     """A record store that lets the vectors of known memories be read."""
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> Sequence[StoredVector]:
-        """Of those of these memories that have a vector in the space."""
+        """All those of these memories in the space, in no order."""
 
 
 class VectorStore(Protocol):
@@ -97,7 +98,9 @@ class VectorStore(Protocol):
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        """The `limit` nearest living rows, best first, among those whose facets are all in `where`.
+        """The `limit` nearest memories, best first, among those whose facets are all in `where`.
+
+        A memory may have several rows, one per passage; its nearest one counts, and it is in the answer once.
 
         `where` maps a facet to the values it may have; a facet that is not named may have any value. Every
         row committed before the call is considered, whichever process wrote it.

@@ -112,6 +112,8 @@ class Core:
     workspaces: WorkspaceLimits = WorkspaceLimits()
     language_model: LanguageModel | None = None
     turn: AbstractContextManager[object] = field(default_factory=nullcontext)
+    lengths: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """How long vectors given from outside are, by tenant, namespace and model, as far as it was looked up."""
 
     @property
     def embedder(self) -> Embedder | None:

@@ -29,7 +29,7 @@ from recollect.ports.records import (
     revised,
 )
 from recollect.services.core import Core, logged
-from recollect.services.indexing import reindex_steps
+from recollect.services.embedding import reindex_steps
 from recollect.services.revise import MADE_FROM_OTHERS, dependants, new_content
 
 GENERALIZED, SUMMARIZES = "generalized_from", "summarizes"

@@ -24,12 +24,12 @@ from recollect.domain.relevance import (
     late_similarities,
     token_codes,
 )
-from recollect.errors import EmbedderFailed, IndexFailed, InvalidInput
+from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import TokenEmbedder, Vectors
 from recollect.ports.records import Beside, OneOf, Query, Scope, TextQuery
 from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.core import Core
-from recollect.services.indexing import unit
+from recollect.services.embedding import GivenVectors, check_lengths, length_of
 from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
@@ -54,6 +54,7 @@ class Asked:
 
     vector: Vectors
     rephrased: bool
+    model: str
     codes: Codes | None = None
 
 
@@ -63,7 +64,7 @@ def gather(
     question: Question,
     narrowed: Narrowed,
     *,
-    given: Sequence[float] | None = None,
+    given: GivenVectors | None = None,
     limit: int = 10,
 ) -> Pool:
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
@@ -72,7 +73,7 @@ def gather(
     with core.turn:
         lexical = _by_words(core, scope, question, narrowed, LEXICAL_POOL * depth)
         rows = _read(core, scope, narrowed, list(lexical))
-    pool.asked = asked_vector(core, question, rows, given, pool)
+    pool.asked = asked_vector(core, scope, question, narrowed, rows, given, pool)
     with core.turn:
         near, found = by_meaning(core, scope, narrowed, pool, DENSE_POOL * depth, _FIELDS)
         rows |= {id: _named(found[id]) for id in near if id in found and id not in rows}
@@ -92,13 +93,13 @@ def gather_near(
     scope: Scope,
     question: Question,
     narrowed: Narrowed,
-    given: Sequence[float] | None,
+    given: GivenVectors | None,
     limit: int,
     fields: Sequence[str],
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity, with these fields: what a vector store answers."""
     pool = Pool()
-    pool.asked = asked_vector(core, question, {}, given, pool)
+    pool.asked = asked_vector(core, scope, question, narrowed, {}, given, pool)
     with core.turn:
         near, rows = by_meaning(core, scope, narrowed, pool, limit, fields)
     pool.facts = {id: dict(zip(fields, rows[id], strict=True)) for id in near if id in rows}
@@ -112,22 +113,30 @@ def _by_words(core: Core, scope: Scope, question: Question, narrowed: Narrowed, 
 
 
 def asked_vector(
-    core: Core, question: Question, rows: dict[str, dict[str, Any]], given: Sequence[float] | None, pool: Pool
+    core: Core,
+    scope: Scope,
+    question: Question,
+    narrowed: Narrowed,
+    rows: dict[str, dict[str, Any]],
+    given: GivenVectors | None,
+    pool: Pool,
 ) -> Asked | None:
     """One vector for the question. Whom it may name is read off the memories that share its words."""
+    for model, vector in (given or {}).items():
+        check_lengths(core, scope, [({model: vector}, narrowed.namespaces)])
+        if length_of(core, scope, model, narrowed.namespaces, len(vector)) is None:
+            pool.notes.append(f"searched by words only: there are no vectors by '{model}'")
+            return None
+        return Asked(vector, rephrased=False, model=model)
     if core.embedder is None:
         return None
-    if given is not None:
-        if len(given) != core.embedder.dimensions:
-            raise InvalidInput(f"the vector has {len(given)} dimensions, not {core.embedder.dimensions}")
-        return Asked(unit(given), rephrased=False)
     rephrased = question.rephrased({row["author"] for row in rows.values() if row["author"]})
-    text = rephrased or question.text
+    text, model = rephrased or question.text, core.embedder.model
     try:
         if core.late_interaction and isinstance(core.embedder, TokenEmbedder):
             vector, tokens = core.embedder.embed_query_with_tokens(text)
-            return Asked(vector, rephrased is not None, token_codes(tokens))
-        return Asked(core.embedder.embed_query(text), rephrased is not None)
+            return Asked(vector, rephrased is not None, model, token_codes(tokens))
+        return Asked(core.embedder.embed_query(text), rephrased is not None, model)
     except EmbedderFailed as failure:
         pool.notes.append(f"searched by words only: {failure.message}")
         return None
@@ -145,15 +154,15 @@ def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: 
     """
     if pool.asked is None:
         return {}, {}
-    vector = pool.asked.vector
+    asked = pool.asked
     if narrowed.where:
-        few = _among_few(core, scope, narrowed, vector, limit, fields)
+        few = _among_few(core, scope, narrowed, asked, limit, fields)
         if few is not None:
             return few
     try:
-        return _by_index(core, scope, narrowed, vector, limit, fields)
+        return _by_index(core, scope, narrowed, asked, limit, fields)
     except IndexFailed as failure:
-        few = _among_few(core, scope, narrowed, vector, limit, fields)
+        few = _among_few(core, scope, narrowed, asked, limit, fields)
         how = "by words only" if few is None else "without the vector index"
         note = f"searched {how}: {failure.message}"
         pool.notes += [note] if note not in pool.notes else []
@@ -161,22 +170,20 @@ def by_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, limit: 
 
 
 def _among_few(
-    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
+    core: Core, scope: Scope, narrowed: Narrowed, asked: Asked, limit: int, fields: Sequence[str]
 ) -> Nearest | None:
     """Each that passes, scored one by one; None if they are too many for that."""
     ids = core.store.select(scope, Query(Memory, narrowed.filters(), limit=EXACT_UP_TO + 1), ("id",))
     if len(ids) > EXACT_UP_TO:
         return None
-    best = _best(_similarities(_stored(core, scope, narrowed, [id for (id,) in ids]), vector), limit)
+    best = _best(_similarities(stored_of(core, scope, narrowed, asked, [id for (id,) in ids]), asked.vector), limit)
     return best, _fields_of(core, scope, best, fields)
 
 
-def _by_index(
-    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, limit: int, fields: Sequence[str]
-) -> Nearest:
+def _by_index(core: Core, scope: Scope, narrowed: Narrowed, asked: Asked, limit: int, fields: Sequence[str]) -> Nearest:
     depth = limit
     while True:
-        found, exhausted = _nearest(core, scope, narrowed, vector, depth)
+        found, exhausted = _nearest(core, scope, narrowed, asked, depth)
         passing = Query(Memory, (OneOf("id", tuple(found)), *narrowed.filters()))
         by_id = {row[0]: row for row in core.store.select(scope, passing, fields)} if found else {}
         if len(by_id) >= limit or exhausted:
@@ -190,14 +197,12 @@ def _fields_of(core: Core, scope: Scope, best: dict[str, float], fields: Sequenc
     return {row[0]: row for row in core.store.select(scope, Query(Memory, (OneOf("id", tuple(best)),)), fields)}
 
 
-def _nearest(
-    core: Core, scope: Scope, narrowed: Narrowed, vector: Vectors, depth: int
-) -> tuple[dict[str, float], bool]:
+def _nearest(core: Core, scope: Scope, narrowed: Narrowed, asked: Asked, depth: int) -> tuple[dict[str, float], bool]:
     """The nearest in any of the namespaces, and whether there are no more."""
     found: dict[str, float] = {}
     exhausted = True
-    for space in _spaces(core, narrowed):
-        hits = core.vectors.search(scope.organization_id, space, vector, depth, narrowed.vector_facets())
+    for space in _spaces(asked, narrowed):
+        hits = core.vectors.search(scope.organization_id, space, asked.vector, depth, narrowed.vector_facets())
         exhausted = exhausted and len(hits) < depth
         for hit in hits:
             found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
@@ -208,9 +213,8 @@ def _best(scores: dict[str, float], limit: int) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
 
-def _spaces(core: Core, narrowed: Narrowed) -> list[str]:
-    assert core.embedder is not None
-    return [space_name(namespace, core.embedder.model) for namespace in narrowed.namespaces]
+def _spaces(asked: Asked, narrowed: Narrowed) -> list[str]:
+    return [space_name(namespace, asked.model) for namespace in narrowed.namespaces]
 
 
 def _read(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -279,7 +283,7 @@ def _score_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, nea
     assert asked is not None
     assert ranking is not None
     others = [candidate.id for candidate in pool.candidates if candidate.id not in near]
-    stored = _stored(core, scope, narrowed, others)
+    stored = stored_of(core, scope, narrowed, asked, others)
     scores = near | _similarities(stored, asked.vector)
     for candidate in pool.candidates:
         found = scores.get(candidate.id)
@@ -291,22 +295,37 @@ def _score_meaning(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool, nea
         return
     best = dict.fromkeys(hit.id for hit in ranking.best(LATE_POOL))
     read = set(others)
-    stored = [*stored, *_stored(core, scope, narrowed, [id for id in best if id not in read])]
-    codes = [(id, tokens) for id, _, tokens in stored if tokens and id in best]
+    stored = [*stored, *stored_of(core, scope, narrowed, asked, [id for id in best if id not in read])]
+    codes = [(row[0], row[2]) for row in stored if row[2] and row[0] in best]
     by_id = {candidate.id: candidate for candidate in pool.candidates}
-    for (id, _), late in zip(codes, late_similarities(asked.codes, [tokens for _, tokens in codes]), strict=True):
-        by_id[id].late = late
+    measured = late_similarities(asked.codes, [tokens for _, tokens in codes])
+    for (id, _), late in zip(codes, measured, strict=True):
+        by_id[id].late = _higher(by_id[id].late, late)
 
 
-def _stored(core: Core, scope: Scope, narrowed: Narrowed, ids: Sequence[str]) -> list[StoredVector]:
+def _higher(one: float | None, other: float | None) -> float | None:
+    """The likest of a memory's passages counts."""
+    return other if one is None or (other is not None and other > one) else one
+
+
+def stored_of(core: Core, scope: Scope, narrowed: Narrowed, asked: Asked, ids: Sequence[str]) -> list[StoredVector]:
+    """The stored vectors of these memories that the question can be compared with: all of their passages."""
     source = cast(VectorSource, core.store)
-    return [row for space in _spaces(core, narrowed) for row in source.stored_vectors(scope, space, ids)]
+    return [row for space in _spaces(asked, narrowed) for row in source.stored_vectors(scope, space, ids)]
+
+
+def similarities(stored: Sequence[StoredVector], vector: Vectors) -> list[tuple[StoredVector, float]]:
+    """The similarity of each of these vectors that can be compared."""
+    rows = [row for row in stored if len(row[1]) == 2 * len(vector)]
+    if not rows:
+        return []
+    matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
+    return list(zip(rows, (matrix.astype(np.float32) @ vector).tolist(), strict=True))
 
 
 def _similarities(stored: Sequence[StoredVector], vector: Vectors) -> dict[str, float]:
-    """The similarity of each of these memories whose vector can be compared."""
-    rows = [row for row in stored if len(row[1]) == 2 * len(vector)]
-    if not rows:
-        return {}
-    matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
-    return dict(zip((row[0] for row in rows), (matrix.astype(np.float32) @ vector).tolist(), strict=True))
+    """The similarity of each of these memories: that of its likest passage."""
+    best: dict[str, float] = {}
+    for row, similarity in similarities(stored, vector):
+        best[row[0]] = max(similarity, best.get(row[0], -2.0))
+    return best

@@ -40,7 +40,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
-from recollect.services.indexing import usable
+from recollect.services.embedding import usable
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing

@@ -6,7 +6,6 @@ that moment, by its words or by what it means today; the old text's meaning is m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,8 +15,8 @@ from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Rank
 from recollect.errors import EmbedderFailed
 from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQuery, equal, passes
 from recollect.services.core import Core
+from recollect.services.embedding import GivenVectors, embedded
 from recollect.services.gathering import Pool, by_meaning, gather
-from recollect.services.indexing import embedded
 from recollect.services.intact import check_revision
 from recollect.services.narrowing import Condition, Narrowed
 
@@ -28,7 +27,7 @@ def gather_past(
     question: Question,
     narrowed: Narrowed,
     moment: datetime,
-    given: Sequence[float] | None,
+    given: GivenVectors | None,
     limit: int,
 ) -> Pool:
     untouched = (
@@ -88,18 +87,20 @@ def _candidates(core: Core, pool: Pool, memories: list[Memory]) -> list[Candidat
     """Old texts, measured on the spot by the same question vector and token codes as the others of the pool."""
     made = [Candidate(m.id, m.text, m.author, m.session_id, None, m.occurred_at, lexical=1.0) for m in memories]
     asked = pool.asked
-    if core.embedder is None or asked is None or not memories:
+    if core.embedder is None or asked is None or asked.model != core.embedder.model or not memories:
         return made
     try:
         measured = embedded(core, core.embedder, memories)
     except EmbedderFailed:
         return made
-    for candidate, (vector, codes) in zip(made, measured, strict=True):
-        score = float(vector @ asked.vector)
+    for candidate, passages in zip(made, measured, strict=True):
+        score = max(float(one.vector @ asked.vector) for one in passages)
         if asked.rephrased:
             candidate.similarity_rephrased = score
         else:
             candidate.similarity = score
+        codes = [one.codes for one in passages if one.codes]
         if asked.codes is not None and codes:
-            candidate.late = late_similarities(asked.codes, [codes])[0]
+            found = (late for late in late_similarities(asked.codes, codes) if late is not None)
+            candidate.late = max(found, default=None)
     return made

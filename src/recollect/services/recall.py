@@ -17,19 +17,22 @@ from pydantic import Field
 
 from recollect.domain.agents import Result
 from recollect.domain.memory import Memory, Tag
+from recollect.domain.passages import Passage
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
-from recollect.domain.record import Id, Moment, Record, Text, Vector, now
+from recollect.domain.record import Id, Moment, Name, Record, Text, Vector, now
 from recollect.domain.relevance import Ranked, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services import citations
 from recollect.services.citations import CitationView
 from recollect.services.core import Core, Reply, load
+from recollect.services.embedding import given_vector
 from recollect.services.gathering import Pool, gather, gather_near
 from recollect.services.intact import check_fields
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
+from recollect.services.showing import best_passages
 
 TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
 RECENT_RESULTS = 5
@@ -49,13 +52,25 @@ class RecallRequest(Wanted):
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
-    vector: Vector | None = Field(None, description="The question's vector, if you already have it")
+    vector: Vector | None = Field(None, description="The question's vector, if you have made it; see vector_model")
+    vector_model: Name | None = Field(
+        None, description="The name of the model that made `vector`: compared with the vectors kept under this name"
+    )
+
+
+class PassageView(Reply):
+    """The part of a long memory that answers: `text` is what stands in it from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
 
 
 class Hit(Reply):
     """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`.
 
-    The score compares the hits of one question; `match`, from 0 to 1, can be compared across questions.
+    The score compares the hits of one question; `match`, from 0 to 1, can be compared across questions. Of a long
+    memory `passage` is the part that answers best; a short one has none.
     """
 
     id: str
@@ -69,6 +84,7 @@ class Hit(Reply):
     confidence: float
     author: str | None = None
     occurred_at: datetime
+    passage: PassageView | None = None
     tags: list[str] = Field(default_factory=list)
     citations: list[CitationView] = Field(default_factory=list)
     content: dict[str, Any] = Field(default_factory=dict)
@@ -121,7 +137,7 @@ def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     pool = _pool(core, scope, request, question, narrowed)
     with core.turn:
         best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
-        hits = _shown(core, scope, best[: request.limit], pool, question)
+        hits = _shown(core, scope, narrowed, best[: request.limit], pool, question)
         return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
 
 
@@ -129,21 +145,25 @@ def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str]
     """What was shown counts as read; the audit trail gets the shape of the question, not its words."""
     asked = {
         "length": len(request.query),
-        "filters": sorted(request.model_fields_set - {"query", "vector"}),
+        "filters": sorted(request.model_fields_set - {"query", "vector", "vector_model"}),
         "limit": request.limit,
     }
     core.journal.note(scope, "search", action, ids, session=request.session, agent=request.agent, asked=asked)
 
 
 def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
+    given = given_vector(core, request.vector, request.vector_model)
     if request.as_of is not None:
         if request.by != "everything":
             raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
-        return gather_past(core, scope, question, narrowed, request.as_of, request.vector, request.limit)
+        return gather_past(core, scope, question, narrowed, request.as_of, given, request.limit)
     if request.by == "meaning":
-        return gather_near(core, scope, question, narrowed, request.vector, request.limit, _SHOWN)
-    core = core if request.by == "everything" else replace(core, embedders=())
-    return gather(core, scope, question, narrowed, given=request.vector, limit=request.limit)
+        return gather_near(core, scope, question, narrowed, given, request.limit, _SHOWN)
+    if request.by == "words":
+        if given:
+            raise InvalidInput("by words alone no vector is used", remedy="leave the vector out, or `by`")
+        core = replace(core, embedders=())
+    return gather(core, scope, question, narrowed, given=given, limit=request.limit)
 
 
 def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
@@ -174,7 +194,9 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
     return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})
 
 
-def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
+def _shown(
+    core: Core, scope: Scope, narrowed: Narrowed, best: list[Ranked], pool: Pool, question: Question
+) -> list[Hit]:
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
@@ -188,8 +210,10 @@ def _shown(core: Core, scope: Scope, best: list[Ranked], pool: Pool, question: Q
     for id in ids:
         if id in memories:
             check_fields(memories[id])
+    texts = {hit.id: memories[hit.id]["text"] for hit in best if hit.id in memories}
+    passages = best_passages(core, scope, narrowed, pool, question, texts)
     return [
-        _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), question)
+        _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), passages.get(hit.id), question)
         for hit in best
         if hit.id in memories
     ]
@@ -223,13 +247,21 @@ def _tags(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
     return {id: sorted(tags) for id, tags in found.items()}
 
 
-def _hit(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], tags: list[str], question: Question) -> Hit:
+def _hit(
+    memory: dict[str, Any],
+    hit: Ranked,
+    cited: list[CitationView],
+    tags: list[str],
+    passage: Passage | None,
+    question: Question,
+) -> Hit:
     copied = ("id", "text", "kind", "status", "confidence", "author", "occurred_at", "content", "metadata", "scope")
     return Hit(
         score=round(hit.score, 4),
         match=round(hit.match, 4),
         why=_why(memory, hit, cited, question),
         parts={name: round(value, 4) for name, value in hit.parts.items()},
+        passage=_passage(memory["text"], passage),
         tags=tags,
         citations=cited,
         user=memory["user_id"],
@@ -238,6 +270,12 @@ def _hit(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], tags: l
         project=memory["project_id"],
         **{name: memory[name] for name in copied},
     )
+
+
+def _passage(text: str, found: Passage | None) -> PassageView | None:
+    if found is None:
+        return None
+    return PassageView(text=text[found.start : found.end].strip(), start=found.start, end=found.end)
 
 
 def _why(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], question: Question) -> str:

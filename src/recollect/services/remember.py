@@ -8,7 +8,7 @@ state as a revision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from recollect.domain.memory import (
     LINKS,
     LONG_TERM,
     UTTERANCES,
+    Embedding,
     Memory,
     Namespace,
     Relationship,
@@ -51,7 +52,15 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_CITATIONS, MOST_LINKS, MOST_TAGS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
-from recollect.services.indexing import index_steps
+from recollect.services.embedding import (
+    GivenVectors,
+    Indexed,
+    Vectorized,
+    check_lengths,
+    embeddings,
+    given_vector,
+    index_steps,
+)
 from recollect.services.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.supersession import end_steps, refuse_replaced
 
@@ -103,7 +112,10 @@ class RememberRequest(Request):
     on_duplicate: Literal["return", "keep"] | None = Field(
         None, description="Return the memory an exact duplicate repeats, or keep both; utterances are kept"
     )
-    vector: Vector | None = Field(None, description="Its vector, if you already have it")
+    vector: Vector | None = Field(None, description="Its vector, if you have made one; see vector_model")
+    vector_model: Name | None = Field(
+        None, description="The name of the model that made `vector`: it is kept and searched under this name"
+    )
 
     def is_merged(self) -> bool:
         """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
@@ -154,6 +166,7 @@ class _Draft:
     citations: list[Citation]
     links: list[Relationship]
     superseded: Memory | None = None
+    given: GivenVectors = field(default_factory=dict)
 
     def hangs_on_it(self) -> list[Hanging]:
         return [*self.citations, *self.tags, *self.links]
@@ -168,6 +181,7 @@ def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> Rem
     """Store many memories at once: all of them, or none."""
     world = core.world(scope, None)
     drafts = [_draft(core, scope, one, world) for one in request.memories]
+    check_lengths(core, scope, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
     return RememberManyReply(receipts=_remembered(core, scope, drafts))
 
 
@@ -224,6 +238,7 @@ def _draft(core: Core, scope: Scope, request: RememberRequest, world: World | No
         [citation_record(scope, memory.id, sealed, given) for given, sealed in _distinct(citations)],
         _links(scope, memory, request),
         _replaceable(core, scope, request.supersedes) if request.supersedes else None,
+        given_vector(core, request.vector, request.vector_model),
     )
 
 
@@ -367,7 +382,7 @@ def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[st
         for draft in drafts
         if draft.memory.id not in known
     ]
-    steps, indexed, queued = _fresh_steps(core, scope, fresh)
+    steps, indexed = _fresh_steps(core, scope, fresh)
     added = _added(core, scope, repeated)
     for memory, records in added.values():
         if records:
@@ -377,7 +392,7 @@ def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[st
     return [
         _seen_again(*added[draft.memory.id], list(merged.get(draft.memory.id, ())), seq)
         if draft.memory.id in added
-        else _receipt(draft, indexed, queued, seq)
+        else _receipt(draft, indexed[draft.memory.id], seq)
         for draft in drafts
     ]
 
@@ -439,26 +454,15 @@ def _change_known(
     return steps
 
 
-def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[list[Step], list[str], list[str]]:
+def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[list[Step], dict[str, Indexed]]:
     if not drafts:
-        return [], [], []
-    given = [draft.request.vector for draft in drafts]
-    _check_vectors(core, given)
-    vectors, indexed, queued = index_steps(core, [draft.memory for draft in drafts], given)
+        return [], {}
+    vectors, indexed = index_steps(core, [draft.memory for draft in drafts], [draft.given for draft in drafts])
     steps = _none_known(drafts)
     steps += [step for draft in drafts for step in _memory_steps(core, scope, draft)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
-    return steps + vectors, indexed, queued
-
-
-def _check_vectors(core: Core, given: Sequence[list[float] | None]) -> None:
-    for vector in given:
-        if vector is not None and core.embedder is not None and len(vector) != core.embedder.dimensions:
-            raise InvalidInput(
-                f"a vector has {len(vector)} dimensions, the store's model has {core.embedder.dimensions}",
-                remedy="leave the vector out, or configure the embedder that made it",
-            )
+    return steps + vectors, {draft.memory.id: one for draft, one in zip(drafts, indexed, strict=True)}
 
 
 def _none_known(drafts: Sequence[_Draft]) -> list[Step]:
@@ -481,7 +485,7 @@ def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
     return steps
 
 
-def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> Receipt:
+def _receipt(draft: _Draft, indexed: Indexed, seq: int) -> Receipt:
     return Receipt(
         id=draft.memory.id,
         version=draft.memory.version,
@@ -490,17 +494,19 @@ def _receipt(draft: _Draft, indexed: list[str], queued: list[str], seq: int) -> 
         tags=len(draft.tags),
         citations=len(draft.citations),
         links=len(draft.links),
-        indexed=indexed,
-        queued=queued,
+        indexed=indexed.names,
+        queued=indexed.queued,
+        vectors=indexed.vectors,
+        notes=indexed.notes,
         seq=seq,
     )
 
 
 def _added(
     core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
-) -> dict[str, tuple[Memory, list[Hanging]]]:
-    """A duplicate is not stored twice, but its evidence, tags and links are added to what is known, each once."""
-    added: dict[str, tuple[Memory, list[Hanging]]] = {}
+) -> dict[str, tuple[Memory, list[Hanging | Embedding]]]:
+    """A duplicate is not stored twice, but its evidence, tags, links and vector are added to what is known, once."""
+    added: dict[str, tuple[Memory, list[Hanging | Embedding]]] = {}
     had: dict[str, set[str]] = {}
     for draft, known in repeated:
         memory = known.memory if isinstance(known, _Draft) else known
@@ -508,8 +514,25 @@ def _added(
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
         new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
         marks.update(map(_mark, new))
-        added[draft.memory.id] = memory, [_hung_on(record, memory.id) for record in new]
+        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(core, scope, draft, known)
+        added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]
     return added
+
+
+def _new_vectors(core: Core, scope: Scope, draft: _Draft, known: Memory | _Draft) -> list[Embedding]:
+    """The vector that came with a duplicate, if what is known has none by that model."""
+    memory = known.memory if isinstance(known, _Draft) else known
+    if isinstance(known, _Draft):
+        models = {*known.given, *(embedder.model for embedder in core.embedders)}
+    else:
+        stored = core.store.select(scope, Query(Embedding, (equal("memory_id", memory.id),)), ("model",))
+        models = {model for (model,) in stored}
+    return [
+        record
+        for model, vector in draft.given.items()
+        if model not in models
+        for record in embeddings(memory, model, [Vectorized(vector)], given=True)
+    ]
 
 
 def _hanging(core: Core, scope: Scope, memory_id: str) -> list[Hanging]:
@@ -533,7 +556,8 @@ def _mark(record: Hanging) -> str:
     return f"citation {citation_mark(record)}"
 
 
-def _seen_again(memory: Memory, added: Sequence[Hanging], merged: list[str], seq: int) -> Receipt:
+def _seen_again(memory: Memory, added: Sequence[Hanging | Embedding], merged: list[str], seq: int) -> Receipt:
+    vectors = dict.fromkeys(f"vector:{record.model}" for record in added if isinstance(record, Embedding))
     return Receipt(
         id=memory.id,
         version=memory.version + bool(merged),
@@ -544,6 +568,8 @@ def _seen_again(memory: Memory, added: Sequence[Hanging], merged: list[str], seq
         tags=sum(isinstance(record, Tag) for record in added),
         citations=sum(isinstance(record, Citation) for record in added),
         links=sum(isinstance(record, Relationship) for record in added),
+        indexed=list(vectors),
+        vectors=len(vectors),
         seq=seq if added or merged else 0,
     )
 

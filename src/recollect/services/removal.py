@@ -42,7 +42,7 @@ from recollect.ports.records import (
 )
 from recollect.services.core import Core, Reply, load, logged
 from recollect.services.derivation import erasing_steps, forgetting_steps
-from recollect.services.indexing import index_steps
+from recollect.services.embedding import restored_steps
 from recollect.services.revise import change_steps, fallen_steps, identified, kept_steps
 
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
@@ -393,7 +393,7 @@ def returning_steps(core: Core, scope: Scope, root: Record) -> list[Step]:
         else:
             steps.append(Update(revised(record, scope, is_deleted=False)))
     entry = logged(scope, "update", "unremove", None, id=root.id)
-    return [*steps, *(index_steps(core, memories)[0] if memories else []), entry]
+    return [*steps, *restored_steps(core, scope, memories), entry]
 
 
 def _refuse_orphan(core: Core, scope: Scope, root: Record) -> None:

@@ -32,7 +32,7 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.questions import moment_words
-from recollect.domain.record import Id, Json, Moment, Name, Text, now
+from recollect.domain.record import Id, Json, Moment, Name, Text, Vector, now
 from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict
 from recollect.ports.records import (
     Absent,
@@ -53,7 +53,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
-from recollect.services.indexing import reindex_steps
+from recollect.services.embedding import GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.intact import intact
 
 
@@ -71,6 +71,8 @@ class Receipt(Reply):
     links: int = 0
     indexed: list[str] = Field(default_factory=list)
     queued: list[str] = Field(default_factory=list)
+    vectors: int = Field(0, description="How many vectors were made or kept: a long text has one for each passage")
+    notes: list[str] = Field(default_factory=list)
     seq: int = 0
 
 
@@ -98,6 +100,8 @@ class ReviseRequest(Request):
     author: Text | None = Field(None, description="Who said it; a new claim, like new content")
     at: Moment | None = Field(None, description="When it was said or happened; a new claim, like new content")
     source_agent: Text | None = Field(None, description="Name of the agent that made it")
+    vector: Vector | None = Field(None, description="The vector of what it says now; see vector_model")
+    vector_model: Name | None = Field(None, description="The name of the model that made `vector`")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
     @field_validator("namespaces")
@@ -112,15 +116,18 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     if request.version is not None and request.version != memory.version:
         memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
     fields = _wanted(core, memory, request)
+    given = given_vector(core, request.vector, request.vector_model)
+    check_lengths(core, scope, [(given, fields.get("namespaces", memory.namespaces))])
     steps = _distinct_steps(core, scope, memory, fields)
-    steps += change_steps(core, scope, memory, "revised", request.why, **fields) if fields else []
+    if fields or given:
+        steps += change_steps(core, scope, memory, "revised", request.why, given, **fields)
     if fields.get("status", memory.status) != memory.status:
         steps += fallen_steps(core, scope, [memory], "was revised")
     if request.tags is not None:
         steps += _retag_steps(core, scope, memory, request.tags)
     if not steps:
         raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
-    if not fields and request.version is not None:  # tags alone make no new version, but ask for one all the same
+    if not (fields or given) and request.version is not None:  # tags alone make no new version, but may ask for one
         steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
     try:
         seq = commit(core, scope, steps)
@@ -129,11 +136,12 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     # What this call made of it, not what others made of it since: its version may be the base of the next change.
     return Receipt(
         id=memory.id,
-        version=memory.version + 1 if fields else memory.version,
+        version=memory.version + 1 if fields or given else memory.version,
         status=fields.get("status", memory.status),
         content_hash=fields.get("content_hash", memory.content_hash),
-        indexed=["text", *_spaces(steps, Embedding)] if fields else [],
+        indexed=["text", *_spaces(steps, Embedding)] if fields or given else [],
         queued=_spaces(steps, IndexTask),
+        vectors=_vectors(steps, memory),
         seq=seq,
     )
 
@@ -224,6 +232,12 @@ def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> l
     return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
 
 
+def _vectors(steps: Sequence[Step], memory: Memory) -> int:
+    """How many vectors some steps store, counted once for all namespaces."""
+    made = (step.record for step in steps if isinstance(step, Insert))
+    return sum(isinstance(one, Embedding) and one.namespace == memory.namespaces[0] for one in made)
+
+
 def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
     """The fields that change with what a memory says: a new claim starts as a hypothesis."""
     content, text = read_content(memory.kind, given)
@@ -261,6 +275,7 @@ def change_steps(
     memory: Memory,
     change: Change,
     why: str,
+    given: GivenVectors | None = None,
     /,
     *,
     because_of: str | None = None,
@@ -268,7 +283,7 @@ def change_steps(
 ) -> list[Step]:
     """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
     after, steps = kept_steps(scope, memory, change, why, because_of=because_of, **fields)
-    return [*steps, *reindex_steps(core, memory, after)]
+    return [*steps, *reindex_steps(core, memory, after, given)]
 
 
 def kept_steps(

@@ -157,7 +157,9 @@ def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, N
         return {}
     space = space_name(LONG_TERM, core.embedder.model)
     rows = cast(VectorSource, core.store).stored_vectors(scope, space, ids)
-    return {id: np.frombuffer(vector, dtype="<f2").astype(np.float32) for id, vector, _ in rows}
+    # Of several passages the first: what a text is about stands at its beginning.
+    first = {id: vector for id, vector, _, _, _ in sorted(rows, key=lambda row: row[3] or 0, reverse=True)}
+    return {id: np.frombuffer(vector, dtype="<f2").astype(np.float32) for id, vector in first.items()}
 
 
 class UndoSummaryRequest(Request):

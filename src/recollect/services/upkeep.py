@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
-from typing import Any
+from itertools import chain, product
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -14,11 +14,13 @@ from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
+from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Filter, Linked, OneOf, Order, Part, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
-from recollect.services.indexing import ReindexRequest, facets_of, reindex, text_hash
+from recollect.services.embedding import facets_of, passages_of, text_hash
+from recollect.services.indexing import ReindexRequest, reindex
 
 PAGE = 1000
 RESTORE = "put a backup in its place (see docs/guides), or import an export into a new store"
@@ -44,6 +46,7 @@ class Verified(Reply):
     sound: bool
     memories: int
     vectors: int
+    partly: int = Field(0, description="Long memories with a vector of their beginning only: `reindex` makes the rest")
     problems: list[ProblemView] = Field(default_factory=list)
 
 
@@ -54,8 +57,13 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
         for problem in core.store.verify()
         if problem.organization_id in (None, scope.organization_id)
     ]
+    partly: set[str] = set()
     try:
-        problems += _check_memories(core, scope)
+        for found in _check_memories(core, scope):
+            if isinstance(found, Partly):
+                partly.add(found.id)
+            else:
+                problems.append(found)
         kept = chain(check_content(core, scope), check_items(core, scope))
         problems += [ProblemView(what=one.what, table=one.table, id=one.id, part=one.part) for one in kept]
         problems += _index_problems(core)
@@ -63,7 +71,7 @@ def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     except RecollectError as error:
         problems.append(ProblemView(what=error.message))
         memories = vectors = 0
-    return Verified(sound=not problems, memories=memories, vectors=vectors, problems=problems)
+    return Verified(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
 
 
 def _index_problems(core: Core) -> list[ProblemView]:
@@ -77,7 +85,7 @@ def _index_problems(core: Core) -> list[ProblemView]:
     ]
 
 
-def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
+def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
     after: str | None = None
     lacking: dict[str, ProblemView] = {}
     while True:
@@ -85,6 +93,9 @@ def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView]:
         for memory in page.records:
             yield from _check_memory(memory)
         for problem in _check_vectors(core, scope, page.records):
+            if isinstance(problem, Partly):
+                yield problem
+                continue
             first = lacking.get(problem.what)
             lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
         after = page.next
@@ -100,32 +111,62 @@ def _check_memory(memory: Memory) -> Iterator[ProblemView]:
         yield ProblemView(what="its text is not what its content says", table="memory", id=memory.id)
 
 
-def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView]:
-    """Each memory has, by each configured model, a vector of its text per namespace, with its filter fields."""
-    if not memories or not core.embedders:
+def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+    """Each memory has, by each configured model, the vectors of its text per namespace, with its filter fields."""
+    if not memories:
         return
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
-    fields = ("memory_id", "model", "namespace", "facets", "text_hash")
-    stored = {tuple(row[:3]): row[3:] for row in core.store.select(scope, Query(Embedding, (of_these,)), fields)}
+    stored: dict[tuple[str, ...], list[_Kept]] = {}
+    for row in core.store.select(scope, Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
+        stored.setdefault(row[:3], []).append(_Kept(*row[3:]))
     owed = {
         tuple(row)
         for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
     }
+    own = {embedder.model: embedder for embedder in core.embedders}
+    others: dict[str, dict[str, None]] = {}
+    for id, model, _ in stored:
+        if model not in own:
+            others.setdefault(id, {})[model] = None
     for memory in memories:
-        for embedder in core.embedders:
-            for namespace in memory.namespaces:
-                key = (memory.id, embedder.model, namespace)
-                if key not in stored and key not in owed:
-                    yield ProblemView(
-                        what=f"has no vector by {embedder.model} in {namespace}",
-                        table="memory",
-                        id=memory.id,
-                        part="vectors",
-                    )
-                elif key in stored and stored[key] != (facets_of(memory), text_hash(memory)):
-                    yield ProblemView(
-                        what="its vector is of another state of it", table="memory", id=memory.id, part="vectors"
-                    )
+        for model, namespace in product((*own, *others.get(memory.id, ())), memory.namespaces):
+            key = (memory.id, model, namespace)
+            found = _check_kept(memory, stored.get(key, []), own.get(model), key in owed)
+            if found is not None:
+                what = found.replace("MODEL", f"{model} in {namespace}")
+                problem = ProblemView(what=what, table="memory", id=memory.id, part="vectors")
+                yield Partly(memory.id) if found == _PARTLY else problem
+
+
+class Partly(NamedTuple):
+    """A long memory whose vectors are from before passages: they are of its beginning only."""
+
+    id: str
+
+
+class _Kept(NamedTuple):
+    facets: list[str | None]
+    text_hash: str
+    given: bool
+    start: int | None
+
+
+_VECTOR = ("facets", "text_hash", "given", "start")
+_PARTLY = "has a vector of its beginning only"
+
+
+def _check_kept(memory: Memory, kept: list[_Kept], embedder: Embedder | None, is_owed: bool) -> str | None:
+    """What is wrong with the vectors of a memory by one model in one namespace."""
+    if not kept:
+        return None if is_owed or embedder is None else "has no vector by MODEL"
+    if any((one.facets, one.text_hash) != (facets_of(memory), text_hash(memory)) for one in kept):
+        return "its vector is of another state of it"
+    if embedder is None or any(one.given for one in kept):
+        return None
+    wanted = len(passages_of(memory, embedder).passages)
+    if len(kept) == wanted or is_owed:
+        return None
+    return _PARTLY if kept[0].start is None else f"has {len(kept)} of {wanted} vectors by MODEL"
 
 
 class DoctorRequest(Request):
@@ -196,6 +237,12 @@ def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
         says=f"{verified.vectors} vectors, {_listed(derived)}",
         remedy="recollect doctor --fix" if derived else "",
     )
+    yield Finding(
+        name="passages",
+        well=not verified.partly,
+        says=f"{verified.partly} long memories have a vector of their beginning only",
+        remedy="recollect doctor --fix" if verified.partly else "",
+    )
 
 
 def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
@@ -235,12 +282,12 @@ def _listed(problems: list[ProblemView]) -> str:
 def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
-    if ailing & {"records", "indexes", "queue"}:
+    if ailing & {"records", "indexes", "queue", "passages"}:
         done += core.store.mend()
-    if ailing & {"indexes", "queue"}:
+    if ailing & {"indexes", "queue", "passages"}:
         try:
             made = reindex(core, scope, ReindexRequest()).made
-            if any(problem.part == "vectors" for problem in _check_memories(core, scope)):
+            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(core, scope)):
                 made += reindex(core, scope, ReindexRequest(everything=True)).made
             done.append(f"{made} vectors made")
         except EmbedderFailed as failure:

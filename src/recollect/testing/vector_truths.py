@@ -61,7 +61,10 @@ def nearest(
     ]
     stored = np.frombuffer(b"".join([row.vector for row in mine]), "<f2").reshape(len(mine), len(exact))
     similarity = np.round(stored.astype(np.float64) @ exact, 6).clip(-1.0, 1.0).tolist()
-    hits = [VectorHit(row.memory_id, value) for row, value in zip(mine, similarity, strict=True)]
+    best: dict[str, float] = {}
+    for row, value in zip(mine, similarity, strict=True):
+        best[row.memory_id] = max(value, best.get(row.memory_id, -2.0))
+    hits = [VectorHit(memory_id, value) for memory_id, value in best.items()]
     return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))[:limit]
 
 
@@ -81,18 +84,21 @@ class RecordTruth:
         vector: NDArray[np.floating] | bytes,
         *,
         space: str = "long_term/m",
+        part: int = 0,
         **facets: str | None,
     ) -> None:
-        self.put_all([(organization_id, memory_id, space, vector, facets_of(**facets))])
+        self.put_all([(organization_id, memory_id, space, vector, facets_of(**facets))], part)
 
     def put_all(
-        self, rows: Iterable[tuple[str, str, str, NDArray[np.floating] | bytes, tuple[str | None, ...]]]
+        self,
+        rows: Iterable[tuple[str, str, str, NDArray[np.floating] | bytes, tuple[str | None, ...]]],
+        part: int = 0,
     ) -> None:
         """Write rows of (organization_id, memory_id, space, vector, facets), each tenant's in one transaction."""
         steps: dict[str, list[Step]] = {}
         for organization_id, memory_id, space, vector, facets in rows:
             data = vector if isinstance(vector, bytes) else packed(vector)
-            steps.setdefault(organization_id, []).extend(_steps(organization_id, memory_id, space, data, facets))
+            steps.setdefault(organization_id, []).extend(_steps(organization_id, memory_id, space, data, facets, part))
         for organization_id, some in steps.items():
             scope = Scope(organization_id)
             if self.store.get(scope, Organization, organization_id) is None:
@@ -107,16 +113,16 @@ class RecordTruth:
 
 
 def _steps(
-    organization_id: str, memory_id: str, space: str, vector: bytes, facets: tuple[str | None, ...]
+    organization_id: str, memory_id: str, space: str, vector: bytes, facets: tuple[str | None, ...], part: int
 ) -> list[Step]:
     namespace, _, model = space.partition("/")
-    id = blake2b(f"{memory_id} {space}".encode(), digest_size=16).hexdigest()
+    id = blake2b(f"{memory_id} {space} {part}".encode(), digest_size=16).hexdigest()
     memory = Memory(
         organization_id=organization_id, id=memory_id, text="it", content={}, content_hash="h", identity=memory_id,
         occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     embedding = Embedding(
-        organization_id=organization_id, id=id, memory_id=memory_id, namespace=namespace, model=model,
+        organization_id=organization_id, id=id, memory_id=memory_id, namespace=namespace, model=model, part=part,
         dimensions=max(1, len(vector) // 2), vector=vector, text_hash="h", facets=list(facets),
     )  # fmt: skip
     return [Put(memory), DeleteWhere(Embedding, (equal("id", id),)), Insert(embedding)]
@@ -148,7 +154,7 @@ class MemoryTruth:
         self.incarnation = incarnation
         self.rows: dict[int, VectorRow] = {}
         self.last = 0
-        self._seq_of: dict[tuple[str, str, str], int] = {}
+        self._seq_of: dict[tuple[str, str, str], dict[int, int]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -164,20 +170,23 @@ class MemoryTruth:
         vector: NDArray[np.floating] | bytes,
         *,
         space: str = "default",
+        part: int = 0,
         **facets: str | None,
     ) -> int:
         data = vector if isinstance(vector, bytes) else packed(vector)
         with self._lock:
             self.last += 1
             row = VectorRow(self.last, organization_id, memory_id, space, facets_of(**facets), data)
-            self.rows.pop(self._seq_of.get((organization_id, memory_id, space), 0), None)
-            self._seq_of[organization_id, memory_id, space] = self.last
+            parts = self._seq_of.setdefault((organization_id, memory_id, space), {})
+            self.rows.pop(parts.get(part, 0), None)
+            parts[part] = self.last
             self.rows[self.last] = row
             return self.last
 
     def delete(self, organization_id: str, memory_id: str, *, space: str = "default") -> None:
         with self._lock:
-            self.rows.pop(self._seq_of.pop((organization_id, memory_id, space), 0), None)
+            for seq in self._seq_of.pop((organization_id, memory_id, space), {}).values():
+                self.rows.pop(seq, None)
 
 
 class _SqliteSnapshot:

@@ -65,6 +65,10 @@ class MiniLM:
     def dimensions(self) -> int:
         return DIMENSIONS
 
+    @property
+    def window(self) -> int:
+        return LONGEST
+
     def embed(self, texts: Sequence[str]) -> Vectors:
         _refuse_lone_text(texts)
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)

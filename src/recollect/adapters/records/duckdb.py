@@ -140,7 +140,7 @@ class DuckdbStore(SqlReads):
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
         namespace, _, model = space.partition("/")
         text = (
-            "SELECT memory_id, vector, tokens FROM embedding WHERE organization_id = ? "
+            'SELECT memory_id, vector, tokens, start, "end" FROM embedding WHERE organization_id = ? '
             "AND memory_id IN (SELECT unnest(?)) AND namespace = ? AND model = ?"
         )
         return cast(list[StoredVector], self._read(scope, text, (scope.organization_id, list(ids), namespace, model)))

@@ -171,7 +171,7 @@ class DynamoStore:
         followed = self._following(scope.organization_id)
         with followed.lock:
             vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
-            return [found for id in ids if (found := vectors.of_memory(space, id)) is not None]
+            return [found for id in ids for found in vectors.of_memory(space, id)]
 
     def tenant(self, organization_id: str) -> Tenant:
         self.link.check_open()

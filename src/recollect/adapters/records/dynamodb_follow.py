@@ -169,10 +169,10 @@ class Vectors:
     """The stored vectors by seq. A row that died is kept as long as a snapshot may still want it."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[VectorRow, bytes | None]] = {}
+        self._rows: dict[int, tuple[VectorRow, StoredVector]] = {}
         self._seqs: list[int] = []
         self._of: dict[str, int] = {}
-        self._memories: dict[tuple[str, str], int] = {}
+        self._memories: dict[tuple[str, str], list[int]] = {}
         self._died: dict[int, int] = {}
         self._clock = 0
         self._open: list[int] = []
@@ -186,17 +186,20 @@ class Vectors:
             return
         if before is not None:
             row = self._rows[before][0]
-            if self._memories.get((row.space, row.memory_id)) == before:
+            parts = self._memories[(row.space, row.memory_id)]
+            parts.remove(before)
+            if not parts:
                 del self._memories[(row.space, row.memory_id)]
             self._died[before] = self._clock
         if stored is not None and isinstance(made, Embedding):
             row = VectorRow(
                 stored.seq, made.organization_id, made.memory_id, made.space, tuple(made.facets), made.vector
             )
-            self._rows[stored.seq] = (row, made.tokens)
+            kept = (made.memory_id, made.vector, made.tokens, made.start, made.end)
+            self._rows[stored.seq] = (row, kept)
             insort(self._seqs, stored.seq)
             self._of[id] = stored.seq
-            self._memories[(row.space, row.memory_id)] = stored.seq
+            self._memories.setdefault((row.space, row.memory_id), []).append(stored.seq)
         self._bury()
 
     def _bury(self) -> None:
@@ -227,9 +230,8 @@ class Vectors:
     def row(self, seq: int) -> VectorRow:
         return self._rows[seq][0]
 
-    def of_memory(self, space: str, id: str) -> StoredVector | None:
-        seq = self._memories.get((space, id))
-        return None if seq is None else (id, self._rows[seq][0].vector, self._rows[seq][1])
+    def of_memory(self, space: str, id: str) -> list[StoredVector]:
+        return [self._rows[seq][1] for seq in self._memories.get((space, id), ())]
 
 
 class VectorMoment:

@@ -172,7 +172,7 @@ class MemoryStore:
         wanted = set(ids)
         with self._reading():
             return [
-                (e.memory_id, e.vector, e.tokens)
+                (e.memory_id, e.vector, e.tokens, e.start, e.end)
                 for (_, organization, _), e in self._records.items()
                 if isinstance(e, Embedding)
                 and organization == scope.organization_id

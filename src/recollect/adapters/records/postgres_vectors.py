@@ -185,8 +185,9 @@ def stored_vectors(link: Link, scope: Scope, space: str, ids: Sequence[str]) -> 
     namespace, _, model = space.partition("/")
     # One look-up by the whole key for each: asked for all at once, a planner may walk through the whole space instead.
     text = (
-        "SELECT e.memory_id, e.vector, e.tokens FROM unnest(%s::text[]) w(id) CROSS JOIN LATERAL (SELECT * "
-        "FROM embedding WHERE organization_id = %s AND memory_id = w.id AND namespace = %s AND model = %s) e"
+        'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" FROM unnest(%s::text[]) w(id) CROSS JOIN LATERAL '
+        "(SELECT * FROM embedding "
+        "WHERE organization_id = %s AND memory_id = w.id AND namespace = %s AND model = %s) e"
     )
     values = (list(ids), scope.organization_id, namespace, model)
     (rows,) = link.ask(scope.organization_id, Question(text, values, binary=True))

@@ -248,7 +248,7 @@ class SqliteStore(SqlReads):
             return []
         namespace, _, model = space.partition("/")
         text = (
-            "SELECT e.memory_id, e.vector, e.tokens FROM carray(?) c CROSS JOIN embedding e "
+            'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" FROM carray(?) c CROSS JOIN embedding e '
             "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
         )
         values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)

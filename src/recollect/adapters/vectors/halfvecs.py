@@ -26,6 +26,7 @@ EXACT_ROWS = 5_000
 INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
 EVERY = 1 << 40  # rows: no limit
+MOST_WALKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Halfvecs:
         """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
         text = (
             f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {among.condition} "
-            f"LIMIT {most + 1}), best AS (SELECT {self.key}, _halfvec <#> %s::halfvec AS distance FROM scope "
-            f"ORDER BY distance, {self.key} LIMIT %s) "
+            f"LIMIT {most + 1}), best AS (SELECT {self.key}, min(_halfvec <#> %s::halfvec) AS distance FROM scope "
+            f"GROUP BY {self.key} ORDER BY distance, {self.key} LIMIT %s) "
             f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM scope) c LEFT JOIN best ON TRUE"
         )
         return text, [*among.values, _half(query), limit]
@@ -71,10 +72,15 @@ class Halfvecs:
             if found is not None:
                 return found
             lately.note(among.scope, True)
-        found = server.work(lambda connection: self.walk(connection, among, query, limit))
-        if len(found) >= limit:
-            return found
-        return scored(server.ask(*self.exact(among, query, limit, EVERY)), EVERY) or []
+        rows = limit
+        while True:
+            walked = server.work(lambda connection, rows=rows: self.walk(connection, among, query, rows))  # type: ignore[misc]
+            found = _each_once(walked)
+            if len(found) >= limit:
+                return found[:limit]
+            if len(walked) < rows or rows > MOST_WALKED:
+                return scored(server.ask(*self.exact(among, query, limit, EVERY)), EVERY) or []
+            rows *= 4  # several of the nearest have one key: more are needed
 
     def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
         """May give up before it has found enough, in a scope that is a small part of the index."""
@@ -87,6 +93,14 @@ class Halfvecs:
     def walk_statement(self, condition: str, dimensions: int) -> str:
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         return f"SELECT {self.key}, {distance} FROM {self.table} WHERE {condition} ORDER BY {distance} LIMIT %s"
+
+
+def _each_once(walked: Sequence[Near]) -> list[Near]:
+    """The nearest of each key; they come best first."""
+    found: dict[Any, Any] = {}
+    for key, distance in walked:
+        found.setdefault(key, distance)
+    return list(found.items())
 
 
 def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Near] | None:

@@ -40,7 +40,7 @@ from recollect.adapters.vectors.annex import (
     wanted_hashes,
 )
 from recollect.adapters.vectors.codes import Query
-from recollect.adapters.vectors.probe import Scope, products, scored
+from recollect.adapters.vectors.probe import Scope, best_of_each, products, scored
 from recollect.errors import Closed, IndexFailed
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
@@ -129,7 +129,7 @@ class OutsideIndex:
             # What is younger than the snapshot only looks dead.
             self._dead.setdefault(asked.place, set()).update(s for s in seqs if s <= last and s not in alive)
         kept = [row for row in rows if asked.scope.admits(row, len(asked.query.exact))]
-        return scored(kept, products(kept, asked.query)) if kept else []
+        return best_of_each(scored(kept, products(kept, asked.query))) if kept else []
 
     # -- feeding -----------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class OutsideIndex:
 
 
 def _hits(proven: list[tuple[float, str]], limit: int) -> list[VectorHit]:
-    return [VectorHit(memory_id, -worse) for worse, memory_id in sorted(proven)[:limit]]
+    return [VectorHit(memory_id, -worse) for worse, memory_id in proven[:limit]]
 
 
 def _disagreement(entry: Entry, row: VectorRow | None, place: str) -> list[str]:

@@ -13,7 +13,7 @@ proven by the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,6 +95,15 @@ def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[t
     return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
 
 
+def best_of_each(found: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
+    """(-similarity, memory_id), best first, each memory once: by the nearest of its rows."""
+    best: dict[str, float] = {}
+    for worse, memory_id in found:
+        if worse < best.get(memory_id, math.inf):
+            best[memory_id] = worse
+    return sorted((worse, memory_id) for memory_id, worse in best.items())
+
+
 class Candidates(NamedTuple):
     seq: NDArray[np.int64]
     similarity: NDArray[np.float64]
@@ -110,7 +119,7 @@ class Candidates(NamedTuple):
 
 @dataclass
 class Probe:
-    """The search for the `limit` nearest rows among `sections`, which were taken from one view."""
+    """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
 
     sections: Sequence[Section]
     scope: Scope
@@ -218,7 +227,7 @@ class Probe:
         similarity = products(kept, self.query)
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
-        self._best = sorted([*self._best, *scored(kept, similarity)])[: self.limit]
+        self._best = best_of_each([*self._best, *scored(kept, similarity)])[: self.limit]
 
     def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:
         order = np.argsort(part.seq)

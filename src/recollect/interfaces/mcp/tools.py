@@ -80,7 +80,7 @@ HINTS: dict[str, str] = {
     "pattern.report": "Use it after a pattern was applied, so that it rises or falls by what came of it.",
 }
 CITES = "Evidence: user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS"
-UNTOLD = frozenset({"vector"})  # nothing a language model could give
+UNTOLD = frozenset({"vector", "vector_model"})  # nothing a language model could give
 
 
 @dataclass(frozen=True)

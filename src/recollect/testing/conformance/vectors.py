@@ -150,6 +150,22 @@ class VectorStoreContract:
         index.refresh()
         assert ids(index, "org", here) == ["m"]
 
+    def test_a_memory_of_many_passages_is_found_once_by_the_nearest(
+        self, index: VectorStore, truth: RecordTruth
+    ) -> None:
+        random, query = chance(), np.eye(8, dtype=np.float32)[0]
+        for part in range(60):  # all of them nearer than any other memory
+            truth.put("org", "long", query + 0.01 * random.standard_normal(8), part=part)
+        truth.put_all(("org", f"m{n:03}", SPACE, random.standard_normal(8), (None,) * 7) for n in range(150))
+        truth.put_all((("org", f"m{n:03}", SPACE, random.standard_normal(8), (None,) * 7) for n in range(0, 150, 3)), 1)
+        for _ in range(2):
+            for limit in (1, 2, 5, 40, 500):
+                agrees(index, truth, "org", query, limit)
+            index.refresh()
+        assert ids(index, "org", query, 1) == ["long"]
+        truth.delete("org", "long")
+        agrees(index, truth, "org", query, 40)
+
     def test_a_changed_facet_filters_at_once(self, index: VectorStore, truth: RecordTruth) -> None:
         vector = np.ones(4)
         truth.put("org", "m", vector, status="hypothesis")
