@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 if TYPE_CHECKING:
     from recollect.services.core import Core, Reply, Request
+    from recollect.services.times import Asking
 
 Flag = Literal["progress", "local", "unlogged", "guessed", "asks"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
@@ -278,22 +279,25 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     """
     from recollect.errors import RequirementFailed
     from recollect.services.core import insistently, sanitized
+    from recollect.services.times import Asking, in_zone, zone_for
 
-    request = validated(operation, fields)
+    request = validated(operation, fields, Asking(core, scope))
     more = (progress,) if progress is not None and operation.progress else ()
     asked = {} if operation.unlogged else sanitized(request)
     with core.journal.attend(scope, operation.access, operation.name, asked, failures_only=operation.unlogged):
-        return insistently(lambda: operation.function(core, scope, request, *more), RequirementFailed, tries=LOOKS)
+        reply = insistently(lambda: operation.function(core, scope, request, *more), RequirementFailed, tries=LOOKS)
+    return in_zone(reply, zone_for(core, scope, getattr(request, "user", None)))
 
 
-def validated(operation: Operation, fields: dict[str, Any]) -> Request:
+def validated(operation: Operation, fields: dict[str, Any], asking: Asking | None = None) -> Request:
+    """The request; bare times in it are meant where `asking` says, in UTC without."""
     from pydantic import ValidationError
 
     from recollect.domain.kinds import describe
     from recollect.errors import InvalidInput, TooLarge
 
     try:
-        return operation.request.model_validate(fields)
+        return operation.request.model_validate(fields, context={"asking": asking})
     except ValidationError as error:
         if any(one["type"] == "too_long" for one in error.errors()):
             raise TooLarge(f"{operation.name}: {describe(error)}", remedy="send fewer at a time") from None

@@ -137,7 +137,9 @@ class Settings(_Settings):
     )
     organization: Id = Field("default", description="The tenant to work in")
     actor: Id | None = Field(None, description="On whose behalf; recorded with every change")
-    timezone: TimeZone = Field("UTC", description="The zone times are shown in")
+    timezone: TimeZone = Field(
+        "UTC", description="The zone that times without one are meant and shown in; that of the user comes first"
+    )
     embedder: EmbedderSettings = Field(EmbedderSettings(), description="The model that serves recall")
     incoming_embedder: EmbedderSettings | None = Field(None, description="A model being moved to; see `reindex`")
     vectors: VectorSettings = Field(VectorSettings(), description="What finds the nearest vectors; see docs/vectors.md")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 
 _STOP_WORDS = """a about above after again against all also am an and any are as at be because been before being
 below between both but by can could did do does doing done down during each else ever few for from further get gets
@@ -82,6 +82,15 @@ class Question:
     times: tuple[NamedTime, ...]
     first_person: bool
     second_person: bool
+    zone: tzinfo | None = None
+    """Where the days it names are meant; UTC where that is not known."""
+
+    def day_of(self, moment: datetime) -> date:
+        """The day a moment lies on for whoever asks."""
+        try:
+            return (moment.astimezone(self.zone) if self.zone is not None else moment).date()
+        except OverflowError:  # the first and last days of the calendar have no local time everywhere
+            return moment.date()
 
     def named_authors(self, authors: Collection[str]) -> list[str]:
         """Those of the authors whom the question names."""
@@ -124,6 +133,7 @@ def read_question(text: str, now: datetime | None = None) -> Question:
         times=tuple(_times(text, now)),
         first_person=bool(_FIRST_PERSON.search(spoken)),
         second_person=bool(_SECOND_PERSON.search(spoken)),
+        zone=now.tzinfo if now is not None else None,
     )
 
 

@@ -444,9 +444,9 @@ def _author(question: Question, pool: Sequence[Candidate], named: set[str]) -> F
 def _date(question: Question, pool: Sequence[Candidate]) -> Floats:
     if not question.times:
         return np.zeros(len(pool))
-    days = {c.at.date() for c in pool if c.at is not None}
-    closeness = {day: max(_closeness(time, day) for time in question.times) for day in days}
-    return np.array([0.0 if c.at is None else closeness[c.at.date()] for c in pool])
+    days = [None if c.at is None else question.day_of(c.at) for c in pool]
+    closeness = {day: max(_closeness(time, day) for time in question.times) for day in set(days) if day is not None}
+    return np.array([0.0 if day is None else closeness[day] for day in days])
 
 
 def _closeness(time: NamedTime, day: date) -> float:

@@ -14,6 +14,7 @@ from recollect.catalogue import OPERATIONS, ROOMS, Operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.core import Core, checked_id
+from recollect.services.times import zone_for
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -33,7 +34,8 @@ class Recollect:
 
     @property
     def timezone(self) -> str:
-        return self._core.timezone
+        """The zone of times without one: of the user on whose behalf it is, else the store's."""
+        return zone_for(self._core, self._scope)
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store seen from another organization or by another actor. Close only the one you opened."""

@@ -32,6 +32,7 @@ from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectErr
 from recollect.interfaces.client import Recollect, attach
 from recollect.ports.outside import private_opener
 from recollect.services.importing import ImportRequest, checked
+from recollect.services.times import Asking, in_zone
 from recollect.services.transfer import ExportRequest, Transferred
 
 PREFIX = "/v1"
@@ -43,7 +44,7 @@ _TURNED_AWAY = (Overloaded, RateLimited)
 class RemoteRecollect(Recollect):
     """A memory behind a service."""
 
-    def __init__(self, url: str, key: str, *, timeout: float = 60.0, timezone: str = "UTC") -> None:
+    def __init__(self, url: str, key: str, *, timeout: float = 60.0, timezone: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"'{url}' is no address of a service", remedy="give http://host:port")
@@ -61,7 +62,7 @@ class RemoteRecollect(Recollect):
 
     @property
     def timezone(self) -> str:
-        return self._zone
+        return self._zone or "UTC"
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         raise InvalidInput("a key sees one organization", remedy="connect with another key")
@@ -71,7 +72,7 @@ class RemoteRecollect(Recollect):
         chosen = OPERATIONS.get(operation)
         if chosen is None or (chosen.local and operation not in ("export", "import_")):
             raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
-        request = validated(chosen, fields)
+        request = validated(chosen, fields, Asking(zone=self._zone))
         if isinstance(request, ExportRequest):
             return self._export(request)
         if isinstance(request, ImportRequest):
@@ -79,7 +80,8 @@ class RemoteRecollect(Recollect):
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
         safe = chosen.access == "read" or bool(fields.get("idempotency_key"))
-        return chosen.reply.model_validate_json(self._exchange(method, path, body, safe))
+        reply = chosen.reply.model_validate_json(self._exchange(method, path, body, safe))
+        return in_zone(reply, self._zone) if self._zone is not None else reply
 
     def close(self) -> None:
         connection = getattr(self._local, "connection", None)
@@ -231,6 +233,9 @@ _KINDS = dict(_kinds(errors.RecollectError))
 attach(RemoteRecollect, OPERATIONS.values(), ROOMS)
 
 
-def connect(url: str, key: str, *, timeout: float = 60.0, timezone: str = "UTC") -> Recollect:
-    """A memory behind a service, with the same methods as one that `recollect.open` gives."""
+def connect(url: str, key: str, *, timeout: float = 60.0, timezone: str | None = None) -> Recollect:
+    """A memory behind a service, with the same methods as one that `recollect.open` gives.
+
+    Times without a zone are in the one that is named here; in the user's, as the service knows it, if none is.
+    """
     return RemoteRecollect(url, key, timeout=timeout, timezone=timezone)

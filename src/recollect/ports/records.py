@@ -36,13 +36,14 @@ class Scope:
     """Whose data, and on whose behalf. No store verb can be called without one.
 
     `granted` are the permissions of whoever asks, None for those who open the store themselves; `address` is where
-    they ask from. Stores look at neither.
+    they ask from, `timezone` the zone they live in where that is known. Stores look at none of them.
     """
 
     organization_id: str
     actor: str | None = None
     granted: frozenset[str] | None = None
     address: str | None = None
+    timezone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,15 +63,16 @@ def authenticate(core: Core, token: str, address: str | None = None) -> Principa
     key = _find(core, token)
     if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now()):
         raise _WHO
-    scope = Scope(key.organization_id)
+    scope, zone = Scope(key.organization_id), None
     granted = frozenset(key.scopes)
     if key.user_id is not None:
         user = core.store.get(scope, User, key.user_id)
         if user is None or not user.is_active or user.status != "active" or user.role is None:
             raise _WHO
         granted &= ROLES[user.role]
+        zone = user.timezone if user.timezone != "UTC" else core.timezone
     actor = key.user_id or key.id
-    return Principal(Scope(key.organization_id, actor, granted, address), key)
+    return Principal(Scope(key.organization_id, actor, granted, address, zone), key)
 
 
 def _find(core: Core, token: str) -> ApiKey | None:
@@ -340,6 +341,7 @@ def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserVie
     named = sorted(name.removesuffix("_hash") for name in fields)
     entry = logged(scope, "update", "user.revise", None, user=user.id, changed=named)
     commit(core, scope, [Update(changed), *ending, entry])
+    core.zones.clear()
     return user_view(load(core, scope, User, user.id))
 
 

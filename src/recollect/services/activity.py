@@ -12,6 +12,7 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
 from recollect.ports.records import Compare, Query, Scope
 from recollect.services.core import Core, Reply, Request
+from recollect.services.times import zone_for
 
 
 class ActivityRequest(Request):
@@ -21,7 +22,7 @@ class ActivityRequest(Request):
 
 
 class Day(Reply):
-    """One day, by the store's time zone."""
+    """One day, in the time zone of whoever asks."""
 
     date: str
     remembered: int
@@ -35,7 +36,7 @@ class Activity(Reply):
 
 def activity(core: Core, scope: Scope, request: ActivityRequest) -> Activity:
     """How much was remembered and how often memories were used, each of the last days."""
-    zone = ZoneInfo(core.timezone)
+    zone = ZoneInfo(zone_for(core, scope))
     today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     total = core.store.count(scope, Query(Memory))
     days: list[Day] = []

@@ -11,10 +11,11 @@ from pydantic import Field
 
 from recollect.domain.audit import AccessLog, AccessOperation, Seal
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, Moment, Text
+from recollect.domain.record import Id, Text
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
 from recollect.services.core import Core, Reply, Request
+from recollect.services.times import From, Through
 
 BATCH = 1000
 RETENTION = ("retention", "drop partition")
@@ -30,8 +31,8 @@ class LogRequest(Request):
     by: Id | None = Field(None, description="Only by this actor")
     action: Text | None = Field(None, description="Only of this operation of the catalogue, such as promote")
     success: bool | None = Field(None, description="Only what worked, or only what failed")
-    since: Moment | None = Field(None, description="Only from this time on")
-    until: Moment | None = Field(None, description="Only before this time")
+    since: From | None = Field(None, description="Only from this time on")
+    until: Through | None = Field(None, description="Only before this time; a date counts whole")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: str | None = Field(None, description="The `next` of the page before")
 

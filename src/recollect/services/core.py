@@ -22,7 +22,10 @@ from pydantic import (
     PlainSerializer,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
+    model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import CoreSchema
 
 from recollect.domain.audit import AccessLog, AccessOperation
@@ -38,6 +41,7 @@ from recollect.ports.vectors import VectorStore
 from recollect.services.bounding import bounded
 from recollect.services.journal import Journal, was_logged
 from recollect.services.keyring import Keyring
+from recollect.services.times import reading_whose
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -72,6 +76,11 @@ class Request(BaseModel):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: CoreSchema = bounded(handler(source))
         return schema
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _whose(cls, value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo) -> Any:
+        return reading_whose(value, handler, info)
 
 
 class Reply(BaseModel):
@@ -114,6 +123,8 @@ class Core:
     turn: AbstractContextManager[object] = field(default_factory=nullcontext)
     lengths: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """How long vectors given from outside are, by tenant, namespace and model, as far as it was looked up."""
+    zones: dict[tuple[str, str], tuple[str | None, float]] = field(default_factory=dict)
+    """The zones of users that were asked for lately, and until when they are believed; see services/times.py."""
 
     @property
     def embedder(self) -> Embedder | None:

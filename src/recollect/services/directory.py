@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -37,6 +37,7 @@ from recollect.services.intact import intact
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
+from recollect.services.times import MomentText, RecordFields
 
 Party = Literal["user", "agent", "session", "project"]
 LINK_TEXT = 200
@@ -101,14 +102,16 @@ class PartyView(Reply):
     type: str
     id: str
     name: str
-    created_at: str
-    fields: dict[str, Any] = Field(default_factory=dict)
+    created_at: MomentText
+    fields: RecordFields = Field(default_factory=dict)
     restorable_until: datetime | None = Field(None, description="Set for what was removed: `unremove` until then")
 
 
 def add_user(core: Core, scope: Scope, request: AddUserRequest) -> PartyView:
     """Add a user."""
-    return _added(core, scope, User, request)
+    added = _added(core, scope, User, request)
+    core.zones.clear()
+    return added
 
 
 def add_agent(core: Core, scope: Scope, request: AddAgentRequest) -> PartyView:
@@ -333,7 +336,7 @@ class MemoryView(Reply):
     kind: str
     status: str
     version: int
-    fields: dict[str, Any]
+    fields: RecordFields
     tags: list[str]
     citations: list[CitationView]
     links: list[LinkView]
@@ -391,7 +394,7 @@ class MemoryLine(Reply):
     kind: str
     status: str
     author: str | None
-    occurred_at: str
+    occurred_at: MomentText
     priority: int
 
 

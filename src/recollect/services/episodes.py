@@ -14,7 +14,7 @@ from pydantic import Field
 from recollect.domain.agents import Execution, Proposal, Result
 from recollect.domain.lineage import history_of
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id, Json, Moment, Text, clipped
+from recollect.domain.record import Id, Json, Text, clipped
 from recollect.errors import Conflict
 from recollect.ports.records import OneOf, Query, Scope
 from recollect.services.bounding import MOST_CITATIONS, MOST_TAGS
@@ -22,6 +22,7 @@ from recollect.services.core import Core, Request, load
 from recollect.services.remember import RememberRequest, remember
 from recollect.services.revise import Receipt
 from recollect.services.timeline import cycles_between
+from recollect.services.times import From
 
 MOST_CHARACTERS = 20_000  # of a plan or an output read off a run
 MOST_STEPS = 1 << 31
@@ -45,7 +46,7 @@ class RecordEpisodeRequest(Request):
     agent: Id | None = Field(None, description="The agent that did it")
     session: Id | None = Field(None, description="The session it was done in")
     project: Id | None = Field(None, description="The project it was done for")
-    at: Moment | None = Field(None, description="When it was done; now, if left out")
+    at: From | None = Field(None, description="When it was done; now, if left out")
     metadata: Json = Field(default_factory=dict, description="Anything else, as JSON")
     idempotency_key: Id | None = Field(None, description="The same key again returns the first receipt")
     id: Id | None = Field(None, description="An id of your own; made for you if left out")

@@ -16,11 +16,12 @@ from pydantic import Field
 
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
-from recollect.domain.record import Moment, now
+from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, Unavailable
 from recollect.ports.layout import Distributable, Partition, Partitioned
 from recollect.ports.records import Compare, DeleteWhere, OneOf, Order, Query, Scope
 from recollect.services.core import Core, Reply, Request, commit, logged
+from recollect.services.times import From
 
 PAGE = 500
 _AGE = re.compile(r"^(\d{1,6})\s*(d|w|m|y)$")
@@ -31,7 +32,7 @@ class PartitionsRequest(Request):
     """Show the months of a store; make them ahead, or drop old ones."""
 
     ahead: int | None = Field(None, ge=0, le=120, description="Make the months up to so many ahead of this one")
-    drop_before: Moment | None = Field(None, description="Drop the months of the access log that ended before")
+    drop_before: From | None = Field(None, description="Drop the months of the access log that ended before")
     older_than: str | None = Field(None, description="The same by age: 400d, 60w, 14m or 2y")
     memories: bool = Field(False, description="Drop months of memories instead, with all that hangs on them")
     all_organizations: bool = Field(False, description="Drop what belongs to others, too, and name them in the plan")

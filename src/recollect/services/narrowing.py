@@ -17,11 +17,12 @@ from pydantic import Field
 from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, Status, Tag
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import Citation
-from recollect.domain.record import Id, Json, Moment, Name, Text
+from recollect.domain.record import Id, Json, Name, Text
 from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Request
+from recollect.services.times import From, Through
 
 # Of what was said and noted: a summary written by hand, without a level, is one of those.
 NO_SUMMARY = AnyOf((Compare("kind", "!=", "summary"), Compare("level", "=", "item")))
@@ -47,8 +48,8 @@ class Wanted(Request):
     author: Text | None = Field(None, description="Only said by this author")
     source_agent: Text | None = Field(None, description="Only made by the agent of this name")
     source: Text | None = Field(None, description="Only citing this source, such as file:notes.md")
-    since: Moment | None = Field(None, description="Only said or happened at this time or later")
-    until: Moment | None = Field(None, description="Only said or happened before this time")
+    since: From | None = Field(None, description="Only said or happened at this time or later")
+    until: Through | None = Field(None, description="Only said or happened before this time; a date counts whole")
     metadata: Json = Field(
         default_factory=dict, max_length=MOST_CONDITIONS, description="Only with these members in their metadata"
     )
@@ -150,9 +151,9 @@ def _where(wanted: Wanted) -> Iterator[Condition]:
     if wanted.source_agent:
         yield Condition(f"it was not made by {wanted.source_agent}", equal("source_agent", wanted.source_agent))
     if wanted.since:
-        yield Condition(f"it is from before {wanted.since:%Y-%m-%d}", Compare("occurred_at", ">=", wanted.since))
+        yield Condition(f"it is from before {wanted.since.isoformat()}", Compare("occurred_at", ">=", wanted.since))
     if wanted.until:
-        yield Condition(f"it is not from before {wanted.until:%Y-%m-%d}", Compare("occurred_at", "<", wanted.until))
+        yield Condition(f"it is not from before {wanted.until.isoformat()}", Compare("occurred_at", "<", wanted.until))
     for key, value in wanted.metadata.items():
         if isinstance(value, dict | list):
             raise InvalidInput(f"metadata '{key}' is compared with a single value", remedy="give text, a number, …")

@@ -15,6 +15,7 @@ from pydantic import Field
 from recollect.ports.records import Scope
 from recollect.services.core import Core, Reply
 from recollect.services.recall import Hit, PassageView, RecallRequest, RecentResult, find, note_search
+from recollect.services.times import zone_for
 
 CHARACTERS_PER_TOKEN = 4
 WHOLE_SHARE = 4  # a long memory is packed whole if it takes at most a quarter of the room that is left
@@ -52,9 +53,10 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name not in own}
     asked = RecallRequest(**{"limit": request.limit, **fields})
     found = find(core, scope, asked)
-    pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), core.timezone)
-    for entry in map(_result, found.recent):
-        pack.add(entry, pack.room // 4)  # what was just done may take some of the room, not all of it
+    pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), zone_for(core, scope, request.user))
+    for result in found.recent:
+        # What was just done may take some of the room, not all of it.
+        pack.add(_result(result, pack.timezone), pack.room // 4)
     if request.summaries:
         third = pack.room // 3
         for hit in _overview(core, scope, asked):
@@ -134,8 +136,9 @@ def _entry(hit: Hit, number: int, timezone: str, passage: PassageView | None = N
     return f"<memory {' '.join(labels)}>\n  source: {source}\n  {harmless(text)}\n</memory>\n"
 
 
-def _result(result: RecentResult) -> str:
-    head = f"<result outcome={result.outcome} at={result.at:%Y-%m-%dT%H:%M}Z>"
+def _result(result: RecentResult, timezone: str) -> str:
+    when = result.at.astimezone(ZoneInfo(timezone)).isoformat(timespec="minutes")
+    head = f"<result outcome={result.outcome} at={when}>"
     return f"{head}\n  {harmless(result.summary)}\n</result>\n"
 
 

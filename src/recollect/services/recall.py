@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
@@ -20,7 +21,7 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.passages import Passage
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
-from recollect.domain.record import Id, Moment, Name, Record, Text, Vector, now
+from recollect.domain.record import Id, Name, Record, Text, Vector, now
 from recollect.domain.relevance import Ranked, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
@@ -33,6 +34,7 @@ from recollect.services.intact import check_fields
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 from recollect.services.showing import best_passages
+from recollect.services.times import Through, zone_for
 
 TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
 RECENT_RESULTS = 5
@@ -47,7 +49,7 @@ class RecallRequest(Wanted):
     by: Literal["everything", "meaning", "words"] = Field(
         "everything", description="Rank by everything that is known, by nearness in meaning alone, or by words alone"
     )
-    as_of: Moment | None = Field(None, description="Answer with what was known at this time")
+    as_of: Through | None = Field(None, description="Answer with what was known at this time; of a date, at its end")
     min_match: float | None = Field(None, ge=0, le=1, description="Leave out what answers less well, 0 to 1")
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
@@ -133,12 +135,22 @@ def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
 def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     moment = now()
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
-    question = read_question(request.query, request.as_of or moment)
+    question = _read(core, scope, request, moment)
     pool = _pool(core, scope, request, question, narrowed)
     with core.turn:
         best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
         hits = _shown(core, scope, narrowed, best[: request.limit], pool, question)
         return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
+
+
+def _read(core: Core, scope: Scope, request: RecallRequest, moment: datetime) -> Question:
+    """The question, with the days it names in the zone of whoever asks."""
+    zone = ZoneInfo(zone_for(core, scope, request.user))
+    asked_at = request.as_of or moment
+    try:
+        return read_question(request.query, asked_at.astimezone(zone))
+    except OverflowError:  # the first and last days of the calendar have no local time everywhere
+        return read_question(request.query, asked_at)
 
 
 def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str], action: str) -> None:
@@ -339,7 +351,7 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
     failed = [one.otherwise for one in narrowed.conditions() if not _passes(core, scope, memory.id, one.filter)]
     if failed and request.as_of is None:
         return WhyNot(id=memory.id, found=False, reasons=failed)
-    question = read_question(request.query, request.as_of or moment)
+    question = _read(core, scope, request, moment)
     pool = _pool(core, scope, request, question, narrowed)
     ranked = _ranked(pool, request, moment)
     place = next((place for place, hit in enumerate(ranked, 1) if hit.id == memory.id), None)

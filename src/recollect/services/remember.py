@@ -30,7 +30,7 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, World, entered, read_citation
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, Moment, Name, Text, Vector, new_id, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, Name, Text, Vector, new_id, now
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -63,6 +63,7 @@ from recollect.services.embedding import (
 )
 from recollect.services.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.supersession import end_steps, refuse_replaced
+from recollect.services.times import From, Through
 
 MOST_AT_ONCE = 10_000
 MOST_NAMESPACES = 20
@@ -79,7 +80,7 @@ class RememberRequest(Request):
     )
     tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
     author: Text | None = Field(None, description="Who said it: a name, or a role such as user or assistant")
-    at: Moment | None = Field(None, description="When it was said or happened; now, if left out")
+    at: From | None = Field(None, description="When it was said or happened; now, if left out")
     user: Id | None = Field(None, description="The user it is about or belongs to")
     agent: Id | None = Field(None, description="The agent it belongs to")
     session: Id | None = Field(None, description="The session it was made in")
@@ -98,9 +99,9 @@ class RememberRequest(Request):
         max_length=MOST_NAMESPACES,
         description="Where it is searched: long_term, short_term (found only within its session), or your own",
     )
-    valid_from: Moment | None = Field(None, description="Since when the fact holds")
-    valid_to: Moment | None = Field(None, description="Until when the fact holds")
-    expires_at: Moment | None = Field(None, description="When to let go of it")
+    valid_from: From | None = Field(None, description="Since when the fact holds")
+    valid_to: Through | None = Field(None, description="Until when the fact holds")
+    expires_at: Through | None = Field(None, description="When to let go of it")
     ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of it after so many seconds")
     supersedes: Id | None = Field(None, description="The memory that this one replaces")
     derived_from: list[Id] = Field(default_factory=list, description="Memories this one was concluded from")
@@ -264,7 +265,7 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
         content_hash=digest,
         identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
         occurred_at=at,
-        moment=moment_in_words(at, core.timezone),
+        moment=moment_in_words(core, scope, at, request.user),
         expires_at=expires_at,
         created_at=moment,
         updated_at=moment,

@@ -32,7 +32,7 @@ from recollect.domain.memory import (
 )
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.questions import moment_words
-from recollect.domain.record import Id, Json, Moment, Name, Text, Vector, now
+from recollect.domain.record import Id, Json, Name, Text, Vector, now
 from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict
 from recollect.ports.records import (
     Absent,
@@ -55,6 +55,7 @@ from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.embedding import GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.intact import intact
+from recollect.services.times import From, Through, zone_of
 
 
 class Receipt(Reply):
@@ -87,9 +88,9 @@ class ReviseRequest(Request):
     confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")
     priority: int | None = Field(None, ge=1, le=10, description="1 to 10")
     importance: float | None = Field(None, ge=0, description="How much it matters")
-    valid_from: Moment | None = Field(None, description="Since when it holds")
-    valid_to: Moment | None = Field(None, description="Until when it holds")
-    expires_at: Moment | None = Field(None, description="When to let go of it")
+    valid_from: From | None = Field(None, description="Since when it holds")
+    valid_to: Through | None = Field(None, description="Until when it holds")
+    expires_at: Through | None = Field(None, description="When to let go of it")
     scope: MemoryScope | None = Field(None, description="How far it holds: task, project or global")
     level: Name | None = Field(None, description="How high it stands: item, stretch, session, day, project, …")
     namespaces: list[Namespace] | None = Field(None, min_length=1, description="Where it is searched from now on")
@@ -98,7 +99,7 @@ class ReviseRequest(Request):
     session: Id | None = Field(None, description="The session it was made in")
     project: Id | None = Field(None, description="The project it belongs to")
     author: Text | None = Field(None, description="Who said it; a new claim, like new content")
-    at: Moment | None = Field(None, description="When it was said or happened; a new claim, like new content")
+    at: From | None = Field(None, description="When it was said or happened; a new claim, like new content")
     source_agent: Text | None = Field(None, description="Name of the agent that made it")
     vector: Vector | None = Field(None, description="The vector of what it says now; see vector_model")
     vector_model: Name | None = Field(None, description="The name of the model that made `vector`")
@@ -115,7 +116,7 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
     memory = load(core, scope, Memory, request.id)
     if request.version is not None and request.version != memory.version:
         memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
-    fields = _wanted(core, memory, request)
+    fields = _wanted(core, scope, memory, request)
     given = given_vector(core, request.vector, request.vector_model)
     check_lengths(core, scope, [(given, fields.get("namespaces", memory.namespaces))])
     steps = _distinct_steps(core, scope, memory, fields)
@@ -153,7 +154,7 @@ _EMPTIED = (*_ENDS, *_OWNERS, "author", "source_agent")
 _SAID = ("content_hash", "author", "occurred_at")
 
 
-def _wanted(core: Core, memory: Memory, request: ReviseRequest) -> dict[str, Any]:
+def _wanted(core: Core, scope: Scope, memory: Memory, request: ReviseRequest) -> dict[str, Any]:
     """The fields that change, with all that follows from them: identity, words of the moment, status."""
     named = {name: name for name in (*_KEPT, "author", "source_agent")}
     named |= {name: f"{name}_id" for name in _OWNERS}
@@ -162,7 +163,8 @@ def _wanted(core: Core, memory: Memory, request: ReviseRequest) -> dict[str, Any
     emptied = [name for name in _EMPTIED if name in request.model_fields_set and getattr(request, name) is None]
     fields |= {named[name]: None for name in emptied}
     if request.at is not None:
-        fields |= {"occurred_at": request.at, "moment": moment_in_words(request.at, core.timezone)}
+        words = moment_in_words(core, scope, request.at, fields.get("user_id", memory.user_id))
+        fields |= {"occurred_at": request.at, "moment": words}
     if request.content is not None:
         fields |= new_content(memory, request.content)
     if not fields:
@@ -218,10 +220,11 @@ def current() -> tuple[Filter, ...]:
     )
 
 
-def moment_in_words(at: datetime, timezone: str) -> str:
-    """A moment as people would ask for it, in the zone they live in."""
+def moment_in_words(core: Core, scope: Scope, at: datetime, user: str | None) -> str:
+    """A moment as people would ask for it: in the zone of the user whose it is, else in the store's."""
+    zone = zone_of(core, scope, user) if user is not None else None
     try:
-        return moment_words(at.astimezone(ZoneInfo(timezone)))
+        return moment_words(at.astimezone(ZoneInfo(zone or core.timezone)))
     except OverflowError:  # the first and last days of the calendar have no local time everywhere
         return moment_words(at)
 

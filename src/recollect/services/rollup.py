@@ -17,7 +17,7 @@ from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory
-from recollect.domain.record import Id, Moment, clipped, now
+from recollect.domain.record import Id, clipped, now
 from recollect.errors import Conflict, InvalidInput
 from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request, commit, load
@@ -37,6 +37,7 @@ from recollect.services.summaries import (
     parts_of,
     write,
 )
+from recollect.services.times import From, Through, zone_of
 
 STRETCH = 20  # turns in a full stretch
 OVER_AFTER = timedelta(hours=24)  # a session nobody ended is over when nothing was said for so long
@@ -48,8 +49,8 @@ class MakeSummaryRequest(Request):
     """What to summarise: a session, a part of it by time, or memories by their ids."""
 
     session: Id | None = Field(None, description="What was said in this session")
-    since: Moment | None = Field(None, description="Only from this time on")
-    until: Moment | None = Field(None, description="Only before this time")
+    since: From | None = Field(None, description="Only from this time on")
+    until: Through | None = Field(None, description="Only before this time; a date counts whole")
     ids: list[Id] = Field(default_factory=list, description="These memories, instead of a session")
 
 
@@ -279,17 +280,21 @@ def _roll_above(
 
 
 def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
-    zone = ZoneInfo(run.core.timezone)
-
     def key(summary: Memory) -> Group:
-        day = summary.occurred_at.astimezone(zone).date().isoformat()
+        day = _day(run, summary.occurred_at, summary.user_id)
         return day, summary.project_id or "", summary.user_id or "", summary.agent_id or ""
 
     return key
 
 
+def _day(run: _Run, moment: datetime, user: str | None) -> str:
+    """The day for the user whose it is, else in the store's zone."""
+    zone = zone_of(run.core, run.scope, user) if user else None
+    return moment.astimezone(ZoneInfo(zone or run.core.timezone)).date().isoformat()
+
+
 def _is_today(run: _Run, key: Group) -> bool:
-    return key[0] >= run.moment.astimezone(ZoneInfo(run.core.timezone)).date().isoformat()
+    return key[0] >= _day(run, run.moment, key[2])
 
 
 def _project_of(summary: Memory) -> Group | None:

@@ -16,13 +16,14 @@ from pydantic import Field
 from recollect.domain.agents import Agent, Cycle, Execution, Proposal, Result
 from recollect.domain.lineage import branch_of
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, Json, JsonList, Moment, Name, Text, now
+from recollect.domain.record import Id, Json, JsonList, Name, Text, now
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
 from recollect.ports.records import Insert, Order, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.leases import ending, fenced, held_with
 from recollect.services.remember import RememberRequest, remembering
 from recollect.services.timeline import RunView, Standing, lease_name, run_view, standing
+from recollect.services.times import Through
 
 MOST_OUTPUT = 1_000_000
 LOOKS = 100
@@ -40,7 +41,7 @@ class StartRequest(Request):
     queue: Name = Field("default", description="Where workers look for it")
     priority: int = Field(5, ge=1, le=10, description="Greater ones are claimed first, 1 to 10")
     steps: JsonList = Field(default_factory=list, description="The steps that are planned, if they are known")
-    deadline: Moment | None = Field(None, description="After this time no further step is begun")
+    deadline: Through | None = Field(None, description="After this time no further step is begun")
     max_steps: int | None = Field(None, ge=1, description="No more steps than this")
     max_crashes: int | None = Field(None, ge=0, description="Give up after more crashes of workers than this")
     remember: bool | None = Field(None, description="Whether results become memories; as the agent says if left out")

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import canonical
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, Moment, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, now
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.ports.records import (
     AnyOf,
@@ -32,6 +32,7 @@ from recollect.ports.records import (
 from recollect.services.agents import at_work
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, persistently, rewritten
 from recollect.services.lifecycle import erase_traces
+from recollect.services.times import Through
 
 LARGEST_STATE = 4_000_000  # bytes of JSON
 
@@ -61,7 +62,7 @@ class SaveStateRequest(StateRequest):
     """Where an agent left off."""
 
     data: Json = Field(description="The state, as JSON")
-    expires_at: Moment | None = Field(None, description="When to let go of it")
+    expires_at: Through | None = Field(None, description="When to let go of it")
     ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of it after so many seconds")
     version: int | None = Field(None, ge=0, description="Only if it still has this version; 0: only if there is none")
 

@@ -1,0 +1,194 @@
+"""Times as people give and read them: in the zone of whoever asks, in and out.
+
+A time without a zone and a date without a time are meant in that zone: of the user who asks, else of the user the
+request names, else the store's. A bare date where something begins is its first moment; where something ends (`until`,
+`as_of`, `valid_to`, `expires_at`) the whole day counts. Where clocks go back an hour comes twice: the first is meant;
+an hour that clocks skip is as long after the last that was there. Records, exports and cursors are in UTC, always:
+requests come out of here in UTC, and only answers are turned into the zone (`in_zone`), in one place, by `invoke`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, PlainSerializer, ValidationInfo, WithJsonSchema, WrapValidator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from recollect.domain.record import RECORDS
+from recollect.domain.tenancy import User
+from recollect.errors import InvalidInput
+from recollect.ports.records import Scope
+
+if TYPE_CHECKING:
+    from recollect.services.core import Core
+
+_BARE_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
+_OUTSIDE = "must lie between the years 1 and 9999 in UTC"
+KNOWN_SECONDS = 30.0  # how long a user's zone is believed before it is read again
+MOST_KNOWN = 10_000
+
+
+class Asking:
+    """Whose time is meant while a request is read. With neither store nor zone, times stay as they were given."""
+
+    def __init__(self, core: Core | None = None, scope: Scope | None = None, zone: str | None = None) -> None:
+        self._core, self._scope, self._zone = core, scope, zone
+        self.user: str | None = None
+
+    @property
+    def zone(self) -> str | None:
+        if self._core is None or self._scope is None:
+            return self._zone
+        return zone_for(self._core, self._scope, self.user)
+
+
+class Said(datetime):
+    """A time on its way to a service, which knows whose zone is meant: its words go along as they are."""
+
+    words: str
+
+
+def zone_for(core: Core, scope: Scope, user: str | None = None) -> str:
+    """The zone of the user who asks, else of the one the request names, else the store's."""
+    if scope.timezone is not None:
+        return scope.timezone
+    for id in (scope.actor, user):
+        zone = zone_of(core, scope, id) if id is not None else None
+        if zone is not None:
+            return zone
+    return core.timezone
+
+
+def zone_of(core: Core, scope: Scope, user: str) -> str | None:
+    """A user's zone, None for nobody; UTC is what those have who chose none, and they get the store's."""
+    key = (scope.organization_id, user)
+    known = core.zones.get(key)
+    if known is None or known[1] < time.monotonic():
+        try:
+            found = core.store.get(scope, User, user)
+        except InvalidInput:  # no id of anybody: what is wrong with it is said where it is used
+            return None
+        if len(core.zones) >= MOST_KNOWN:
+            core.zones.clear()
+        known = core.zones[key] = (found.timezone if found else None, time.monotonic() + KNOWN_SECONDS)
+    return core.timezone if known[0] == "UTC" else known[0]
+
+
+def _read(value: Any, handler: Any, info: ValidationInfo, *, whole_day: bool) -> datetime:
+    moment: datetime = handler(value)
+    asking = info.context.get("asking") if isinstance(info.context, Mapping) else None
+    try:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+        zone = asking.zone if asking is not None else "UTC"
+        if zone is None:
+            return _as_said(value, moment)
+        if whole_day and _is_bare_date(value):
+            moment += timedelta(days=1)
+        return moment.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    except OverflowError:
+        raise ValueError(_OUTSIDE) from None
+
+
+def _is_bare_date(value: Any) -> bool:
+    if isinstance(value, str):
+        return _BARE_DATE.fullmatch(value) is not None
+    return isinstance(value, date) and not isinstance(value, datetime)
+
+
+def _as_said(value: Any, moment: datetime) -> Said:
+    said = Said(*moment.timetuple()[:6], moment.microsecond)
+    said.words = value if isinstance(value, str) else value.isoformat()
+    return said
+
+
+def _written(moment: datetime) -> str:
+    return moment.words if isinstance(moment, Said) else moment.isoformat()
+
+
+_SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}
+_JSON = PlainSerializer(_written, return_type=str, when_used="json")
+From = Annotated[datetime, WrapValidator(partial(_read, whole_day=False)), _JSON, WithJsonSchema(_SCHEMA)]
+"""When something begins, or is: of a bare date the first moment."""
+Through = Annotated[datetime, WrapValidator(partial(_read, whole_day=True)), _JSON, WithJsonSchema(_SCHEMA)]
+"""When something ends: a bare date counts whole."""
+
+
+def reading_whose(value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo) -> Any:
+    """While a request is read that names a user, that user's zone is meant, unless the one who asks has one."""
+    asking = info.context.get("asking") if isinstance(info.context, Mapping) else None
+    named = value.get("user") if isinstance(value, dict) else None
+    if asking is None or not isinstance(named, str):
+        return handler(value)
+    before, asking.user = asking.user, named
+    try:
+        return handler(value)
+    finally:
+        asking.user = before
+
+
+class _Marked:
+    """Says of a text, or of the fields of a record, that times in it are shown in the zone."""
+
+
+MomentText = Annotated[str, _Marked()]
+RecordFields = Annotated[dict[str, Any], _Marked()]
+
+
+def in_zone(reply: Any, zone: str) -> Any:
+    """The answer with its times in a zone, offset and all. What users keep in JSON of their own is never touched."""
+    if zone != "UTC" and isinstance(reply, BaseModel):
+        _turn(reply, ZoneInfo(zone))
+    return reply
+
+
+def _turn(reply: BaseModel, zone: ZoneInfo) -> None:
+    marked = _marked(type(reply))
+    for name, value in reply.__dict__.items():
+        if isinstance(value, datetime):
+            reply.__dict__[name] = _local(value, zone)
+        elif name in marked and isinstance(value, str):
+            reply.__dict__[name] = _local_text(value, zone)
+        elif name in marked and isinstance(value, dict):
+            reply.__dict__[name] = {
+                field: _local_text(inner, zone) if field in _moments() and isinstance(inner, str) else inner
+                for field, inner in value.items()
+            }
+        elif isinstance(value, BaseModel):
+            _turn(value, zone)
+        elif isinstance(value, list | dict):
+            for inner in value if isinstance(value, list) else value.values():
+                if isinstance(inner, BaseModel):
+                    _turn(inner, zone)
+
+
+@cache
+def _marked(reply: type[BaseModel]) -> frozenset[str]:
+    fields = reply.model_fields.items()
+    return frozenset(name for name, field in fields if any(isinstance(one, _Marked) for one in field.metadata))
+
+
+@cache
+def _moments() -> frozenset[str]:
+    """The names of fields that are moments, in whichever record."""
+    return frozenset(c.name for record in RECORDS.values() for c in record.columns() if c.type == "moment")
+
+
+def _local(moment: datetime, zone: ZoneInfo) -> datetime:
+    try:
+        return moment.astimezone(zone) if moment.tzinfo is not None else moment
+    except OverflowError:  # the first and last days of the calendar have no local time everywhere
+        return moment
+
+
+def _local_text(text: str, zone: ZoneInfo) -> str:
+    try:
+        return _local(datetime.fromisoformat(text), zone).isoformat()
+    except ValueError:
+        return text
