@@ -17,7 +17,7 @@ from recollect.domain.provenance import Citation, World, entered
 from recollect.domain.record import Record, now
 from recollect.ports.records import Scope
 from recollect.services.core import Core, commit, made
-from recollect.services.indexing import facets_of
+from recollect.services.embedding import facets_of
 from recollect.services.revise import fallen_steps
 
 AT_ONCE = 500
