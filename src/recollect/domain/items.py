@@ -6,15 +6,17 @@ namespace is a path of labels, kept as one text that sorts by label, so that a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import ge, gt, le, lt
 from typing import Any, ClassVar
 
 from recollect.domain.record import Id, Json, JsonList, Moment, Record, Reference, Shape, Text, derived_id
 from recollect.errors import InvalidInput
 
 _END, _AFTER_END, _ESCAPE = "\x1f", "\x20", "\x1e"
-_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
-OPERATORS = {"$eq", "$ne"} | _ORDERS
+# Two texts by their characters, as LangGraph's SqliteStore has them: so dates as ISO 8601 writes them are in order.
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+OPERATORS = {"$eq", "$ne", *_ORDERS}
 
 
 def path_of(labels: Sequence[str]) -> str:
@@ -84,17 +86,17 @@ def _compares(value: Any, operator: str, than: Any) -> bool:
         raise InvalidInput(f"there is no operator '{operator[:20]}'", remedy=f"use {', '.join(sorted(OPERATORS))}")
     if operator not in _ORDERS:
         return _equals(value, than) == (operator == "$eq")
+    if isinstance(value, str) and isinstance(than, str):
+        return _ORDERS[operator](value, than)
     one, other = _number(value), _number(than)
-    if one is None or other is None:
-        return False
-    return {"$gt": one > other, "$gte": one >= other, "$lt": one < other, "$lte": one <= other}[operator]
+    return one is not None and other is not None and _ORDERS[operator](one, other)
 
 
 def _number(value: Any) -> float | None:
-    """As LangGraph's stores compare: numbers, and texts that are numbers."""
+    """Where one of the two is a number, a text counts as the number it is; another text is not compared with one."""
     try:
         return float(value) if isinstance(value, int | float | str) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
