@@ -151,6 +151,14 @@ def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Spans:
+    """The stretches of time between these moments, in order: 0 is before the first, 1 from the first on, and so on."""
+
+    field: str
+    edges: tuple[datetime, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Beside(Generic[R]):
     """What stands beside some records: among those with the same `within`, in order of `by` and then of id.
 
@@ -336,6 +344,12 @@ class Reads(Protocol):
         """What `select` answers to each, in one wait where the store is far away."""
 
     def count(self, scope: Scope, query: Query[Any]) -> int: ...
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        """How many pass, for each combination of the values of these fields that occurs; asked once, however many.
+
+        A field is text, a whole number or a boolean, and may be empty; moments are counted by `Spans`.
+        """
 
 
 class RecordStore(Reads, Protocol):

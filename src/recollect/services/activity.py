@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
-from recollect.domain.record import Record, now
-from recollect.ports.records import Compare, Query, Scope
+from recollect.domain.record import now
+from recollect.ports.records import Compare, Query, Scope, Spans
 from recollect.services.core import Core, Reply, Request
 from recollect.services.times import zone_for
 
@@ -38,16 +38,16 @@ def activity(core: Core, scope: Scope, request: ActivityRequest) -> Activity:
     """How much was remembered and how often memories were used, each of the last days."""
     zone = ZoneInfo(zone_for(core, scope))
     today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    total = core.store.count(scope, Query(Memory))
-    days: list[Day] = []
-    for back in range(request.days):
-        begins, ends = today - timedelta(days=back), today - timedelta(days=back - 1)
-        made = _counted(core, scope, Memory, "created_at", begins, ends)
-        accesses = _counted(core, scope, AccessLog, "timestamp", begins, ends)
-        days.append(Day(date=begins.date().isoformat(), remembered=made, total=total, accesses=accesses))
-        total -= made
-    return Activity(days=days[::-1])
-
-
-def _counted(core: Core, scope: Scope, record: type[Record], field: str, begins: datetime, ends: datetime) -> int:
-    return core.store.count(scope, Query(record, (Compare(field, ">=", begins), Compare(field, "<", ends))))
+    # A day more, which begins after now: what a clock that is ahead has dated is no part of today.
+    days = [today - timedelta(days=back) for back in range(request.days - 1, -2, -1)]
+    made = core.store.count_by(scope, Query(Memory), [Spans("created_at", tuple(days))])
+    since = Compare("timestamp", ">=", days[0])
+    used = core.store.count_by(scope, Query(AccessLog, (since,)), [Spans("timestamp", tuple(days))])
+    total, told = made.get((0,), 0), []
+    for number, day in enumerate(days[:-1], 1):
+        remembered = made.get((number,), 0)
+        total += remembered
+        told.append(
+            Day(date=day.date().isoformat(), remembered=remembered, total=total, accesses=used.get((number,), 0))
+        )
+    return Activity(days=told)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -36,7 +37,7 @@ from recollect.domain.record import Id, Record
 from recollect.errors import InvalidInput, NotFound, RecollectError, VersionConflict
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
-from recollect.ports.records import Insert, Query, RecordStore, Scope, Step, equal, revised
+from recollect.ports.records import Insert, Page, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.bounding import bounded
 from recollect.services.journal import Journal, was_logged
@@ -228,6 +229,19 @@ def rewritten(record: R, scope: Scope, **fields: Any) -> R:
         return revised(record, scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
+
+
+def counted_page(core: Core, scope: Scope, query: Query[R]) -> tuple[Page[R], int]:
+    """A page, and how many there are on all of them: counted with the first, and carried along in the cursor."""
+    after, _, carried = (query.after or "").partition("~")
+    page = core.store.find(scope, replace(query, after=after or None))
+    if re.fullmatch("[0-9]{1,18}", carried):
+        total = int(carried)
+    elif page.next is None and not after:
+        total = len(page.records)
+    else:
+        total = core.store.count(scope, query)
+    return replace(page, next=page.next and f"{page.next}~{total}"), total
 
 
 def citations_of(core: Core, scope: Scope, memory_id: str) -> list[Citation]:

@@ -32,7 +32,18 @@ from recollect.services.access import refuse_higher
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect
 from recollect.services.citations import CitationView, citation_view
-from recollect.services.core import Core, Reply, Request, citations_of, commit, insistently, load, logged, tags_of
+from recollect.services.core import (
+    Core,
+    Reply,
+    Request,
+    citations_of,
+    commit,
+    counted_page,
+    insistently,
+    load,
+    logged,
+    tags_of,
+)
 from recollect.services.intact import intact
 from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
@@ -410,7 +421,7 @@ def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
     filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
-    page = core.store.find(scope, query)
+    page, total = counted_page(core, scope, query)
     lines = [
         MemoryLine(
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
@@ -418,4 +429,4 @@ def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
         )
         for m in map(intact, page.records)
     ]  # fmt: skip
-    return MemoryPage(memories=lines, next=page.next, total=core.store.count(scope, query))
+    return MemoryPage(memories=lines, next=page.next, total=total)

@@ -9,7 +9,7 @@ from recollect.domain.provenance import Citation, CitationState
 from recollect.domain.record import Id, Text
 from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.citations import SHOWN, CitationView, shown_fields
-from recollect.services.core import Core, Reply, Request
+from recollect.services.core import Core, Reply, Request, counted_page
 
 SHOWN_TEXT = 300
 
@@ -45,12 +45,12 @@ def list_citations(core: Core, scope: Scope, request: ListCitationsRequest) -> C
     where: list[Filter] = [equal(name, value) for name, value in given.items() if value is not None]
     where += [OneOf("memory_id", tuple(dict.fromkeys(request.memories)))] if request.memories else []
     query = Query(Citation, tuple(where), (Order("id", descending=True),), request.limit, request.after)
-    page = core.store.find(scope, query)
+    page, total = counted_page(core, scope, query)
     ids = tuple({citation.memory_id for citation in page.records})
     found = core.store.find(scope, Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []
     memories = {memory.id: memory for memory in found}
     lines = [_line(core, scope, one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
-    return CitationPage(citations=lines, next=page.next, total=core.store.count(scope, query))
+    return CitationPage(citations=lines, next=page.next, total=total)
 
 
 def _line(core: Core, scope: Scope, citation: Citation, memory: Memory) -> CitationLine:

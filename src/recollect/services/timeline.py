@@ -17,7 +17,7 @@ from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Pr
 from recollect.domain.lineage import Stretch, between, branch_of, history_of
 from recollect.domain.record import Id, Name, now
 from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
-from recollect.services.core import Core, Reply, Request, load
+from recollect.services.core import Core, Reply, Request, counted_page, load
 
 Todo = Literal["think", "act", "ask"]
 RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
@@ -139,9 +139,40 @@ def standing(core: Core, scope: Scope, run: Execution) -> Standing:
     last = found[0]
     if last.status == "done":
         return Standing(last.number, "think", last)
-    proposal = core.store.find(scope, Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0]
+    return _at(last, core.store.find(scope, Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0])
+
+
+def _at(last: Cycle, proposal: Proposal) -> Standing:
     safe = last.status == "again" or (last.status == "open" and proposal.is_repeatable)
     return Standing(last.number, "act" if safe else "ask", last, proposal)
+
+
+def standings(core: Core, scope: Scope, runs: Sequence[Execution]) -> dict[str, Standing]:
+    """Where each of several runs stands, asked together: how many steps its branch has tells which is the last."""
+    if not runs:
+        return {}
+    of_these = OneOf("execution_id", tuple(run.id for run in runs))
+    lengths = core.store.count_by(scope, Query(Cycle, (of_these,)), ["execution_id", "branch"])
+    last: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        own = history_of(run)[-1]
+        last[run.id] = own.branch, own.after + lengths.get((run.id, own.branch), 0)
+    numbers = OneOf("number", tuple({number for _, number in last.values()}))
+    places = core.store.select(scope, Query(Cycle, (of_these, numbers)), ("id", "execution_id", "branch", "number"))
+    ids = tuple(id for id, run, *place in places if tuple(place) == last[run])
+    cycles = {one.execution_id: one for one in core.store.find(scope, Query(Cycle, (OneOf("id", ids),))).records}
+    undone = OneOf("cycle_id", tuple(one.id for one in cycles.values() if one.status != "done"))
+    proposals = {one.cycle_id: one for one in core.store.find(scope, Query(Proposal, (undone,))).records}
+    stands: dict[str, Standing] = {}
+    for run in runs:
+        cycle = cycles.get(run.id)
+        if cycle is None:
+            stands[run.id] = Standing(history_of(run)[-1].after, "think")
+        elif cycle.id in proposals:
+            stands[run.id] = _at(cycle, proposals[cycle.id])
+        else:
+            stands[run.id] = Standing(cycle.number, "think", cycle)
+    return stands
 
 
 def steps_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
@@ -190,7 +221,10 @@ _SAME_NAME = (
 
 def run_view(core: Core, scope: Scope, run: Execution, stands: Standing | None = None, **more: Any) -> RunView:
     stands = stands or standing(core, scope, run)
-    lease = core.store.get(scope, Lease, lease_name(run.id))
+    return _view(run, stands, core.store.get(scope, Lease, lease_name(run.id)), **more)
+
+
+def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) -> RunView:
     held_until = lease.expires_at if lease is not None and lease.expires_at > now() else None
     is_asking = stands.todo == "ask" and held_until is None and run.ended_at is None
     return RunView(
@@ -300,6 +334,9 @@ def runs(core: Core, scope: Scope, request: RunsRequest) -> RunPage:
         equal(field, value) for name, field in _RUN_FILTERS.items() if (value := getattr(request, name)) is not None
     )
     query = Query(Execution, where, (Order("id", descending=True),), request.limit, request.after)
-    page = core.store.find(scope, query)
-    views = [run_view(core, scope, run) for run in page.records]
-    return RunPage(runs=views, next=page.next, total=core.store.count(scope, query))
+    page, total = counted_page(core, scope, query)
+    stands = standings(core, scope, page.records)
+    names = OneOf("id", tuple(lease_name(run.id) for run in page.records))
+    leases = {run_of(one.id): one for one in core.store.find(scope, Query(Lease, (names,))).records}
+    views = [_view(run, stands[run.id], leases.get(run.id)) for run in page.records]
+    return RunPage(runs=views, next=page.next, total=total)

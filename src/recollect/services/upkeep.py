@@ -15,7 +15,7 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
 from recollect.ports.models import Embedder
-from recollect.ports.records import Compare, Filter, Linked, OneOf, Order, Part, Query, Scope, equal
+from recollect.ports.records import Compare, Linked, OneOf, Order, Part, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
@@ -299,6 +299,9 @@ def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     return done
 
 
+STATUSES = ("hypothesis", "verified", "published", "archived")
+
+
 class StatsRequest(Request):
     """Ask for figures."""
 
@@ -324,31 +327,29 @@ def _behind(core: Core) -> int | None:
         return None
 
 
-def _kinds(core: Core, scope: Scope) -> Iterator[str]:
-    """The kinds there are memories of, also those that only another program has defined: a step along an index each."""
-    after: tuple[Filter, ...] = ()
-    while rows := core.store.select(scope, Query(Memory, after, (Order("kind"),), limit=1), ("kind",)):
-        yield rows[0][0]
-        after = (Compare("kind", ">", rows[0][0]),)
-
-
 def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
     """How much is remembered, of which kind and how well supported."""
-
-    def count(*where: Any) -> int:
-        return core.store.count(scope, Query(Memory, where))
-
-    kinds = {kind: count(equal("kind", kind)) for kind in _kinds(core, scope)}
-    statuses = {s: count(equal("status", s)) for s in ("hypothesis", "verified", "published", "archived")}
+    store = core.store
+    memories = store.count_by(scope, Query(Memory, deleted="yes"), ["is_deleted", "kind", "status"])
+    living = {key[1:]: number for key, number in memories.items() if not key[0]}
+    citations = store.count_by(scope, Query(Citation), ["state"])
     return Stats(
-        memories=count(),
-        forgotten=core.store.count(scope, Query(Memory, deleted="only")),
-        kinds=kinds,
-        statuses=statuses,
-        vectors=core.store.count(scope, Query(Embedding)),
-        queued=core.store.count(scope, Query(IndexTask)),
+        memories=sum(living.values()),
+        forgotten=sum(memories.values()) - sum(living.values()),
+        kinds=_summed(living, 0),
+        statuses={**dict.fromkeys(STATUSES, 0), **_summed(living, 1)},
+        vectors=store.count(scope, Query(Embedding)),
+        queued=store.count(scope, Query(IndexTask)),
         behind=_behind(core),
-        citations=core.store.count(scope, Query(Citation)),
-        uncited=count(Linked(Citation, "memory_id", wanted=False)),
-        broken=core.store.count(scope, Query(Citation, (equal("state", "broken"),))),
+        citations=sum(citations.values()),
+        uncited=store.count(scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
+        broken=citations.get(("broken",), 0),
     )
+
+
+def _summed(counted: dict[tuple[Any, ...], int], place: int) -> dict[str, int]:
+    """By one of the things that were counted by, the commonest first."""
+    sums: dict[str, int] = {}
+    for key, number in counted.items():
+        sums[key[place]] = sums.get(key[place], 0) + number
+    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))

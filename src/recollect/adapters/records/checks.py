@@ -7,7 +7,7 @@ so neither a misspelt field nor a hostile value ever reaches a driver.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any, cast, get_args
@@ -26,6 +26,7 @@ from recollect.ports.records import (
     OneOf,
     Operator,
     Query,
+    Spans,
     TextQuery,
     Touch,
 )
@@ -52,6 +53,21 @@ def column(record: type[Record], name: str) -> Column:
     if found is None:
         raise InvalidInput(f"{record.__name__} has no field '{name}'", remedy="see docs/reference/records.md")
     return found
+
+
+def check_groups(record: type[Record], by: Sequence[str | Spans]) -> None:
+    """What `count_by` can count by."""
+    known = columns_of(record)
+    for one in by:
+        name, wanted = (one.field, _MOMENTS) if isinstance(one, Spans) else (one, _GROUPS)
+        if name not in known or known[name].type not in wanted or name in record.shape.encrypted:
+            raise InvalidInput(f"{record.__name__} cannot be counted by '{name}'", remedy="see the record reference")
+    if not by or any(isinstance(one, Spans) and list(one.edges) != sorted(one.edges) for one in by):
+        raise InvalidInput("nothing says what to count by, or its moments are not in order", remedy="give a field")
+
+
+_GROUPS = ("text", "integer", "boolean")
+_MOMENTS = ("moment",)
 
 
 def check_query(query: Query[Any], fields: Iterable[str] = ()) -> None:

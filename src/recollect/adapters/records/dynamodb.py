@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.adapters.records import dynamodb_upkeep as upkeep
-from recollect.adapters.records.checks import check_beside, check_filters, check_query, check_text
+from recollect.adapters.records.checks import check_beside, check_filters, check_groups, check_query, check_text
 from recollect.adapters.records.dynamodb_commit import transact
 from recollect.adapters.records.dynamodb_follow import Followed, Places, TenantVectors, Vectors, Words
 from recollect.adapters.records.dynamodb_items import Values
@@ -32,7 +32,7 @@ from recollect.adapters.records.dynamodb_link import ATTEMPTS, Link
 from recollect.adapters.records.dynamodb_moment import Moment
 from recollect.adapters.records.dynamodb_tenant import Tenant
 from recollect.adapters.records.dynamodb_view import View
-from recollect.adapters.records.plain import paged
+from recollect.adapters.records.plain import counted, paged
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
@@ -47,6 +47,7 @@ from recollect.ports.records import (
     Query,
     Reading,
     Scope,
+    Spans,
     Step,
     TextHit,
     TextQuery,
@@ -107,6 +108,12 @@ class DynamoStore:
         check_filters(query.record, query.where)
         view = self._view(scope)
         return len(view.settled(lambda: view.passing(query)))
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        check_filters(query.record, query.where)
+        check_groups(query.record, by)
+        view = self._view(scope)
+        return counted(view.settled(lambda: view.passing(query)), by)
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return transact(self.tenant(scope.organization_id), self.codec, scope, steps)

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 
 import apsw
 
-from recollect.adapters.records.checks import check_filters, check_query
+from recollect.adapters.records.checks import check_filters, check_groups, check_query
 from recollect.adapters.records.dynamodb_items import packed, unpacked
 from recollect.adapters.records.dynamodb_link import pauses
 from recollect.adapters.records.dynamodb_tenant import Head, Tenant
 from recollect.adapters.records.dynamodb_view import Name, View, values_of
-from recollect.adapters.records.plain import LIVING, fits, in_order, is_beyond, once, paged
+from recollect.adapters.records.plain import LIVING, counted, fits, in_order, is_beyond, once, paged
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Closed, InvalidInput, StoreBusy
-from recollect.ports.records import Linked, Page, Query, Reading, Scope
+from recollect.ports.records import Linked, Page, Query, Reading, Scope, Spans
 
 R = TypeVar("R", bound=Record)
 AT_ONCE = 500
@@ -111,6 +111,11 @@ class Moment:
     def count(self, scope: Scope, query: Query[Any]) -> int:
         check_filters(query.record, query.where)
         return sum(1 for _ in self._passing(scope, query))
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        check_filters(query.record, query.where)
+        check_groups(query.record, by)
+        return counted(self._passing(scope, query), by)
 
     def close(self) -> None:
         kept, self._kept = self._kept, None

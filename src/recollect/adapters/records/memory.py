@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recollect.adapters.records.checks import check_beside, check_filters, check_query, check_text
+from recollect.adapters.records.checks import check_beside, check_filters, check_groups, check_query, check_text
 from recollect.adapters.records.plain import (
     LIVING,
     by_rarity,
+    counted,
     fits,
     has_facets,
     in_order,
@@ -43,6 +44,7 @@ from recollect.ports.records import (
     Query,
     Reading,
     Scope,
+    Spans,
     Step,
     TextHit,
     TextQuery,
@@ -96,6 +98,12 @@ class MemoryStore:
         with self._reading():
             check_filters(query.record, query.where)
             return sum(1 for _ in self._living(scope, query))
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        check_filters(query.record, query.where)
+        check_groups(query.record, by)
+        with self._reading():
+            return counted(self._living(scope, query), by)
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         with self._reading():

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from recollect.adapters.records.checks import in_utc
 from recollect.domain.record import Record
-from recollect.ports.records import AnyOf, Beside, Filter, Linked, Page, Query, TextHit, encode_cursor, passes
+from recollect.ports.records import AnyOf, Beside, Filter, Linked, Page, Query, Spans, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
 WORD = re.compile(r"\w+")
@@ -50,6 +52,18 @@ def in_order(records: Iterable[R], query: Query[R]) -> list[R]:
     if start is not None:
         found = [record for record in found if is_beyond(record, query, start)]
     return found[: query.limit]
+
+
+def counted(records: Iterable[Record], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    """How many records there are of each combination of values; see `Reads.count_by`."""
+    return dict(Counter(tuple(_group(record, one) for one in by) for record in records))
+
+
+def _group(record: Record, by: str | Spans) -> Any:
+    if isinstance(by, str):
+        return getattr(record, by)
+    moment = getattr(record, by.field)
+    return 0 if moment is None else bisect_right([in_utc(edge) for edge in by.edges], moment)
 
 
 def paged(records: list[R], query: Query[R]) -> Page[R]:

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from recollect.adapters.records.checks import check_beside
-from recollect.adapters.records.dialect import Dialect
+from recollect.adapters.records.checks import check_beside, check_groups
+from recollect.adapters.records.dialect import Dialect, same
 from recollect.adapters.records.rows import Cipher, Codec, Plain
 from recollect.adapters.records.sql import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.records import Beside, Change, Page, Query, Reading, Scope, encode_cursor
+from recollect.ports.records import Beside, Change, Page, Query, Reading, Scope, Spans, encode_cursor
 
 R = TypeVar("R", bound=Record)
 H = TypeVar("H")
@@ -79,6 +79,16 @@ class SqlReads:
         condition = compiler.where(scope, query, "t")
         text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
         return int(self._read(scope, text, compiler.values)[0][0])
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        check_groups(query.record, by)
+        compiler, codec = self.compiler(), self.codec(query.record)
+        rows = self._read(scope, compiler.count_by(scope, query, by), compiler.values)
+        decode = [same if isinstance(one, Spans) else self.dialect.decode[codec.types[one]] for one in by]
+        return {
+            tuple(None if value is None else make(value) for make, value in zip(decode, row, strict=False)): row[-1]
+            for row in rows
+        }
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         statement, times = changes_statement()

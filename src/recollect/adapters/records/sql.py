@@ -14,7 +14,7 @@ from recollect.adapters.records.checks import check_filters, check_ordering, col
 from recollect.adapters.records.dialect import Dialect, same
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.records import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Scope
+from recollect.ports.records import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Scope, Spans
 
 
 def quoted(identifier: str) -> str:
@@ -97,6 +97,22 @@ class Compiler:
             f"AND {within} = p.a AND ({by}, {id}) {operator} (p.b, p.c) "
             f"ORDER BY {by}{order}, {id}{order} LIMIT {int(limit)}"
         )
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> str:
+        groups = [self._span(query.record, one) if isinstance(one, Spans) else f"t.{quoted(one)}" for one in by]
+        places = ", ".join(str(place) for place in range(1, len(groups) + 1))
+        table = quoted(query.record.shape.table)
+        condition = self.where(scope, query, "t")
+        return f"SELECT {', '.join(groups)}, count(*) FROM {table} t WHERE {condition} GROUP BY {places}"
+
+    def _span(self, record: type[Record], given: Spans) -> str:
+        """The number of the stretch, the latest looked at first: most of what is asked for is young."""
+        codec, place = self._codec_of(record), f"t.{quoted(given.field)}"
+        found = "".join(
+            f" WHEN {place} >= {self.bind(codec.bound(given.field, edge))} THEN {number}"
+            for number, edge in reversed(list(enumerate(given.edges, 1)))
+        )
+        return f"CASE{found} ELSE 0 END" if found else "CASE WHEN TRUE THEN 0 END"
 
     def where(self, scope: Scope, query: Query[Any], alias: str) -> str:
         check_filters(query.record, query.where)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from recollect.ports.records import RecordStore, Scope
+from recollect.testing.conformance.counting import CountingRules
 from recollect.testing.conformance.makers import found
 from recollect.testing.conformance.paging import PagingRules
 from recollect.testing.conformance.queries import QueryRules
@@ -19,7 +20,15 @@ from recollect.testing.conformance.values import ValueRules
 
 
 class RecordStoreContract(
-    TransactionRules, ReferenceRules, QueryRules, PagingRules, TextRules, ValueRules, SharingRules, SnapshotRules
+    TransactionRules,
+    ReferenceRules,
+    QueryRules,
+    PagingRules,
+    TextRules,
+    ValueRules,
+    SharingRules,
+    SnapshotRules,
+    CountingRules,
 ):
     @pytest.fixture
     def store(self) -> RecordStore:
