@@ -45,6 +45,12 @@ class AccessLog(Record):
     seal: int | None = None
 
 
+class Erasure(Record):
+    """Something was deleted for good, and its traces on disk are still to be overwritten. Has the id of what it was."""
+
+    shape: ClassVar[Shape] = Shape("erasure", references={"organization_id": Reference("organization")})
+
+
 class Seal(Record):
     """The hash of a batch of entries of the access log and of the seal before."""
 
