@@ -30,6 +30,7 @@ from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.services.blobs import stored_file
 from recollect.services.core import Core, WorkspaceLimits
+from recollect.services.erasing import finish_quietly
 from recollect.services.journal import Journal
 from recollect.services.keyring import Keyring
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
@@ -136,7 +137,7 @@ def build(
             has_users=lambda: bool(store.find(scope, Query(User, limit=1)).records),
         )
 
-    return Core(
+    core = Core(
         store,
         vectors,
         embedders,
@@ -153,6 +154,8 @@ def build(
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )
+    finish_quietly(core, scope)
+    return core
 
 
 def opened(settings: Settings) -> Core:

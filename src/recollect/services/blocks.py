@@ -45,7 +45,7 @@ from recollect.services.core import (
     persistently,
     rewritten,
 )
-from recollect.services.lifecycle import erase_traces
+from recollect.services.erasing import erase_traces, owing
 
 REVISIONS_KEPT = 100
 DEFAULT_LIMIT = 2000
@@ -336,10 +336,9 @@ def remove(core: Core, scope: Scope, request: RemoveBlockRequest) -> BlockRemove
     having = sharing(core, scope, BlockLink, "block_id", block.id)
     if not request.dry_run:
         alone = [] if request.with_others else only_for(BlockLink, "block_id", block.id, having)
-        commit(
-            core, scope, [*alone, Delete(Block, block.id), logged(scope, "delete", "remove block", None, id=block.id)]
-        )
-        erase_traces(core)
+        entry = logged(scope, "delete", "remove block", None, id=block.id)
+        commit(core, scope, [*alone, Delete(Block, block.id), owing(scope, block.id), entry])
+        erase_traces(core, scope)
     return BlockRemoved(id=block.id, agents=having)
 
 

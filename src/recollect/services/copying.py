@@ -38,7 +38,7 @@ from recollect.services.transfer import parents_first, record_line
 BATCH = 500
 CHANGES = 10_000
 # The right to work on something for a minute means nothing elsewhere.
-LEFT_OUT = frozenset({"lease"})
+LEFT_OUT = frozenset({"lease", "erasure"})
 
 
 class CopiedTenant(Reply):

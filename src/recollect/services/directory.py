@@ -44,8 +44,8 @@ from recollect.services.core import (
     logged,
     tags_of,
 )
+from recollect.services.erasing import erase_traces, owing
 from recollect.services.intact import intact
-from recollect.services.lifecycle import erase_traces
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
 from recollect.services.times import MomentText, RecordFields
@@ -281,10 +281,10 @@ def _remove(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
     if not request.for_good:
         commit(core, scope, [*steps, entry])
         return told.model_copy(update={"restorable_until": moment + timedelta(days=core.restore_days)})
-    done = core.store.transact(scope, [*steps, entry])
+    done = core.store.transact(scope, [*steps, owing(scope, root.id), entry])
     core.vectors.hint(done.seq)
     collect(core, scope)  # the content of workspaces that went along
-    return told.model_copy(update={"deleted": done.deleted, "notes": erase_traces(core)})
+    return told.model_copy(update={"deleted": done.deleted, "notes": erase_traces(core, scope)})
 
 
 def _told(core: Core, scope: Scope, plan: Plan, request: RemovePartyRequest) -> Removed:

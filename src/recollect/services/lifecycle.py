@@ -12,7 +12,7 @@ from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import UTTERANCES, Memory, Revision
 from recollect.domain.record import Id, Record, Text, now
 from recollect.domain.tenancy import User
-from recollect.errors import Conflict, IndexFailed, InvalidInput, RequirementFailed, VersionConflict
+from recollect.errors import Conflict, InvalidInput, NotFound, RequirementFailed, VersionConflict
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -29,6 +29,7 @@ from recollect.ports.records import (
 from recollect.services.blobs import collect
 from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged
 from recollect.services.derivation import erasing_steps, forgetting_steps
+from recollect.services.erasing import erase_traces, is_owed, owed, owing
 from recollect.services.intact import check_revision, intact
 from recollect.services.layout import keep_retention
 from recollect.services.removal import burying_steps, overdue
@@ -90,23 +91,17 @@ def _refuse_owner_removed(core: Core, scope: Scope, memory: Memory) -> None:
 
 def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
-    memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+    try:
+        memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+    except NotFound:
+        if not is_owed(core, scope, request.id):
+            raise
+        return Forgotten(id=request.id, restorable=False, notes=erase_traces(core, scope))
     reinstated = reinstated_steps(core, scope, [memory])
     entry = logged(scope, "delete", "erase", None, id=memory.id)
     copies = erasing_steps(core, scope, [memory.id])
-    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), entry])
-    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core))
-
-
-def erase_traces(core: Core) -> list[str]:
-    """Have the store and the index overwrite what was deleted; says what must wait, because the index is away."""
-    waits: list[str] = []
-    try:
-        core.vectors.purge()
-    except IndexFailed as failure:
-        waits = [f"their vectors leave the index when it is back and `reindex` runs: {failure.message}"]
-    core.store.erase_traces()
-    return waits
+    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), owing(scope, memory.id), entry])
+    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core, scope))
 
 
 class SweepRequest(Request):
@@ -143,8 +138,9 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
         gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
         entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
         copies = erasing_steps(core, scope, gone)
-        commit(core, scope, [*copies, DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), entry])
-    notes = erase_traces(core) if memories or states or blobs or removed else []
+        ends = [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), owing(scope, "sweep")]
+        commit(core, scope, [*copies, *ends, entry])
+    notes = erase_traces(core, scope) if memories or states or blobs or removed or owed(core, scope) else []
     entries = keep_retention(core, scope)
     return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes)
 
@@ -153,7 +149,7 @@ def _bury(core: Core, scope: Scope, party: Record) -> None:
     """Unless it went with another one, or somebody restored it a moment ago."""
     root = core.store.get(scope, type(party), party.id, deleted=True)
     if root is not None and root.is_deleted and root.updated_at == party.updated_at:
-        commit(core, scope, burying_steps(core, scope, root))
+        commit(core, scope, [*burying_steps(core, scope, root), owing(scope, root.id)])
 
 
 class PruneRequest(Request):

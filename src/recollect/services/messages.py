@@ -45,7 +45,7 @@ from recollect.ports.records import (
 from recollect.services.agents import at_work
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.derivation import erasing_steps
-from recollect.services.lifecycle import erase_traces
+from recollect.services.erasing import erase_traces, owing
 
 MOST_AT_ONCE = 5000
 REFERABLE: dict[str, type[Record]] = {"memory": Memory, "source": Source}
@@ -346,8 +346,12 @@ def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved
     """Delete a message for good, traces included."""
     message = load(core, scope, Message, request.id)
     entry = logged(scope, "delete", "remove message", None, id=message.id)
-    commit(core, scope, [*erasing_steps(core, scope, [], [message.id]), Delete(Message, message.id), entry])
-    erase_traces(core)
+    commit(
+        core,
+        scope,
+        [*erasing_steps(core, scope, [], [message.id]), Delete(Message, message.id), owing(scope, message.id), entry],
+    )
+    erase_traces(core, scope)
     return MessagesRemoved(removed=1)
 
 
@@ -359,8 +363,8 @@ def clear(core: Core, scope: Scope, request: Whose) -> MessagesRemoved:
         asked = request.model_dump(exclude_none=True)
         entry = logged(scope, "delete", "clear messages", None, count=len(ids), **asked)
         these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
-        commit(core, scope, [*erasing_steps(core, scope, [], ids), these, entry])
-        erase_traces(core)
+        commit(core, scope, [*erasing_steps(core, scope, [], ids), these, owing(scope, ids[0]), entry])
+        erase_traces(core, scope)
     return MessagesRemoved(removed=len(ids))
 
 

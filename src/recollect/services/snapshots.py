@@ -21,7 +21,7 @@ from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBus
 from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
 from recollect.services.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
 from recollect.services.core import Core, Reply, commit, insistently, load, logged, made
-from recollect.services.lifecycle import erase_traces
+from recollect.services.erasing import erase_traces, owing
 from recollect.services.workspaces import Change, WorkspaceRequest
 
 T = TypeVar("T")
@@ -316,10 +316,10 @@ def prune(core: Core, scope: Scope, request: PruneSnapshotsRequest) -> Snapshots
         return SnapshotsPruned(snapshots=ids)
     if ids:
         entry = logged(scope, "delete", "prune snapshots", None, id=request.id, count=len(ids))
-        commit(core, scope, [*(Delete(Snapshot, id) for id in ids), entry])
+        commit(core, scope, [*(Delete(Snapshot, id) for id in ids), owing(scope, ids[0]), entry])
     blobs, nodes = collect(core, scope)
     if ids or blobs or nodes:
-        erase_traces(core)
+        erase_traces(core, scope)
     return SnapshotsPruned(snapshots=ids, blobs=blobs, nodes=nodes)
 
 

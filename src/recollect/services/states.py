@@ -31,7 +31,7 @@ from recollect.ports.records import (
 )
 from recollect.services.agents import at_work
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, persistently, rewritten
-from recollect.services.lifecycle import erase_traces
+from recollect.services.erasing import erase_traces, owing
 from recollect.services.times import Through
 
 LARGEST_STATE = 4_000_000  # bytes of JSON
@@ -153,8 +153,9 @@ def drop(core: Core, scope: Scope, request: StateRequest) -> StateDropped:
     state = _stored(core, scope, request)
     if state is None:
         return StateDropped(dropped=False)
-    commit(core, scope, [Delete(AgentState, state.id), logged(scope, "delete", "drop state", None, id=state.id)])
-    erase_traces(core)
+    entry = logged(scope, "delete", "drop state", None, id=state.id)
+    commit(core, scope, [Delete(AgentState, state.id), owing(scope, state.id), entry])
+    erase_traces(core, scope)
     return StateDropped(dropped=not _is_over(state))
 
 

@@ -19,8 +19,8 @@ from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidInput
 from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
+from recollect.services.erasing import erase_traces, owing
 from recollect.services.leases import NOBODY, taking
-from recollect.services.lifecycle import erase_traces
 from recollect.services.queueing import unmoved
 from recollect.services.runtime import store_result
 from recollect.services.timeline import Standing, Timeline, lease_name, on_branch, standing, timeline
@@ -282,8 +282,10 @@ def remove(core: Core, scope: Scope, request: RemoveRunRequest) -> RunRemoved:
     if core.store.count(scope, Query(Execution, (equal("parent_id", run.id),), deleted="yes")):
         raise Conflict(f"forks of run '{run.id}' share its steps", remedy="remove the forks first", id=run.id)
     entry = logged(scope, "delete", "remove run", None, id=run.id)
-    done = core.store.transact(scope, [Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), entry])
-    erase_traces(core)
+    done = core.store.transact(
+        scope, [Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), owing(scope, run.id), entry]
+    )
+    erase_traces(core, scope)
     return RunRemoved(id=run.id, deleted=done.deleted)
 
 

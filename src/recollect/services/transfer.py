@@ -31,7 +31,7 @@ PIECE_BYTES = 256 * 1024
 # The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
 # the log that they seal.
 AUDIT = frozenset({"access_log", "seal"})
-LEFT_OUT = frozenset({"organization", "lease", "api_key"}) | AUDIT
+LEFT_OUT = frozenset({"organization", "lease", "api_key", "erasure"}) | AUDIT
 
 
 class ExportRequest(Request):

@@ -13,13 +13,14 @@ from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
-from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError
+from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.models import Embedder
 from recollect.ports.records import Compare, Linked, OneOf, Order, Part, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
 from recollect.services.embedding import facets_of, passages_of, text_hash
+from recollect.services.erasing import finish, owed
 from recollect.services.indexing import ReindexRequest, reindex
 
 PAGE = 1000
@@ -119,7 +120,7 @@ def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator
     stored: dict[tuple[str, ...], list[_Kept]] = {}
     for row in core.store.select(scope, Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
         stored.setdefault(row[:3], []).append(_Kept(*row[3:]))
-    owed = {
+    queued = {
         tuple(row)
         for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
     }
@@ -131,7 +132,7 @@ def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator
     for memory in memories:
         for model, namespace in product((*own, *others.get(memory.id, ())), memory.namespaces):
             key = (memory.id, model, namespace)
-            found = _check_kept(memory, stored.get(key, []), own.get(model), key in owed)
+            found = _check_kept(memory, stored.get(key, []), own.get(model), key in queued)
             if found is not None:
                 what = found.replace("MODEL", f"{model} in {namespace}")
                 problem = ProblemView(what=what, table="memory", id=memory.id, part="vectors")
@@ -246,9 +247,19 @@ def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
 
 
 def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
-    owed = core.store.count(scope, Query(IndexTask))
+    vectors = core.store.count(scope, Query(IndexTask))
     yield Finding(
-        name="queue", well=owed == 0, says=f"{owed} vectors owed", remedy="recollect doctor --fix" if owed else ""
+        name="queue",
+        well=vectors == 0,
+        says=f"{vectors} vectors owed",
+        remedy="recollect doctor --fix" if vectors else "",
+    )
+    traces = owed(core, scope)
+    yield Finding(
+        name="erasure",
+        well=traces == 0,
+        says=f"{traces} deletions whose traces are still on disk",
+        remedy="recollect doctor --fix" if traces else "",
     )
     due = core.store.count(scope, Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
     yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
@@ -282,6 +293,11 @@ def _listed(problems: list[ProblemView]) -> str:
 def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
+    if "erasure" in ailing:
+        try:
+            done.append(f"traces of {finish(core, scope)} deletions overwritten")
+        except Unavailable as failure:
+            done.append(f"traces not overwritten: {failure.message}")
     if ailing & {"records", "indexes", "queue", "passages"}:
         done += core.store.mend()
     if ailing & {"indexes", "queue", "passages"}:
@@ -317,6 +333,7 @@ class Stats(Reply):
     citations: int
     uncited: int
     broken: int = 0
+    erasures_owed: int = Field(0, description="Deletions for good whose traces are still on disk")
 
 
 def _behind(core: Core) -> int | None:
@@ -344,6 +361,7 @@ def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
         citations=sum(citations.values()),
         uncited=store.count(scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
         broken=citations.get(("broken",), 0),
+        erasures_owed=owed(core, scope),
     )
 
 

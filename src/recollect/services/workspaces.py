@@ -48,7 +48,7 @@ from recollect.ports.records import (
 from recollect.services.agents import at_work
 from recollect.services.blobs import collect, use_steps
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, persistently, rewritten
-from recollect.services.lifecycle import erase_traces
+from recollect.services.erasing import erase_traces, owing
 
 TRIES = 50
 
@@ -125,9 +125,9 @@ def drop(core: Core, scope: Scope, request: WorkspaceRequest) -> WorkspaceDroppe
     """Delete a workspace for good: files, snapshots, and the content nothing else uses, traces included."""
     workspace = load(core, scope, Workspace, request.id)
     entry = logged(scope, "delete", "drop workspace", None, id=workspace.id)
-    commit(core, scope, [Delete(Workspace, workspace.id), entry])
+    commit(core, scope, [Delete(Workspace, workspace.id), owing(scope, workspace.id), entry])
     blobs, _ = collect(core, scope)
-    erase_traces(core)
+    erase_traces(core, scope)
     return WorkspaceDropped(id=workspace.id, blobs=blobs)
 
 

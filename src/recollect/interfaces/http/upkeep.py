@@ -19,6 +19,7 @@ from recollect.interfaces.http.service import Service
 from recollect.ports.records import Query, Scope
 from recollect.services import items
 from recollect.services.audit import SealRequest, seal
+from recollect.services.erasing import finish, owed
 from recollect.services.indexing import ReindexRequest, reindex
 from recollect.services.lifecycle import SweepRequest, sweep
 from recollect.services.rollup import RollUpRequest, roll_up
@@ -61,6 +62,8 @@ class Upkeep:
         self._try("seal", partial(seal, core, scope, SealRequest()))
         if core.store.count(scope, Query(IndexTask)) and self._is_due(f"vectors {tenant}", OWED_SECONDS):
             self._try("vectors", partial(reindex, core, scope, ReindexRequest(), self._go_on))
+        if owed(core, scope) and self._is_due(f"erasure {tenant}", OWED_SECONDS):
+            self._try("erasure", partial(finish, core, scope))
         if self._is_due(f"sweep {tenant}", SWEEP_SECONDS):
             self._try("sweep", partial(sweep, core, scope, SweepRequest()))
             self._try("sweep items", partial(items.sweep, core, scope, items.SweepItemsRequest()))

@@ -1,0 +1,118 @@
+"""An erasure that could not be finished is told as it is, owed, shown, and finished."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+import recollect.services
+from every_store import EVERY_STORE
+from recollect.domain.audit import Erasure
+from recollect.errors import NotFound, StoreFull
+from recollect.ports.records import Query
+from recollect.services.erasing import owed
+
+MARK = "xyzzyplugh"
+
+
+def fails(mem: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """The store cannot overwrite anything until told otherwise."""
+    store = mem._core.store
+    original = store.erase_traces
+
+    def full() -> None:
+        raise StoreFull("no space left", remedy="free some disk space; nothing was half written")
+
+    monkeypatch.setattr(store, "erase_traces", full)
+    return lambda: monkeypatch.setattr(store, "erase_traces", original)
+
+
+def erased_in_vain(mem: Any, id: str) -> None:
+    with pytest.raises(StoreFull) as caught:
+        mem.erase(id)
+    assert "is deleted" in caught.value.message
+    assert "traces" in caught.value.message
+    assert "half written" not in str(caught.value)
+    assert mem.stats().erasures_owed == 1
+    assert "erasure" in {one.name for one in mem.doctor().findings if not one.well}
+
+
+FINISHERS: dict[str, Callable[[Any, str], object]] = {
+    "erase": lambda mem, id: mem.erase(id),
+    "sweep": lambda mem, id: mem.sweep(),
+    "doctor": lambda mem, id: mem.doctor(fix=True),
+}
+
+
+@pytest.mark.parametrize("how", FINISHERS)
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_what_is_owed_is_said_and_finished(
+    kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+        id = mem.remember(f"the secret is {MARK}").id
+        there_is_room = fails(mem, monkeypatch)
+        erased_in_vain(mem, id)
+        assert MARK not in str(mem._core.store.find(mem._scope, Query(Erasure)).records)
+        there_is_room()
+        FINISHERS[how](mem, id)
+        assert mem.stats().erasures_owed == 0
+        assert mem.doctor().well
+        with pytest.raises(NotFound):
+            mem.erase(id)
+    if kind in ("sqlite", "duckdb"):
+        left = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+        assert MARK.encode() not in left
+
+
+def test_what_is_owed_is_finished_when_the_store_is_next_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        id = mem.remember(f"the secret is {MARK}").id
+        fails(mem, monkeypatch)
+        erased_in_vain(mem, id)
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        assert owed(mem._core, mem._scope) == 0
+
+
+def test_a_process_that_is_killed_between_deleting_and_overwriting_owes_it(tmp_path: Path) -> None:
+    body = f"""
+        import os, sys, recollect
+        mem = recollect.open(sys.argv[1], embedder="hash")
+        id = mem.remember("the secret is {MARK}").id
+        mem._core.store.erase_traces = lambda: os.kill(os.getpid(), 9)
+        mem.erase(id)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(body), str(tmp_path / "a.db")]
+    assert subprocess.run(command, timeout=60, check=False).returncode == -9
+    assert MARK.encode() in (tmp_path / "a.db-wal").read_bytes()
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        assert owed(mem._core, mem._scope) == 0
+        left = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+        assert MARK.encode() not in left
+
+
+def test_whoever_overwrites_traces_has_noted_what_is_owed() -> None:
+    checked = 0
+    for file in sorted(Path(recollect.services.__path__[0]).glob("*.py")):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(function, ast.FunctionDef) or file.name == "erasing.py":
+                continue
+            called = {call.func.id for call in ast.walk(function) if _is_plain_call(call)}
+            if "erase_traces" in called:
+                assert "owing" in called, f"{file.name}: {function.name}"
+                checked += 1
+    assert checked >= 9
+
+
+def _is_plain_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
