@@ -434,3 +434,22 @@ def test_figures_behind_a_proxy_need_the_operators_key(mem: Any) -> None:
     with TestClient(application(mem._core, settings), "http://memory.example") as client:
         statuses = [client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code for key in keys]
         assert [client.get("/metrics").status_code, *statuses] == [401, 200, 403, 403]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [("/v1/partitions", {"ahead": 3}), ("/v1/migrate", {"distribute": True}), ("/v1/sql", {"statement": "SELECT 1"})],
+)
+def test_what_a_store_can_never_do_is_no_matter_of_waiting(service: Any, path: str, fields: dict[str, Any]) -> None:
+    answer = service.post(path, json=fields)
+    assert told(answer, 409)["code"] == "unsupported"
+    assert "retry-after" not in answer.headers
+
+
+def test_only_what_may_pass_is_answered_with_when_to_try_again() -> None:
+    """An error with 503 or 429 is one that waiting may mend; whatever is a kind of "cannot" has another status."""
+    from recollect import errors
+
+    waiting = {"rate_limited", "unavailable", "overloaded", "store_busy", "store_read_only", "closed"}
+    every = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.RecollectError)]
+    assert {one.code for one in every if one.http_status in (429, 503)} == waiting

@@ -18,7 +18,7 @@ from typing import BinaryIO, TypeVar
 
 from recollect.adapters.asides import publish, sync_folder
 from recollect.adapters.beneath import FOLDER, READING, read_regular
-from recollect.errors import InvalidInput, StoreFull, Unavailable
+from recollect.errors import InvalidInput, StoreFull, Unsupported
 from recollect.ports.outside import Found, private_opener
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class LocalFolders:
 def _open_root(root: Path) -> int:
     """The folder itself may be reached through links: whoever names it means where they lead."""
     if os.open not in os.supports_dir_fd:
-        raise Unavailable("this system cannot open files beneath a folder safely", remedy="use write and read instead")
+        raise Unsupported("this system cannot open files beneath a folder safely", remedy="use write and read instead")
     try:
         return os.open(root, FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError) as error:

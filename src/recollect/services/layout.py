@@ -17,7 +17,7 @@ from pydantic import Field
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.errors import Denied, InvalidInput, Unavailable
+from recollect.errors import Denied, InvalidInput, Unsupported
 from recollect.ports.layout import Distributable, Partition, Partitioned
 from recollect.ports.records import Compare, DeleteWhere, OneOf, Order, Query, Scope
 from recollect.services.core import Core, Reply, Request, commit, logged
@@ -70,7 +70,7 @@ def partitions(core: Core, scope: Scope, request: PartitionsRequest) -> Layout:
     store, before = core.store, _before(request)
     if not isinstance(store, Partitioned):
         if request.ahead is not None or before is not None:
-            raise Unavailable(
+            raise Unsupported(
                 f"a {store.capabilities.name} store has no partitions",
                 remedy="`recollect sweep` and `recollect prune` let go of old memories here",
             )
@@ -232,7 +232,7 @@ class Migrated(Reply):
 def migrate(core: Core, scope: Scope, request: MigrateRequest) -> Migrated:
     """Apply the migrations that the store has not seen, each whole or not at all."""
     if request.distribute and not isinstance(core.store, Distributable):
-        raise Unavailable(
+        raise Unsupported(
             f"a {core.store.capabilities.name} store cannot be distributed",
             remedy="move it to PostgreSQL with Citus first: docs/scale.md",
         )

@@ -20,7 +20,7 @@ from recollect.adapters.records.dynamodb_tenant import Tenant
 from recollect.adapters.records.planner import dangling
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
-from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable
+from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported
 from recollect.ports.records import Problem
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def backup(link: Link, target: Path) -> None:
             link.client.create_backup(TableName=link.table, BackupName=target.name)
         except ClientError as error:
             if error.response["Error"]["Code"] in ("UnknownOperationException", "InvalidAction"):
-                raise Unavailable("this server makes no backups", remedy="use `recollect export`") from error
+                raise Unsupported("this server makes no backups", remedy="use `recollect export`") from error
             raise
 
 

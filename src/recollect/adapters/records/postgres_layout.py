@@ -19,7 +19,7 @@ from recollect.adapters.records.postgres_schema import BY_MONTH, BY_TENANT, firs
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.steps import referrers
 from recollect.domain.record import RECORDS
-from recollect.errors import Unavailable
+from recollect.errors import Unsupported
 from recollect.ports.layout import Partition
 
 _MONTH = re.compile(r"^(.+)_(\d{4})_(\d\d)$")
@@ -111,7 +111,7 @@ def distribution(tables: list[str]) -> Iterator[str]:
 
 def distribute(connection: Connection, label: str) -> list[str]:
     if not connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'").fetchall():
-        raise Unavailable(
+        raise Unsupported(
             f"{label} has no Citus",
             remedy="install Citus on every server, set shared_preload_libraries = 'citus', run CREATE EXTENSION citus "
             "and citus_add_node for each worker (docs/scale.md), then repeat; one PostgreSQL server needs none of it",

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from recollect.adapters.records.postgres_link import Link
 from recollect.adapters.records.postgres_schema import make_roles
-from recollect.errors import DamagedData, InvalidInput, StoreError, Unavailable
+from recollect.errors import DamagedData, InvalidInput, StoreError, Unsupported
 from recollect.ports.outside import make_private
 
 MAGIC = b"PGDMP"
@@ -107,7 +107,7 @@ def _refuse_pooler(link: Link) -> None:
 def _tool(name: str, folder: Path | None) -> str:
     found = shutil.which(name, path=str(folder) if folder else None)
     if found is None:
-        raise Unavailable(
+        raise Unsupported(
             f"{name} was not found",
             remedy="install the PostgreSQL client tools, set postgres_tools to their folder, or use `export`",
         )
@@ -125,7 +125,7 @@ def _check_version(tool: str, link: Link) -> None:
     finally:
         connection.close()
     if found and int(found[1]) < server:
-        raise Unavailable(
+        raise Unsupported(
             f"pg_dump {found[1]} is older than {link.label}, which is PostgreSQL {server}",
             remedy=f"install the client tools of PostgreSQL {server} or newer, and set postgres_tools to their folder",
         )
