@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 import recollect
+from probing import sample
 from recollect.adapters.records.sqlite_file import connect
 from recollect.catalogue import OPERATIONS
 from recollect.domain.agents import Cycle, Execution, Proposal, Result
@@ -29,6 +30,7 @@ from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
 from recollect.errors import EmbedderFailed, InvalidInput, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
+from recollect.services.journal import KEPT_NAMES
 from recollect.testing.fakes import HashEmbedder
 
 ELSEWHERE = {"sql"}  # reads only, and not on SQLite: tests/contract/test_duckdb_sql.py
@@ -569,3 +571,34 @@ def assert_sound(mem: Any, where: str) -> None:
     owed = mem._core.store.select(mem._scope, Query(IndexTask), ("memory_id",))
     assert owed in ([], [("owed",)]), where
     assert mem._core.store.get(mem._scope, Memory, "plain", deleted=True) is not None or "remove" in where
+
+
+@pytest.mark.parametrize("operation", [name for name in WRITING if not OPERATIONS[name].unlogged])
+def test_what_was_done_is_in_the_log_by_the_name_of_its_operation(operation: str, folder: Path, store: Any) -> None:
+    for example in EXAMPLES.get(operation, []):
+        mem, _ = store()
+        if operation in THEIR_OWN:
+            continue
+        fields = example.request(mem, folder)  # which may ask for an id
+        before = mem.log(limit=1).entries[0].id
+        outcome = attempt(mem, operation, fields)
+        assert not isinstance(outcome, Exception), outcome
+        made = [entry for entry in mem.log(limit=1000).entries if entry.id > before and entry.action != "log"]
+        named = {entry.action for entry in made} - KEPT_NAMES
+        assert named == {operation}, "and nothing it did is under another name"
+        found = mem.log(action=operation, success=True, limit=1000).entries
+        assert {entry.id for entry in found} >= {entry.id for entry in made if entry.action == operation}
+
+
+@pytest.mark.parametrize(
+    "operation", [name for name, one in OPERATIONS.items() if one.access == "read" and name not in ELSEWHERE]
+)
+def test_what_was_read_or_refused_is_in_the_log_by_the_name_of_its_operation(operation: str, store: Any) -> None:
+    mem, _ = store()
+    fields = sample(OPERATIONS[operation]) | (
+        {"id": "cited"} if "id" in OPERATIONS[operation].request.model_fields else {}
+    )
+    before = mem.log(limit=1).entries[0].id
+    outcome = attempt(mem, operation, fields)
+    made = [entry for entry in mem.log(limit=1000).entries if entry.id > before]
+    assert (operation, not isinstance(outcome, Exception)) in {(entry.action, entry.success) for entry in made}

@@ -294,7 +294,7 @@ class PatternView(Reply):
 def show_pattern(core: Core, scope: Scope, request: ShowPatternRequest) -> PatternView:
     """One pattern: how often it works, what it was learned from, where it was used, what speaks against it."""
     pattern = _pattern(core, scope, request.id)
-    core.journal.note(scope, "read", "show pattern", [pattern.id])
+    core.journal.note(scope, "read", "show pattern", [pattern.id], session=pattern.session_id, agent=pattern.agent_id)
     problem, template = _texts(pattern)
     found = posteriors(core, scope, [pattern])[pattern.id]
     evidence = evidence_of(core, scope, [pattern.id])[pattern.id]

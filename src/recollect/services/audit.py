@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.audit import AccessLog, AccessOperation, Seal
+from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
 from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Text
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
 from recollect.services.core import Core, Reply, Request
+from recollect.services.journal import KEPT_NAMES
 from recollect.services.times import From, Through
 
 BATCH = 1000
-RETENTION = ("retention", "drop partition")
 # Entries wait for their seal this long at most where somebody seals; one that waited longer was not written by us.
 GRACE = timedelta(hours=1)
 
@@ -29,7 +29,11 @@ class LogRequest(Request):
     memory: Id | None = Field(None, description="Only about this memory")
     operation: AccessOperation | None = Field(None, description="Only create, read, update, delete or search")
     by: Id | None = Field(None, description="Only by this actor")
-    action: Text | None = Field(None, description="Only of this operation of the catalogue, such as promote")
+    action: Text | None = Field(
+        None, description="Only of this operation of the catalogue, such as promote, by its name today or a former one"
+    )
+    session: Id | None = Field(None, description="Only what concerned this session")
+    agent: Id | None = Field(None, description="Only what concerned this agent")
     success: bool | None = Field(None, description="Only what worked, or only what failed")
     since: From | None = Field(None, description="Only from this time on")
     until: Through | None = Field(None, description="Only before this time; a date counts whole")
@@ -45,6 +49,8 @@ class LogEntry(Reply):
     operation: str
     action: str
     memory: str | None = None
+    session: str | None = None
+    agent: str | None = None
     actor: str | None = None
     success: bool = True
     error: str | None = None
@@ -62,8 +68,10 @@ def show_log(core: Core, scope: Scope, request: LogRequest) -> LogPage:
     """The access log, the newest first. Reads are written within a second of happening."""
     core.journal.flush()
     named: dict[str, Any] = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
-    named |= {"action": request.action, "success": request.success}
+    named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
     where: list[Filter] = [equal(name, value) for name, value in named.items() if value is not None]
+    if request.action is not None:
+        where.append(OneOf("action", names_of(request.action)))
     if request.since:
         where.append(Compare("timestamp", ">=", request.since))
     if request.until:
@@ -80,6 +88,8 @@ def _entry(one: AccessLog) -> LogEntry:
         operation=one.operation,
         action=one.action,
         memory=one.memory_id,
+        session=one.session_id,
+        agent=one.agent_id,
         actor=one.actor_id,
         success=one.success,
         error=one.error_message,
@@ -204,7 +214,7 @@ def _seals(core: Core, scope: Scope) -> Iterator[Seal]:
 
 def _let_go(core: Core, scope: Scope) -> int:
     """Up to which seal retention has taken entries away; each time it says so in the log."""
-    said = Query(AccessLog, (OneOf("action", RETENTION),), (Order("id", descending=True),), 10)
+    said = Query(AccessLog, (OneOf("action", tuple(KEPT_NAMES)),), (Order("id", descending=True),), 10)
     return max((int(one.request_data.get("seals") or 0) for one in core.store.find(scope, said).records), default=0)
 
 

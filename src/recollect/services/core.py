@@ -40,7 +40,7 @@ from recollect.ports.outside import Folders
 from recollect.ports.records import Insert, Page, Query, RecordStore, Scope, Step, equal, revised
 from recollect.ports.vectors import VectorStore
 from recollect.services.bounding import bounded
-from recollect.services.journal import Journal, was_logged
+from recollect.services.journal import Journal, named
 from recollect.services.keyring import Keyring
 from recollect.services.times import reading_whose
 
@@ -161,18 +161,22 @@ def load(core: Core, scope: Scope, record: type[R], id: str, *, deleted: bool = 
 def logged(
     scope: Scope, operation: AccessOperation, action: str, memory: Memory | None = None, **request: Any
 ) -> Insert:
-    """The audit entry of a change, to be written in the same transaction as the change itself."""
-    was_logged(action)
+    """The audit entry of a change, to be written in the same transaction as the change itself.
+
+    It is called by the operation that makes the change; `action` says what exactly was done (see journal.named).
+    """
+    about = named(action)
+    told = {name: value for name, value in request.items() if value not in (None, "", [])}
     return Insert(
         AccessLog(
             organization_id=scope.organization_id,
             memory_id=memory.id if memory else None,
-            session_id=memory.session_id if memory else None,
-            agent_id=memory.agent_id if memory else None,
+            session_id=(memory.session_id if memory else None) or about.get("session_id"),
+            agent_id=(memory.agent_id if memory else None) or about.get("agent_id"),
             actor_id=scope.actor,
             operation=operation,
-            action=action,
-            request_data={name: value for name, value in request.items() if value not in (None, "", [])},
+            action=about["action"],
+            request_data={**about.get("request_data", {}), **told},
             ip_address=scope.address,
         )
     )

@@ -356,7 +356,7 @@ class MemoryView(Reply):
 def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
     """One memory with its citations, tags and links."""
     memory = intact(load(core, scope, Memory, request.id))
-    core.journal.note(scope, "read", "show", [memory.id])
+    core.journal.note(scope, "read", "show", [memory.id], session=memory.session_id, agent=memory.agent_id)
     return memory_view(core, scope, memory)
 
 

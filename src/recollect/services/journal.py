@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from recollect.domain.audit import AccessLog, AccessOperation
@@ -28,14 +29,37 @@ Note = tuple[Scope, AccessLog, tuple[str, ...]]
 log = logging.getLogger("recollect.journal")
 
 
-_seen: ContextVar[list[str] | None] = ContextVar("seen", default=None)
+@dataclass(slots=True)
+class _UnderWay:
+    """The operation of the catalogue that is being carried out, and whether it has an entry of its own yet."""
+
+    name: str
+    session: str | None = None
+    agent: str | None = None
+    is_logged: bool = False
 
 
-def was_logged(action: str) -> None:
-    """The operation under way has an entry of its own."""
-    seen = _seen.get()
-    if seen is not None:
-        seen.append(action)
+_under_way: ContextVar[_UnderWay | None] = ContextVar("under_way", default=None)
+# What `audit verify` looks for by name, whichever operation let go of entries; that one has an entry of its own beside.
+KEPT_NAMES = frozenset({"retention", "drop partition"})
+
+
+def named(action: str) -> dict[str, Any]:
+    """How an entry is called: by the operation under way, with the finer change beside it where that has its own name;
+    and whose session and agent the request named."""
+    known = _under_way.get()
+    if known is None or action in KEPT_NAMES:
+        return {"action": action}
+    known.is_logged = True
+    finer = {"change": action} if action != known.name else {}
+    return {"action": known.name, "session_id": known.session, "agent_id": known.agent, "request_data": finer}
+
+
+def _owners(action: str, request: Mapping[str, Any]) -> dict[str, str | None]:
+    """The session and the agent that a request is about, where it names them."""
+    room = action.rpartition(".")[0]
+    found = {name: request.get("id") if room == name else request.get(name) for name in ("session", "agent")}
+    return {name: value if isinstance(value, str) else None for name, value in found.items()}
 
 
 def entry_of(
@@ -72,17 +96,18 @@ class Journal:
         failures_only: bool = False,
     ) -> Iterator[None]:
         """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always."""
-        seen: list[str] = []
-        token = _seen.set(seen)
+        known = _UnderWay(action, **_owners(action, request))
+        token = _under_way.set(known)
         try:
             yield
         except RecollectError as error:
             self.failed(scope, operation, action, request, error.code)
             raise
         finally:
-            _seen.reset(token)
-        if not seen and not failures_only:
-            self._add(scope, entry_of(scope, operation, action, request), ())
+            _under_way.reset(token)
+        if not known.is_logged and not failures_only:
+            owners = {"session_id": known.session, "agent_id": known.agent}
+            self._add(scope, entry_of(scope, operation, action, request, **owners), ())
 
     def failed(self, scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any], code: str) -> None:
         """Something was tried and refused."""
@@ -90,16 +115,17 @@ class Journal:
 
     def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
         """Remember that these memories were read; written soon."""
-        was_logged(action)
+        about = named(action)
+        session, agent = request.pop("session", None), request.pop("agent", None)
         entry = AccessLog(
             organization_id=scope.organization_id,
             memory_id=ids[0] if operation == "read" and ids else None,
-            session_id=request.pop("session", None),
-            agent_id=request.pop("agent", None),
+            session_id=session or about.get("session_id"),
+            agent_id=agent or about.get("agent_id"),
             actor_id=scope.actor,
             operation=operation,
-            action=action,
-            request_data={**request, "memory_ids": list(ids)},
+            action=about["action"],
+            request_data={**about.get("request_data", {}), **request, "memory_ids": list(ids)},
             ip_address=scope.address,
         )
         self._add(scope, entry, tuple(ids))

@@ -251,7 +251,7 @@ class SummaryView(Reply):
 def show_summary(core: Core, scope: Scope, request: ShowSummaryRequest) -> SummaryView:
     """One summary, with all that it covers to look into."""
     summary = load_summary(core, scope, request.id)
-    core.journal.note(scope, "read", "show summary", [summary.id])
+    core.journal.note(scope, "read", "show summary", [summary.id], session=summary.session_id, agent=summary.agent_id)
     parts = parts_of(core, scope, summary)
     over = Query(Relationship, (equal("target_id", summary.id), equal("type", SUMMARIZES)))
     return SummaryView(

@@ -97,7 +97,7 @@ def restore(link: Link, source: Path, folder: Path | None = None) -> None:
 def _refuse_pooler(link: Link) -> None:
     """These programs set the search path and more for their session, which a pooler would hand on to other clients."""
     if link.is_pooled:
-        raise Unavailable(
+        raise Unsupported(
             f"{link.label} is behind a pooler, through which PostgreSQL's programs cannot work",
             remedy="set postgres_upkeep to the server's own address, add pooler=session to this one if each client "
             "keeps its connection there, or use `export` and `import`",
