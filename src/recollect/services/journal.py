@@ -96,7 +96,8 @@ class Journal:
         failures_only: bool = False,
     ) -> Iterator[None]:
         """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always."""
-        known = _UnderWay(action, **_owners(action, request))
+        concerned = _owners(action, request)
+        known = _UnderWay(action, session=concerned["session"], agent=concerned["agent"])
         token = _under_way.set(known)
         try:
             yield
