@@ -116,6 +116,10 @@ class ServerSettings(_Settings):
         None, description="Where the first start puts the owner's key; beside the store's file if left out"
     )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
+    check_seconds: float | None = Field(
+        60.0, gt=0, description="How often citations are looked up again, the oldest first; never where it is null"
+    )
+    checks_at_once: int = Field(100, ge=1, le=10_000, description="How many citations are looked up each time")
     summary_seconds: float | None = Field(
         3600.0, gt=0, description="How often summaries that are due are written; never where it is null"
     )
@@ -153,6 +157,11 @@ class Settings(_Settings):
     )
     repositories: dict[str, Path] = Field(
         default_factory=dict, description="Repository names to local clones; they may be cited over the service too"
+    )
+    citation_stale_seconds: float = Field(
+        86_400.0,
+        gt=0,
+        description="After how long a citation is looked up again, by check=stale and in the service's background",
     )
     fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
     months_ahead: int = Field(3, ge=0, le=120, description="PostgreSQL: how many months of partitions to keep ahead")

@@ -15,7 +15,6 @@ from recollect.domain.provenance import Citation
 from recollect.errors import Denied, IllegalTransition, InvalidInput
 from recollect.interfaces.client import Recollect
 from recollect.ports.records import Query, Scope, Update
-from recollect.services.transfer import exported_lines
 
 ALL = frozenset({"read", "write", "govern", "delete", "admin"})
 
@@ -235,7 +234,8 @@ def file_from(folder: Path) -> Path:
         mem.remember("said", id="said", cites=[cite.user("alice", "approved")])
         mem.remember("noted", id="noted", cites=["file:notes.md:1"])
         mem.remember("gone", id="gone", cites=[cite.file("gone.md", lines=1, line_hash="l1:00")])
-        return rewritten(b"".join(exported_lines(mem._core, mem._scope, False)), folder / "all.jsonl", forged)
+        mem.export(str(folder / "as_it_was.jsonl"))
+        return rewritten((folder / "as_it_was.jsonl").read_bytes(), folder / "all.jsonl", forged)
 
 
 @pytest.mark.parametrize("existing", ["skip", "replace"])

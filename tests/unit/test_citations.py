@@ -48,6 +48,9 @@ class SmallWorld:
     def workspace_lines(self, workspace: str, path: str) -> list[str] | None:
         return None
 
+    def followed(self, path: str) -> list[str]:
+        return []
+
     def keyed(self, hash: str) -> str:
         return keyed_hash("secret", hash)
 

@@ -16,11 +16,19 @@ from pathlib import Path
 
 COMMIT_LIMIT_BYTES = 1_000_000
 GIT_TIMEOUT_SECONDS = 10
+MOST_RENAMES = 20
+_RENAMES = ("-M30%", "-l1000", "--diff-filter=R", "--name-status", "-z")  # the lines' hash proves what git suspects
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _COSTLY = frozenset({"idna", "punycode"})  # encodings that take quadratic time: a commit can name any
 # What a repository's own configuration could make git run or reach, switched off for every command.
-_HARMLESS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "protocol.allow=never", "log.showSignature=false")
+_HARMLESS = (
+    "core.fsmonitor=false",
+    f"core.hooksPath={os.devnull}",
+    "protocol.allow=never",
+    "log.showSignature=false",
+    "log.follow=false",
+)
 
 
 class Repository:
@@ -45,6 +53,31 @@ class Repository:
         if size > COMMIT_LIMIT_BYTES:
             raise LookupError(f"commit {wanted} of '{self._name}' is too large to be read")
         return _message(self._git("cat-file", "commit", name))
+
+    def names_since(self, path: Path) -> list[Path]:
+        """The names that a file of this path was given since, one after the other, committed or about to be."""
+        top = Path(os.fsdecode(self._git("rev-parse", "--show-toplevel").rstrip(b"\n")))
+        real = path.parent.resolve() / path.name
+        names = [os.path.relpath(real, top)]
+        whole = Repository(self._name, top)
+        while len(names) <= MOST_RENAMES:
+            new = whole._renamed(names[-1])
+            if new is None or new in names:
+                break
+            names.append(new)
+        return [top / name for name in names[1:]]
+
+    def _renamed(self, name: str) -> str | None:
+        """What the commit that took a file away calls it, or the index if no commit did yet."""
+        gone = self._git("log", "-1", "--format=%H", "--diff-filter=D", "--no-renames", "--", name).strip()
+        staged = ("diff-index", *_RENAMES, "--cached", "HEAD")
+        committed = ("diff-tree", *_RENAMES, "-r", "--no-commit-id", gone.decode("ascii")) if gone else ()
+        for compared in filter(None, (committed, staged)):
+            told = self._git(*compared).split(b"\0")
+            pairs = dict(zip(told[1::3], told[2::3], strict=False))
+            if os.fsencode(name) in pairs:
+                return os.fsdecode(pairs[os.fsencode(name)])
+        return None
 
     def _commits(self, prefix: str) -> list[tuple[str, int]]:
         """Name and size of the commits whose name begins so. Branches and tags of that name do not count."""

@@ -104,6 +104,19 @@ class LocalWorld:
     def commit_message(self, repo: str, commit: str) -> str | None:
         return self._repository(repo).message_of(commit)
 
+    def followed(self, path: str) -> list[str]:
+        """Told as the old name was: a relative path by a relative one."""
+        if self.is_confined and not self.names(path):
+            return []
+        try:
+            old = Path(os.path.normpath(self._root / path))
+            place = next(parent for parent in old.parents if parent.is_dir()).resolve()
+            self._root_of(place)
+            found = Repository(path, place, self._roots).names_since(old)
+        except (LookupError, OSError, ValueError, RuntimeError, StopIteration):  # no repository, not ours, no git
+            return []
+        return [str(new) if os.path.isabs(path) else os.path.relpath(new, self._root) for new in found]
+
     def log_exists(self, log_id: str) -> bool:
         return self._log_exists(log_id)
 

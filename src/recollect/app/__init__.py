@@ -149,6 +149,7 @@ def build(
         late_interaction=settings.embedder.late_interaction,
         language_model=model,
         access_log_days=settings.access_log_days,
+        stale_seconds=settings.citation_stale_seconds,
         restore_days=settings.restore_days,
         owns_store=own_store is None,
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),

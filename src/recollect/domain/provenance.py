@@ -56,6 +56,9 @@ class World(Protocol):
     def read_lines(self, path: str) -> list[str] | None:
         """The lines of a text file without line ends; None if there is no such readable file."""
 
+    def followed(self, path: str) -> list[str]:
+        """What a file is called now that had this name, as the history of its repository tells; the latest last."""
+
     def keyed(self, hash: str) -> str:
         """The hash as strangers are shown it: with the organization's secret, so that nobody can try out guesses."""
 
@@ -209,16 +212,33 @@ class FileCitation(_Cited):
         if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
             return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
         lines = self._lines(world)
+        found = self._found_in(self.path, lines, world) or self._found_renamed(world)
+        if found is not None:
+            return found
+        why = (
+            f"{self.path} cannot be read any more" if lines is None else f"the cited lines of {self.path} have changed"
+        )
+        return Finding(state="broken", note=why)
+
+    def _found_in(self, path: str, lines: list[str] | None, world: World) -> Finding | None:
         if lines is None:
-            return Finding(state="broken", note=f"{self.path} cannot be read any more")
+            return None
         first, last = self.first_line or 1, self.last_line or len(lines)
         fits = self._is_whole() or first <= last <= len(lines)
         if fits and self._is_of(lines[first - 1 : last], world):
-            return Finding(state="holds", note=f"{self.path} is as it was cited")
+            return Finding(state="holds", note=f"{path} is as it was cited")
         moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1, world)
-        if moved_to:
-            return Finding(state="holds", note=f"the cited lines of {self.path} now begin at line {moved_to}")
-        return Finding(state="broken", note=f"the cited lines of {self.path} have changed")
+        if moved_to is None:
+            return None
+        return Finding(state="holds", note=f"the cited lines of {path} now begin at line {moved_to}")
+
+    def _found_renamed(self, world: World) -> Finding | None:
+        """In a file that was renamed, where the repository says so and the very lines are there."""
+        for name in world.followed(self.path) if not self.workspace else ():
+            found = self._found_in(name, world.read_lines(name), world)
+            if found is not None:
+                return Finding(state="holds", note=f"{self.path} was renamed: {found.note}")
+        return None
 
     def is_unseen(self, world: World) -> bool:
         """Whether there is nothing to look at, for a reason that those who ask over a door must not learn."""

@@ -34,6 +34,17 @@ class CitationView(Reply):
 SHOWN = tuple(CitationView.model_fields)
 
 
+def trust_in_words(status: str, cited: Sequence[CitationView]) -> str:
+    """How far a memory is trusted, how much of what it rests on held, and when that was last looked at."""
+    if not cited:
+        return f"{status}, uncited"
+    held = [one for one in cited if one.state == "holds"]
+    said = f"{status}, {len(held)} of {len(cited)} citations hold"
+    times = [one.checked_at for one in held]
+    known = [at for at in times if at is not None]
+    return f"{said}, checked {min(known):%Y-%m-%d}" if known and len(known) == len(times) else said
+
+
 def citation_view(core: Core, scope: Scope, citation: Citation) -> CitationView:
     return CitationView(**shown_fields(core, scope, {name: getattr(citation, name) for name in SHOWN}))
 

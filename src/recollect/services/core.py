@@ -116,6 +116,8 @@ class Core:
     timezone: str = "UTC"
     late_interaction: bool = True
     access_log_days: int | None = None
+    stale_seconds: float = 86_400.0
+    """After how long what was found of a citation is looked at again."""
     restore_days: float = 30
     owns_store: bool = True
     """Whether closing closes the store, too; one that was handed in is its owner's to close."""

@@ -122,7 +122,7 @@ def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
     while True:
         page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
-            _check_memory(core, scope, memory_id, citations, report)
+            check_memory(core, scope, memory_id, citations, report)
         after = page.next
         if after is None:
             return report
@@ -135,7 +135,8 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
     return grouped
 
 
-def _check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
+def check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
+    """Look up citations of one memory, and add to the report what they were found to be."""
     while True:
         memory = core.store.get(scope, Memory, memory_id)
         if memory is None:
@@ -158,6 +159,11 @@ def _checked_now(
 ) -> tuple[list[Citation], bool]:
     """Look the citations up and commit what was found; says whether the memory lost its status."""
     checked = [looked_up(core, scope, citation) for citation in citations]
+    return checked, record_checked(core, scope, memory, checked)
+
+
+def record_checked(core: Core, scope: Scope, memory: Memory, checked: Sequence[Citation]) -> bool:
+    """Commit what was found of citations; says whether their memory lost its status by it."""
     broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
     steps: list[Step] = [Update(citation) for citation in checked]
     fault = broken or _mere_claims(core, scope, memory, checked)
@@ -167,7 +173,7 @@ def _checked_now(
         steps += _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
         commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=_found(checked))])
-    return checked, demoted
+    return demoted
 
 
 def _mere_claims(core: Core, scope: Scope, memory: Memory, checked: Sequence[Citation]) -> list[Citation]:

@@ -6,6 +6,7 @@ citations beside it, under a line that says to treat it as evidence and not as i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,8 +14,18 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from recollect.ports.records import Scope
+from recollect.services.citations import CitationView
 from recollect.services.core import Core, Reply
-from recollect.services.recall import Hit, PassageView, RecallRequest, RecentResult, find, note_search
+from recollect.services.recall import (
+    Hit,
+    PassageView,
+    RecallRequest,
+    RecentResult,
+    as_rechecked,
+    find,
+    note_search,
+    rechecking,
+)
 from recollect.services.times import zone_for
 
 CHARACTERS_PER_TOKEN = 4
@@ -53,7 +64,10 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name not in own}
     asked = RecallRequest(**{"limit": request.limit, **fields})
     found = find(core, scope, asked)
+    recheck = rechecking(core, scope, asked)
     pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), zone_for(core, scope, request.user))
+    if recheck is not None:  # only what fits is looked at
+        pack.still = lambda hit: as_rechecked(hit, asked, recheck)
     for result in found.recent:
         # What was just done may take some of the room, not all of it.
         pack.add(_result(result, pack.timezone), pack.room // 4)
@@ -64,9 +78,8 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     chosen = sum(pack.add_hit(hit, pack.room) > 0 for hit in found.hits)
     note_search(core, scope, asked, pack.used, "context")
     text = HEADER + "".join(pack.entries) + FOOTER
-    return Context(
-        text=text, tokens=tokens_in(text), used=pack.used, left_out=len(found.hits) - chosen, notes=found.notes
-    )
+    notes = [*found.notes, *(recheck.notes if recheck is not None else ())]
+    return Context(text=text, tokens=tokens_in(text), used=pack.used, left_out=len(found.hits) - chosen, notes=notes)
 
 
 @dataclass(slots=True)
@@ -77,6 +90,7 @@ class _Pack:
     timezone: str
     entries: list[str] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
+    still: Callable[[Hit], Hit | None] = lambda hit: hit
 
     def add(self, entry: str, most: int) -> int:
         """Take an entry if it fits into so much of the room; says what it took."""
@@ -88,9 +102,10 @@ class _Pack:
         return cost
 
     def add_hit(self, hit: Hit, most: int) -> int:
-        if hit.id in self.used:
+        if hit.id in self.used or tokens_in(_fitting(hit, len(self.used) + 1, self.timezone, most)) > most:
             return 0
-        cost = self.add(_fitting(hit, len(self.used) + 1, self.timezone, most), most)
+        looked = self.still(hit)
+        cost = self.add(_fitting(looked, len(self.used) + 1, self.timezone, most), most) if looked is not None else 0
         if cost:
             self.used.append(hit.id)
         return cost
@@ -131,9 +146,15 @@ def _entry(hit: Hit, number: int, timezone: str, passage: PassageView | None = N
         labels.append(f'part="characters {passage.start} to {passage.end} of {len(hit.text)}"')
         before, after = "… " * (passage.start > 0), " …" * (passage.end < len(hit.text))
         text = f"{before}{passage.text}{after}"
-    cites = "; ".join(f"{citation.source} ({citation.state})" for citation in hit.citations[:3])
+    cites = "; ".join(f"{one.source} ({_found(one, timezone)})" for one in hit.citations[:3])
     source = as_label(cites) or "none given"
     return f"<memory {' '.join(labels)}>\n  source: {source}\n  {harmless(text)}\n</memory>\n"
+
+
+def _found(citation: CitationView, timezone: str) -> str:
+    if citation.checked_at is None:
+        return citation.state
+    return f"{citation.state}, checked {citation.checked_at.astimezone(ZoneInfo(timezone)):%Y-%m-%d}"
 
 
 def _result(result: RecentResult, timezone: str) -> str:

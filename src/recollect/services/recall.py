@@ -33,12 +33,14 @@ from recollect.services.gathering import Pool, gather, gather_near
 from recollect.services.intact import check_fields
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
+from recollect.services.rechecking import Recheck
 from recollect.services.showing import best_passages
 from recollect.services.times import Through, zone_for
 
 TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
 RECENT_RESULTS = 5
 LOOKED_THROUGH = 20
+LOOKS = 3
 
 
 class RecallRequest(Wanted):
@@ -50,6 +52,11 @@ class RecallRequest(Wanted):
         "everything", description="Rank by everything that is known, by nearness in meaning alone, or by words alone"
     )
     as_of: Through | None = Field(None, description="Answer with what was known at this time; of a date, at its end")
+    check: Literal["none", "stale", "always"] | None = Field(
+        None,
+        description="Look the citations of what is shown up again: none, those not looked up lately (stale), or always,"
+        " fetching pages too where the settings allow it. Left out: to act on, all but pages; else none",
+    )
     min_match: float | None = Field(None, ge=0, le=1, description="Leave out what answers less well, 0 to 1")
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
@@ -128,8 +135,37 @@ class Recalled(Reply):
 def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
     """Find memories by words and by meaning, best first, each with the reasons for its rank."""
     found = find(core, scope, request)
+    recheck = rechecking(core, scope, request)
+    if recheck is not None:
+        found = _rechecked(core, scope, request, found, recheck)
     note_search(core, scope, request, [hit.id for hit in found.hits], "recall")
     return found
+
+
+def rechecking(core: Core, scope: Scope, request: RecallRequest) -> Recheck | None:
+    """What looks at the citations of what is shown; None where nobody shall, and for the past, which is as it was."""
+    when = request.check or ("act" if request.purpose == "act" else "none")
+    return None if when == "none" or request.as_of is not None else Recheck(core, scope, when)
+
+
+def _rechecked(core: Core, scope: Scope, request: RecallRequest, found: Recalled, recheck: Recheck) -> Recalled:
+    """What falls is no longer there to act on: the next best take its place, and are looked at too."""
+    for _ in range(LOOKS):
+        if not recheck.look([hit.id for hit in found.hits]) or request.purpose != "act":
+            break
+        found = find(core, scope, request)
+    hits = [still for hit in found.hits if (still := as_rechecked(hit, request, recheck)) is not None]
+    return found.model_copy(update={"hits": hits, "notes": [*found.notes, *recheck.notes]})
+
+
+def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | None:
+    """A hit with what was just found of its citations; None if it fell and is to be acted on."""
+    recheck.look([hit.id])
+    if hit.id in recheck.fallen and request.purpose == "act":
+        return None
+    status, cited = "hypothesis" if hit.id in recheck.fallen else hit.status, recheck.views[hit.id]
+    why = f"{hit.why.rpartition(' [')[0]} [{citations.trust_in_words(status, cited)}]"
+    return hit.model_copy(update={"status": status, "citations": cited, "why": why})
 
 
 def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
@@ -302,8 +338,7 @@ def _why(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], questio
         reasons.append(f"is from {memory['moment']}")
     if hit.parts.get("session", 0) > 0.5:
         reasons.append("stands in a session about this")
-    held, status = sum(1 for citation in cited if citation.state == "holds"), memory["status"]
-    trust = f"{status}, {held} of {len(cited)} citations hold" if cited else f"{status}, uncited"
+    trust = citations.trust_in_words(memory["status"], cited)
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
 
 

@@ -1,8 +1,9 @@
 """What the service does by itself, beside the requests.
 
 It writes what was noted, seals the access log, makes vectors that are owed because a model was away, deletes what has
-expired and writes summaries that are due. (Months of partitions a PostgreSQL store makes ahead by itself.) Several
-services on one store may all do so: each piece of work is one transaction that finds what another has done.
+expired, looks citations up again and writes summaries that are due. (Months of partitions a PostgreSQL store makes
+ahead by itself.) Several services on one store may all do so: each piece of work is one transaction that finds what
+another has done, and citations are looked up by whoever takes the turn.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from recollect.domain.memory import IndexTask
+from recollect.domain.record import new_id
 from recollect.errors import Closed, RecollectError
 from recollect.interfaces.http.service import Service
 from recollect.ports.records import Query, Scope
@@ -22,6 +24,7 @@ from recollect.services.audit import SealRequest, seal
 from recollect.services.erasing import finish, owed
 from recollect.services.indexing import ReindexRequest, reindex
 from recollect.services.lifecycle import SweepRequest, sweep
+from recollect.services.rechecking import check_oldest, takes_turn
 from recollect.services.rollup import RollUpRequest, roll_up
 
 OWED_SECONDS = 60.0  # a model that is away is not asked again at once
@@ -36,6 +39,7 @@ class Upkeep:
         self._service = service
         self._stop = threading.Event()
         self._due: dict[str, float] = {}
+        self._name = new_id()
         self._thread = threading.Thread(target=self._keep_up, name="recollect-upkeep", daemon=True)
 
     def start(self) -> None:
@@ -69,6 +73,16 @@ class Upkeep:
             self._try("sweep items", partial(items.sweep, core, scope, items.SweepItemsRequest()))
         if seconds is not None and self._is_due(f"summaries {tenant}", seconds):
             self._try("summaries", partial(roll_up, core, scope, RollUpRequest(), self._go_on))
+
+        checking = self._service.settings.check_seconds
+        if checking is not None and self._is_due(f"citations {tenant}", checking):
+            self._try("citations", partial(self._check_citations, tenant, checking))
+
+    def _check_citations(self, tenant: str, seconds: float) -> None:
+        """By one service of all on this store, which sees of the machine no more than those who ask it."""
+        core, scope = self._service.core, Scope(tenant, granted=frozenset({"govern"}))
+        if takes_turn(core, scope, self._name, seconds):
+            check_oldest(core, scope, self._service.settings.checks_at_once)
 
     def _go_on(self, done: int, of: int) -> None:
         if self._stop.is_set():
