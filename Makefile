@@ -48,8 +48,10 @@ browser pooler:
 		$$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $(program) \
 			>/dev/null 2>&1; } || true; }
 
-soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY)  ## the promises at their whole bars; takes long
-	@RECOLLECT_SOAK=1 $(BIN)/python -m pytest tests/crash tests/property tests/contract -p no:cacheprovider
+soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser pooler  ## all tests at their whole bars; takes long
+	@seed=$${RECOLLECT_SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
+	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
+	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider
 
 lint: $(TEST_READY)
 	@$(BIN)/ruff check .

@@ -8,25 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 import recollect
+from seeds import load_profile
+from soak_report import pytest_terminal_summary as pytest_terminal_summary
 
-# Everyday runs repeat themselves, so that a red one is about the change at hand; a soak looks further each time.
-settings.register_profile("everyday", derandomize=True)
-settings.register_profile("soak", print_blob=True)
-settings.load_profile("soak" if os.environ.get("RECOLLECT_SOAK") else "everyday")
+load_profile()
 
-for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name != "RECOLLECT_SOAK"]:
-    if _name not in ("RECOLLECT_SEED", "RECOLLECT_CITUS_URL"):
-        del os.environ[_name]
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What could not be tested here is said aloud."""
-    for reason in sorted({str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", []) if one.longrepr}):
-        if "NOT RUN" in reason:
-            terminalreporter.write_line(reason.removeprefix("Skipped: "), yellow=True, bold=True)
+_OURS = ("RECOLLECT_SOAK", "RECOLLECT_SEED", "RECOLLECT_CITUS_URL")
+for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name not in _OURS]:
+    del os.environ[_name]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from seeds import SOAK
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -56,7 +57,7 @@ def test_recollect_alone_is_measured_and_drawn(alone: Path) -> None:
     assert ElementTree.parse(alone / "peers.svg").getroot().tag.endswith("svg")
 
 
-@pytest.mark.skipif(not os.environ.get("RECOLLECT_SOAK"), reason="takes half a minute: runs with RECOLLECT_SOAK=1")
+@pytest.mark.skipif(not SOAK, reason="takes half a minute: runs with RECOLLECT_SOAK=1")
 def test_chroma_runs_beside_it(tmp_path: Path) -> None:
     assert "chroma" in run_peers(tmp_path, "recollect", "chroma")["ratios"]["200"]
 

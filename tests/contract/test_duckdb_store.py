@@ -50,6 +50,7 @@ from recollect.ports.records import (
     equal,
 )
 from recollect.testing.conformance.makers import agent, embedding, found, ids, memory, search, session, stored, tag
+from seeds import SEED, SOAK
 
 ACME = Scope("acme")
 MANY = 60
@@ -541,9 +542,9 @@ def test_a_sound_file_answers_everything(path: Path, sound: bytes) -> None:
     assert look(path)[1] == 0
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(20 if SOAK else 2))
 def test_a_flipped_byte_anywhere_is_noticed_or_harmless(path: Path, sound: bytes, seed: int) -> None:
-    chance, noticed = random.Random(f"flips {seed}"), 0
+    chance, noticed = random.Random(f"flips {SEED} {seed}"), 0
     used = [position for position in range(0, len(sound), 8) if sound[position : position + 8] != bytes(8)]
     for _ in range(10):
         position, flip = chance.choice(used), chance.randrange(1, 256)

@@ -49,8 +49,9 @@ from recollect.testing.conformance.makers import (
     tag,
     user,
 )
+from seeds import SOAK
 
-STRIDE = 1 if os.environ.get("RECOLLECT_SOAK") else 37
+STRIDE = 1 if SOAK else 37
 ACME = Scope("acme", actor="tester")
 
 

@@ -14,6 +14,7 @@ from recollect.domain.memory import Embedding, Memory
 from recollect.errors import DamagedData, NotARecollectStore, StoreError
 from recollect.ports.records import Query, Scope
 from recollect.testing.conformance.makers import embedding, found, ids, memory, search, stored
+from seeds import SEED, SOAK
 
 ACME = Scope("acme")
 MANY = 150
@@ -97,9 +98,9 @@ def test_a_sound_file_answers_everything(tmp_path: Path, sound: bytes) -> None:
     assert (right > 100, refused) == (True, 0)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(30 if SOAK else 3))
 def test_a_flipped_byte_anywhere_is_noticed_or_harmless(tmp_path: Path, sound: bytes, seed: int) -> None:
-    chance = random.Random(f"flips {seed}")
+    chance = random.Random(f"flips {SEED} {seed}")
     noticed = 0
     for _ in range(14):
         position, flip = chance.randrange(len(sound)), chance.randrange(1, 256)

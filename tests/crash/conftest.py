@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import random
-import secrets
 import select
 import shutil
 import signal
@@ -36,15 +35,15 @@ from recollect.domain.record import Record
 from recollect.ports.records import Query, TextQuery
 from recollect.services.embedding import facets_of, text_of
 from recollect.testing.fakes import HashEmbedder
+from seeds import SEED, SOAK
 
-SEED = os.environ.get("RECOLLECT_SEED") or (str(secrets.randbits(32)) if os.environ.get("RECOLLECT_SOAK") else "1")
 State = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
 def times() -> Callable[[int], int]:
     """How often to do something: a tenth of the bar, or in a soak run the whole."""
-    factor = 10 if os.environ.get("RECOLLECT_SOAK") else 1
+    factor = 10 if SOAK else 1
     return lambda count: count * factor
 
 

@@ -5,13 +5,14 @@ The same children and the same comparison as for SQLite (test_kill.py): 200 kill
 
 from __future__ import annotations
 
-import os
 import random
 import select
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from seeds import SOAK
 
 LIVES = 5
 
@@ -21,7 +22,7 @@ def lines_of(log: Path) -> list[str]:
     return log.read_text().split("\n")[:-1] if log.exists() else []
 
 
-@pytest.mark.parametrize("file", range(4 if os.environ.get("RECOLLECT_SOAK") else 1))
+@pytest.mark.parametrize("file", range(4 if SOAK else 1))
 def test_no_acknowledged_write_is_lost_and_none_is_half_there_after_kill_9(
     file: int, folder: Path, tmp_path: Path, children: Any, new_ticks: Any, compare: Any, opened: Any, chance: Any,
     times: Any,

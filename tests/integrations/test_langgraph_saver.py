@@ -39,6 +39,7 @@ from recollect.integrations.langgraph import RecollectSaver
 from recollect.interfaces import cli
 from recollect.ports.records import Compare, Query, equal
 from recollect.services.checkpoints import CheckpointPage, PutCheckpointRequest
+from seeds import SEED, SOAK
 
 KINDS = (CheckpointLine, Checkpoint, CheckpointItems, CheckpointWrites)
 
@@ -453,14 +454,14 @@ WORKER = textwrap.dedent(
 )
 
 
-@pytest.mark.parametrize("seed", range(10 if os.environ.get("RECOLLECT_SOAK") else 1))
+@pytest.mark.parametrize("seed", range(10 if SOAK else 1))
 def test_a_graph_killed_at_any_moment_resumes_where_it_was(tmp_path: Path, seed: int) -> None:
     script = tmp_path / "worker.py"
     script.write_text(WORKER.format(path=str(tmp_path / "graph.db")))
     surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     acknowledged = 0
     for life in range(2):
-        target = acknowledged + random.Random(seed * 10 + life).randint(3, 30)
+        target = acknowledged + random.Random(f"{SEED} {seed} {life}").randint(3, 30)
         with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=surroundings) as process:
             assert process.stdout is not None
             for line in process.stdout:

@@ -16,10 +16,10 @@ from mcp import Client, StdioServerParameters
 
 import recollect
 from mcp_hosts import OFFICIAL, over_http, over_stdio, run, tools_of
+from seeds import SEED, SOAK
 from serving import served
 
-SEED = int(os.environ.get("RECOLLECT_SEED", "7"))
-CALLS = 5000 if os.environ.get("RECOLLECT_SOAK") else 400
+CALLS = 5000 if SOAK else 400
 NAMES = ["Ada", "Bert", "Ćao", "recollect", "The Parser", "ada"]
 TYPES = ["person", "project", "Tool"]
 FACTS = ["likes tea", "speaks Python", "lives in Łódź", "Ada's friend", "was born in 1815"]

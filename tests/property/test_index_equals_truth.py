@@ -24,6 +24,7 @@ from recollect.adapters.vectors.outside import OutsideIndex
 from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
 from recollect.ports.vectors import FACETS, VectorHit, VectorStore
 from recollect.testing.vector_truths import MemoryTruth, nearest
+from seeds import SOAK
 
 DIMENSIONS = 5
 TENANTS = st.sampled_from(["a", "b"])
@@ -35,7 +36,7 @@ VALUES = st.sampled_from([None, "1", "2"])
 VECTORS = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=DIMENSIONS, max_size=DIMENSIONS).map(np.array)
 WHERE = st.none() | st.dictionaries(st.sampled_from(["user_id", "kind", "status"]), st.sets(VALUES, max_size=3))
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None  # syncing is not what is tested here, and slow
-SOAK = 10 if os.environ.get("RECOLLECT_SOAK") else 1
+TIMES = 10 if SOAK else 1
 
 
 class IndexEqualsTruth(RuleBasedStateMachine):
@@ -207,7 +208,7 @@ def test_the_index_equals_the_truth(machine: type[IndexEqualsTruth], examples: i
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples * SOAK,
+            max_examples=examples * TIMES,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

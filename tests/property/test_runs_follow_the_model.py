@@ -22,8 +22,8 @@ from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, LeaseLost, RecollectError
 from recollect.ports.records import Put, revised
 from recollect.services.timeline import lease_name
+from seeds import SOAK
 
-SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
 PICK = st.integers(0, 1 << 16)
 OPEN = ("queued", "running", "paused", "failed")
 

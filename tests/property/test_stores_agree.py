@@ -6,7 +6,6 @@ A failure prints how to replay it. RECOLLECT_SOAK=1 runs ten times as many examp
 from __future__ import annotations
 
 import atexit
-import os
 import random
 import shutil
 import tempfile
@@ -59,8 +58,9 @@ from recollect.ports.records import (
     Touch,
     Update,
 )
+from seeds import SOAK
 
-TIMES = 10 if os.environ.get("RECOLLECT_SOAK") else 1
+TIMES = 10 if SOAK else 1
 TENANTS = ("acme", "globex")
 TYPES: tuple[type[Record], ...] = (User, Agent, Session, Memory, Tag, Citation, AgentState)
 WORDS = ("cat", "moon", "rock", "fox", "lamp", "zinc")  # Porter stemming leaves these alone

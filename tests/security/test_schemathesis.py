@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -22,8 +21,9 @@ from probing import operations
 from recollect.catalogue import OPERATIONS
 from recollect.interfaces.http.service import PREFIX, Service, build
 from recollect.settings import ServerSettings
+from seeds import SOAK
 
-EXAMPLES = 200 if os.environ.get("RECOLLECT_SOAK") else 3
+EXAMPLES = 200 if SOAK else 3
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -49,7 +49,7 @@ def test_made_up_requests_are_answered_as_described(name: str, mode: GenerationM
     method, _, path = OPERATIONS[name].route.partition(" ")
     key = world.key("mine")
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=schema[PREFIX + path][method].as_strategy(generation_mode=mode))
     def probe(case: Case) -> None:
         case.call_and_validate(headers={"authorization": f"Bearer {key}"}, checks=CHECKS)
