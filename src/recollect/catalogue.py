@@ -277,14 +277,24 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
 
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
-    from recollect.errors import RequirementFailed
+    from recollect.errors import typed_os_errors
+
+    with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
+        return _invoked(operation, core, scope, fields, progress)
+
+
+def _invoked(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any) -> Any:
+    from recollect.errors import RequirementFailed, typed_os_errors
     from recollect.services.core import insistently, sanitized
     from recollect.services.times import Asking, in_zone, zone_for
 
     request = validated(operation, fields, Asking(core, scope))
     more = (progress,) if progress is not None and operation.progress else ()
-    asked = {} if operation.unlogged else sanitized(request)
-    with core.journal.attend(scope, operation.access, operation.name, asked, failures_only=operation.unlogged):
+    asked, refused = ({}, {}) if operation.unlogged else (sanitized(request), sanitized(request, refused=True))
+    attended = core.journal.attend(
+        scope, operation.access, operation.name, asked, failures_only=operation.unlogged, refused=refused
+    )
+    with attended, typed_os_errors():
         reply = insistently(lambda: operation.function(core, scope, request, *more), RequirementFailed, tries=LOOKS)
     return in_zone(reply, zone_for(core, scope, getattr(request, "user", None)))
 

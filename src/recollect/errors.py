@@ -38,6 +38,9 @@ The message says what is wrong; `remedy` says what to do next. `details` holds i
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
@@ -204,3 +207,27 @@ class FileReplaced(StoreError):
 class Closed(StoreError):
     code = "closed"
     http_status = 503
+
+
+@contextmanager
+def typed_os_errors() -> Iterator[None]:
+    """What the system refuses, in our own words: for whatever no adapter has named more closely."""
+    try:
+        yield
+    except OSError as error:
+        raise of_the_system(error) from error
+
+
+def of_the_system(error: OSError) -> RecollectError:
+    said = error.strerror or type(error).__name__
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return Overloaded(
+            "too many files are open", remedy="close some, or raise the limit (`ulimit -n`), then try again"
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull("no space left on the disk", remedy="free some disk space, then try again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreReadOnly(f"a file or folder may not be used: {said}", remedy="check its permissions")
+    if isinstance(error, ConnectionError | TimeoutError):
+        return Unavailable(f"a connection failed: {said}", remedy="try again in a moment")
+    return StoreError(f"the system refused: {said}", remedy="check the folder of the store and its disk")

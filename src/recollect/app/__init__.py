@@ -24,7 +24,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
-from recollect.errors import DuplicateKey, InvalidSettings
+from recollect.errors import DuplicateKey, InvalidSettings, typed_os_errors
 from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
@@ -67,7 +67,8 @@ def open(
     loaded = load(None if store is not None else cast("str | Path | None", source), **settings)
     if store is None and not create:
         refuse_missing(loaded.store)
-    core = build(loaded, own, own_model, store)
+    with typed_os_errors():
+        core = build(loaded, own, own_model, store)
     return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
 
 

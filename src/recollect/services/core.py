@@ -272,12 +272,19 @@ def checked_id(given: str, what: str) -> str:
 _SECRET = frozenset({"password", "new_password", "key", "secret", "token"})
 
 
-def sanitized(request: Request) -> dict[str, Any]:
-    """What was asked, for the log: ids, numbers and choices as they are, of everything else a hash and a size."""
+# As we make them. Ids that users choose may be any text, and what was refused may never have been one.
+_OUR_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
+
+
+def sanitized(request: Request, *, refused: bool = False) -> dict[str, Any]:
+    """What was asked, for the log: ids, numbers and choices as they are, of everything else a hash and a size.
+
+    Of what was `refused`, only ids of our own making are kept: whatever else stands in the place of one may be text.
+    """
     kept: dict[str, Any] = {}
     for name in sorted(request.model_fields_set - _SECRET):
         value = getattr(request, name)
-        if isinstance(value, str) and not _is_plain(type(request), name, value):
+        if isinstance(value, str) and not _is_plain(type(request), name, value, refused):
             kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}
         elif isinstance(value, list | dict | tuple | bytes | Request):
             kept[name] = {"count": len(value.model_fields_set if isinstance(value, Request) else value)}
@@ -291,10 +298,10 @@ def _hints(request: type[Request]) -> dict[str, Any]:
     return get_type_hints(request, include_extras=True)
 
 
-def _is_plain(request: type[Request], name: str, value: str) -> bool:
+def _is_plain(request: type[Request], name: str, value: str, refused: bool) -> bool:
     """An id or one of a list of words, not text of a user's."""
     is_id, words = _plain_values(request, name)
-    return is_id or value in words
+    return value in words or (is_id and (not refused or _OUR_ID.fullmatch(value) is not None))
 
 
 @cache

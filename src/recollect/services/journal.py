@@ -94,15 +94,19 @@ class Journal:
         request: dict[str, Any],
         *,
         failures_only: bool = False,
+        refused: dict[str, Any] | None = None,
     ) -> Iterator[None]:
-        """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always."""
+        """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always.
+
+        `refused` is how the request is put down if it fails.
+        """
         concerned = _owners(action, request)
         known = _UnderWay(action, session=concerned["session"], agent=concerned["agent"])
         token = _under_way.set(known)
         try:
             yield
         except RecollectError as error:
-            self.failed(scope, operation, action, request, error.code)
+            self.failed(scope, operation, action, request if refused is None else refused, error.code)
             raise
         finally:
             _under_way.reset(token)

@@ -7,15 +7,30 @@ store, whatever its clock says.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import LeaseLost, RequirementFailed
-from recollect.ports.records import Insert, Put, RecordStore, Require, Scope, Step, Update, revised
+from recollect.ports.records import Compare, Filter, Insert, Put, RecordStore, Require, Scope, Step, Update, revised
 
 NOBODY = "nobody"
+LONGEST_SECONDS = 86_400
+# A lease that ends later than any may was taken by a clock that is ahead, and would block its run for as long.
+_FARTHEST = timedelta(seconds=LONGEST_SECONDS + 300)
+
+
+def is_held(lease: Lease | None, moment: datetime | None = None) -> bool:
+    """Whether somebody has it, by the clock of whoever asks. Who is wrongly taken for gone is fenced off."""
+    moment = moment or now()
+    return lease is not None and moment < lease.expires_at <= moment + _FARTHEST
+
+
+def held_now() -> tuple[Filter, ...]:
+    """The same as filters."""
+    moment = now()
+    return Compare("expires_at", ">", moment), Compare("expires_at", "<=", moment + _FARTHEST)
 
 
 def taking(

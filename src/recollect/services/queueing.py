@@ -33,7 +33,7 @@ from recollect.ports.records import (
     revised,
 )
 from recollect.services.core import Core, Reply, Request, commit, load, logged
-from recollect.services.leases import ending, extend, taking
+from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
 from recollect.services.runtime import DriveRequest, is_overdue, not_running
 from recollect.services.timeline import (
     RunView,
@@ -57,7 +57,9 @@ class ClaimRequest(Request):
     id: Id | None = Field(None, description="This very run, instead of the next in the queue")
     queue: Name = Field("default", description="The queue to look in")
     agent: Id | None = Field(None, description="Only runs of this agent")
-    seconds: float = Field(60, gt=0, le=86_400, description="How long it may be silent before another takes over")
+    seconds: float = Field(
+        60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent before another takes over"
+    )
     idempotency_key: Id | None = Field(None, description="The same key again gives the run that it gave before")
 
 
@@ -108,7 +110,7 @@ def _claimed_before(core: Core, scope: Scope, request: ClaimRequest) -> Claimed 
 
 
 def _this_claim(key: str) -> tuple[Filter, ...]:
-    return (equal("claim_key", key), Compare("expires_at", ">", now()))
+    return (equal("claim_key", key), *held_now())
 
 
 def _claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
@@ -123,7 +125,7 @@ def _claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
 
 def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed:
     lease = core.store.get(scope, Lease, lease_name(run.id))
-    if lease is not None and lease.expires_at > now():
+    if lease is not None and is_held(lease):
         raise Conflict(
             f"another worker holds run '{run.id}' until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ}",
             remedy="try again then",
@@ -169,7 +171,7 @@ def _interrupted(core: Core, scope: Scope, queue: str, agent: tuple[Filter, ...]
     for start in range(0, len(found), PAGE):
         page = found[start : start + PAGE]
         names = OneOf("id", tuple(lease_name(run.id) for run in page))
-        held = Query(Lease, (names, Compare("expires_at", ">", now())))
+        held = Query(Lease, (names, *held_now()))
         busy = {name for (name,) in core.store.select(scope, held, ("id",))}
         yield from (run for run in page if lease_name(run.id) not in busy)
 
@@ -189,7 +191,7 @@ def _take(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Cl
     agent = core.store.get(scope, Agent, run.agent_id)
     held = core.store.get(scope, Lease, lease_name(run.id))
     moment = now()
-    if agent is None or agent.status != "active" or (held is not None and held.expires_at > moment):
+    if agent is None or agent.status != "active" or is_held(held, moment):
         return None
     stands = standing(core, scope, run)
     verdict = _verdict(run, stands)
@@ -267,7 +269,7 @@ def _claimed(core: Core, scope: Scope, run: Execution, stands: Standing, lease: 
 class RenewRequest(DriveRequest):
     """A worker is still at it."""
 
-    seconds: float = Field(60, gt=0, le=86_400, description="How long it may be silent from now on")
+    seconds: float = Field(60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent from now on")
 
 
 class Renewed(Reply):

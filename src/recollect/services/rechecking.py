@@ -21,7 +21,7 @@ from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query,
 from recollect.services.citations import CitationView, citation_view
 from recollect.services.core import Core, citations_of
 from recollect.services.governance import Checked, check_memory, looked_up, record_checked
-from recollect.services.leases import taking
+from recollect.services.leases import is_held, taking
 
 When = Literal["none", "stale", "always"]
 NOTED_SECONDS = 3600.0  # that the same was found again is written down only so often: a recall is mostly a reading
@@ -120,14 +120,11 @@ def _put_off(core: Core, scope: Scope, citations: Sequence[Citation]) -> None:
 
 
 def takes_turn(core: Core, scope: Scope, holder: str, seconds: float) -> bool:
-    """Whether it is this process that does the next round for an organization: one of all does, once in so long.
-
-    A lease that runs longer than any round was taken by a clock that is ahead: it counts as run out.
-    """
-    held, at = core.store.get(scope, Lease, TURN), now()
-    if held is not None and at < held.expires_at <= at + timedelta(seconds=2 * seconds):
+    """Whether it is this process that does the next round for an organization: one of all does, once in so long."""
+    held = core.store.get(scope, Lease, TURN)
+    if is_held(held):
         return False
-    _, step = taking(held, scope, TURN, holder, at + timedelta(seconds=seconds))
+    _, step = taking(held, scope, TURN, holder, now() + timedelta(seconds=seconds))
     try:
         core.store.transact(scope, [step])
     except (VersionConflict, DuplicateKey):

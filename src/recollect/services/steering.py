@@ -20,7 +20,7 @@ from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidI
 from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made
 from recollect.services.erasing import erase_traces, owing
-from recollect.services.leases import NOBODY, taking
+from recollect.services.leases import NOBODY, is_held, taking
 from recollect.services.queueing import unmoved
 from recollect.services.runtime import store_result
 from recollect.services.timeline import Standing, Timeline, lease_name, on_branch, standing, timeline
@@ -295,8 +295,7 @@ def _refuse_unless(run: Execution, statuses: tuple[str, ...], remedy: str) -> No
 
 
 def _is_held(core: Core, scope: Scope, run: Execution) -> bool:
-    lease = core.store.get(scope, Lease, lease_name(run.id))
-    return lease is not None and lease.expires_at > now()
+    return is_held(core.store.get(scope, Lease, lease_name(run.id)))
 
 
 def _fence_off(core: Core, scope: Scope, run: Execution) -> list[Step]:

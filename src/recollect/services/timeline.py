@@ -15,9 +15,10 @@ from pydantic import Field
 
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
 from recollect.domain.lineage import Stretch, between, branch_of, history_of
-from recollect.domain.record import Id, Name, now
+from recollect.domain.record import Id, Name
 from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request, counted_page, load
+from recollect.services.leases import is_held
 
 Todo = Literal["think", "act", "ask"]
 RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
@@ -225,7 +226,7 @@ def run_view(core: Core, scope: Scope, run: Execution, stands: Standing | None =
 
 
 def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) -> RunView:
-    held_until = lease.expires_at if lease is not None and lease.expires_at > now() else None
+    held_until = lease.expires_at if lease is not None and is_held(lease) else None
     is_asking = stands.todo == "ask" and held_until is None and run.ended_at is None
     return RunView(
         next=_next(run, stands, held_until),

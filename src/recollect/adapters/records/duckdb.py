@@ -247,8 +247,10 @@ class _Tables:
                 "WHERE key IN ('seq', 'records')",
                 [self._seq, self._records],
             )
+            self._file.same_file()
             self._cursor.execute("COMMIT")
             self._file.guard_log()
+            self._file.same_file()
         self._committed, self._cursor = (self._seq, self._records), None
         self._holding.close()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from recollect.adapters.asides import publish
+from recollect.adapters.asides import identity, publish, refuse_replaced
 from recollect.adapters.records.sql import quoted
 from recollect.domain.record import new_id
 from recollect.errors import (
@@ -72,6 +72,7 @@ class DuckdbFile:
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._main: duckdb.DuckDBPyConnection | None = None  # none while it must be opened anew
         self._closed = False
+        self._place: tuple[int, int] | None = None  # which file was opened
         with our_errors(path):
             self._lock = _locked(path)
             try:
@@ -157,6 +158,9 @@ class DuckdbFile:
             if log.stat().st_mode & 0o777 != wanted:
                 log.chmod(wanted)
 
+    def same_file(self) -> None:
+        refuse_replaced(self.path, self._place)
+
     def close(self) -> None:
         if self._process != os.getpid():  # those whom a child of a fork would wait for are not in it
             return
@@ -191,6 +195,7 @@ class DuckdbFile:
             opened = _connected(self.path, self.work)
             if is_new:
                 self.path.chmod(0o600)
+            self._place = identity(self.path)
             return opened
         except BaseException:
             shutil.rmtree(self.work, ignore_errors=True)

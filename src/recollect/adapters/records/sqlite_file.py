@@ -198,7 +198,8 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
             f"{where} is damaged", remedy="run `recollect verify` to see what is hit, then restore a backup"
         )
     if isinstance(error, apsw.CantOpenError):
-        return StoreError(f"cannot open the files of {where}", remedy="check that you may write in its folder")
+        remedy = "check that you may write in its folder, and that not too many files are open (`ulimit -n`)"
+        return StoreError(f"cannot open the files of {where}", remedy=remedy)
     if isinstance(error, apsw.IOError):
         return StoreError(f"the disk failed under {where}: {error}", remedy="check the disk, then try again")
     if isinstance(error, apsw.NoMemError):

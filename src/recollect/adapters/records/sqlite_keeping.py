@@ -12,6 +12,7 @@ from pathlib import Path
 
 import apsw
 
+from recollect.adapters.asides import identity, refuse_replaced
 from recollect.adapters.records.sqlite_file import BUSY_SECONDS, address, our_errors
 from recollect.adapters.records.sqlite_log import open_log, read_frames, read_header
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted, store_mark
@@ -29,7 +30,7 @@ class Keeping:
 
     def __init__(self, path: Path, connection: apsw.Connection, notes: LogNotes) -> None:
         self._path, self._connection, self._notes = path, connection, notes
-        self._place = _identity(path)
+        self._place = identity(path)
         self._store = store_mark(_incarnation(connection))
         self._frames = 0
         self._looked_at = (b"", 0)  # of which generation of the log, how many frames were found in order
@@ -46,8 +47,7 @@ class Keeping:
         self.same_file()
 
     def same_file(self) -> None:
-        if _identity(self._path) != self._place:
-            raise replaced(self._path)
+        refuse_replaced(self._path, self._place)
 
     def committed(self, seq: int) -> None:
         """After a commit, before it is acknowledged. It is on disk already: trouble here is told, and fails nobody."""
@@ -208,26 +208,11 @@ def refuse_other_log(path: Path, noted: Noted | None) -> None:
         )
 
 
-def replaced(path: Path) -> FileReplaced:
-    return FileReplaced(
-        f"'{path.name}' was deleted, moved or replaced while it was in use; nothing more is written to it",
-        remedy="close it and open it again; what was acknowledged before is in the file that was taken away",
-    )
-
-
 def _damage(path: Path, pages: list[int]) -> DamagedData:
     return DamagedData(
         f"the log of '{path.name}' is not what was written to it: {len(pages)} pages, the first is {pages[0]}",
         remedy="run `recollect verify` and `recollect export` to see and save what can be read, then restore a backup",
     )
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        there = os.stat(path)
-    except OSError:
-        return None
-    return there.st_dev, there.st_ino
 
 
 def _incarnation(connection: apsw.Connection) -> str:
