@@ -117,7 +117,10 @@ class ServerSettings(_Settings):
     )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
     check_seconds: float | None = Field(
-        60.0, gt=0, description="How often citations are looked up again, the oldest first; never where it is null"
+        60.0,
+        gt=0,
+        le=86_400,
+        description="How often citations are looked up again, the oldest first; never where it is null",
     )
     checks_at_once: int = Field(100, ge=1, le=10_000, description="How many citations are looked up each time")
     summary_seconds: float | None = Field(

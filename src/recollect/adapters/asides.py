@@ -2,10 +2,70 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recollect.errors import FileReplaced
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_ASIDES = (".part", ".restoring")
+_PIECES = ("", "-journal", "-wal", "-shm", "-notes")
+
+
+def locked(handle: int, *, wait: bool) -> bool:
+    """Whether the lock on an open file is ours; the kernel gives it back when the process dies."""
+    if fcntl is None:
+        return wait  # nobody else can be told to be gone
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def unfinished(store: Path, aside: Path) -> Iterator[None]:
+    """While a copy of a store is written aside, a note beside the store says where: a killed process leaves both.
+
+    The note is locked for as long as its writer lives, so whoever opens the store next knows what nobody writes now.
+    """
+    note = store.with_name(f"{store.name}.writing-{secrets.token_hex(6)}")
+    handle = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        locked(handle, wait=True)
+        os.write(handle, os.fsencode(aside.absolute()))
+        yield
+    finally:
+        os.close(handle)
+        note.unlink(missing_ok=True)
+
+
+def clear_unfinished(store: Path) -> list[Path]:
+    """Delete the copies that killed processes have left half written; says which. Only what a note of ours names."""
+    cleared = []
+    for name in glob.glob(f"{glob.escape(str(store.absolute()))}.writing-*"):
+        with suppress(OSError):  # finished a moment ago, or not ours to delete
+            handle = os.open(name, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+            try:
+                if not locked(handle, wait=False):
+                    continue
+                aside = Path(os.fsdecode(os.read(handle, 8192)))
+                if aside.suffix in _ASIDES and aside.is_absolute():
+                    for ending in _PIECES:
+                        aside.with_name(aside.name + ending).unlink(missing_ok=True)
+                    os.unlink(name)
+                    cleared.append(aside)
+            finally:
+                os.close(handle)
+    return cleared
 
 
 def publish(aside: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from recollect.adapters.asides import clear_unfinished, unfinished
 from recollect.app.stores import file_of, path_of, postgres_store, record_store
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData, InvalidInput, MissingExtra, NotARecollectStore, NotFound, StoreError
@@ -79,13 +80,15 @@ def _restore_file(
     if target.exists():
         raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")
     copied = target.with_name(target.name + ".restoring")
-    discard(copied)
     try:
-        shutil.copyfile(source, copied)
-        with closing(store_type(copied)) as store:
-            _refuse_damage(store, source)
-            store.backup(target)
-            return _memories(store)
+        clear_unfinished(target)
+        discard(copied)
+        with unfinished(target, copied):
+            shutil.copyfile(source, copied)
+            with closing(store_type(copied)) as store:
+                _refuse_damage(store, source)
+                store.backup(target)
+                return _memories(store)
     except OSError as error:
         raise StoreError(
             f"cannot write '{target}': {error.strerror}", remedy="free some space, or choose another place"

@@ -102,7 +102,7 @@ class DuckdbStore(SqlReads):
         with our_errors(target):
             try:
                 self._file.copy(aside, incarnation=new_id())
-                moved(aside, target)
+                moved(aside, target, self._file.path)
             finally:
                 aside.unlink(missing_ok=True)
 

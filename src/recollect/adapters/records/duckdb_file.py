@@ -19,7 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from recollect.adapters.asides import identity, publish, refuse_replaced
+from recollect.adapters.asides import clear_unfinished, identity, publish, refuse_replaced, unfinished
 from recollect.adapters.records.sql import quoted
 from recollect.domain.record import new_id
 from recollect.errors import (
@@ -75,6 +75,7 @@ class DuckdbFile:
         self._place: tuple[int, int] | None = None  # which file was opened
         with our_errors(path):
             self._lock = _locked(path)
+            clear_unfinished(path)
             try:
                 self._main = self._opened()
             except BaseException:
@@ -322,10 +323,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def moved(aside: Path, target: Path) -> None:
-    """Give a finished file its name in a folder that may be on another disk."""
+def moved(aside: Path, target: Path, store: Path) -> None:
+    """Give a finished copy of a store its name in a folder that may be on another disk."""
     sync(aside)
     near = target.with_name(target.name + ".part")
+    with unfinished(store, near):
+        _move(aside, near, target)
+
+
+def _move(aside: Path, near: Path, target: Path) -> None:
     try:
         shutil.copyfile(aside, near) if aside.stat().st_dev != target.parent.stat().st_dev else aside.replace(near)
         near.chmod(0o600)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from recollect.adapters.asides import publish
+from recollect.adapters.asides import clear_unfinished, publish, unfinished
 from recollect.adapters.records import sqlite_text
 from recollect.adapters.records.checks import check_text as check_text_query
 from recollect.adapters.records.group_commit import GroupCommit
@@ -42,6 +42,7 @@ from recollect.adapters.records.sqlite_keeping import (
     note_loss,
     refuse_other_log,
 )
+from recollect.adapters.records.sqlite_log import log_of
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted
 from recollect.adapters.records.sqlite_sealing import seal_by_content, seal_proven
 from recollect.adapters.records.sqlite_upkeep import check_content, check_records, check_text, migrate, rebuild_text
@@ -84,6 +85,7 @@ class SqliteStore(SqlReads):
     def _opened(self, vfs: str | None) -> tuple[apsw.Connection, Keeping]:
         """The connection that writes. What another program did to the file meanwhile is settled first."""
         with our_errors(self.path):
+            clear_unfinished(self.path)
             noted = self._notes.read()
             refuse_other_log(self.path, noted)
             if noted is not None and not is_current(self.path, noted):
@@ -147,15 +149,20 @@ class SqliteStore(SqlReads):
         """
         if target.exists():
             raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+        if log_of(target).exists():  # SQLite would write it into the copy
+            raise InvalidInput(
+                f"'{target.name}-wal' is the log of a store that was there before", remedy="move it away first"
+            )
         # Under another name until it is whole: SQLite would take a half of it for an empty store.
         aside = target.with_name(target.name + ".part")
         with our_errors(target):
             discard(aside)
-            try:
-                self._copy(aside)
-                publish(aside, target)
-            finally:
-                discard(aside)
+            with unfinished(self.path, aside):
+                try:
+                    self._copy(aside)
+                    publish(aside, target)
+                finally:
+                    discard(aside)
 
     def _copy(self, target: Path) -> None:
         copy = connect(target, writable=True)

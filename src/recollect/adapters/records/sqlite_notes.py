@@ -22,6 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from recollect.adapters.asides import locked
 from recollect.adapters.records.sqlite_log import FRAMES_AT_ONCE, log_of, open_log, read_frames, read_header
 
 try:
@@ -133,14 +134,14 @@ class LogNotes:
 
     def close(self) -> None:
         """Let go; the last one takes the notes along, once the log is gone and there is nothing left to tell."""
-        with suppress(OSError):  # no notes were ever made
+        with suppress(OSError):  # there are none, or they are not ours to take along
             self._handle = self._handle or os.open(self._file, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         if self._handle is None:
             return
         handle, self._handle = self._handle, None
         try:
             noted = _parsed(_read(handle, _HEADER.size))
-            if not log_of(self._path).exists() and not (noted and noted.has_loss) and _locked(handle, wait=False):
+            if not log_of(self._path).exists() and not (noted and noted.has_loss) and locked(handle, wait=False):
                 with suppress(OSError):  # Windows: still open elsewhere; it stays, and is found to be outdated
                     self._file.unlink()
         finally:
@@ -152,11 +153,11 @@ class LogNotes:
         while self._handle is None:
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
             self._handle = os.open(self._file, flags, 0o600)
-            _locked(self._handle, wait=True)
+            locked(self._handle, wait=True)
             if not _is_still(self._handle, self._file):  # who closed the store a moment ago took it along
                 os.close(self._handle)
                 self._handle = None
-        _locked(self._handle, wait=True)
+        locked(self._handle, wait=True)
         try:
             yield self._handle
         finally:
@@ -186,16 +187,6 @@ def _is_still(handle: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
-
-
-def _locked(handle: int, *, wait: bool) -> bool:
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(handle: int, size: int) -> bytes:
