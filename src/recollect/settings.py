@@ -252,14 +252,13 @@ def shown(address: str) -> str:
     parts = urlsplit(address) if "://" in address else None
     if parts is None:
         return address
-    masked = _SECRET_OPTION.sub(r"\1***", address)
+    masked = _OPTION.sub(lambda found: f"{found[1]}=***" if _SECRET.search(found[1]) else found[0], address)
     return masked if parts.password is None else masked.replace(f":{parts.password}@", ":***@", 1)
 
 
-_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
-
-
-_PLACE = re.compile(r"\$\{(file:)?([^}]+)\}")
+_OPTION = re.compile(r"([?&][^=&?]*+)=[^&#]*+")
+_SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
+_PLACE = re.compile(r"\$\{(file:)?([^{}]+)\}")
 
 
 def _filled(value: Any) -> Any:

@@ -32,6 +32,7 @@ SHORT_WORDS = 3
 REPETITION = 0.7
 LEAST_WORTH = 0.25
 LONGEST_SENTENCE = 400
+MOST_SENTENCES = 400  # compared with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def extract(given: Sequence[Sentence], most_words: int) -> list[Sentence]:
     distinct = list({(one.text, one.by): one for one in given}.values())
     if sum(_length(one) for one in distinct) <= most_words:
         return distinct
+    distinct = _most_interesting(distinct)
     alike = _likeness(distinct)
     worth = _centrality(alike) * np.array([_interest(one.text) for one in distinct])
     chosen: list[int] = []
@@ -72,6 +74,14 @@ def extract(given: Sequence[Sentence], most_words: int) -> list[Sentence]:
         chosen.append(best)
         room -= _length(distinct[best])
     return [distinct[row] for row in sorted(chosen or [int(np.argmax(worth))])]
+
+
+def _most_interesting(given: list[Sentence]) -> list[Sentence]:
+    """Of very many those that are compared: all of them with all would grow with the square of their number."""
+    if len(given) <= MOST_SENTENCES:
+        return given
+    best = sorted(range(len(given)), key=lambda row: (-_interest(given[row].text), row))[:MOST_SENTENCES]
+    return [given[row] for row in sorted(best)]
 
 
 def _length(sentence: Sentence) -> int:

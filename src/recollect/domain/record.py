@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 ID_LENGTH = 255
+LONGEST_QUERY = 20_000
 
 
 def now() -> datetime:
@@ -83,6 +84,8 @@ def _printable(identifier: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(storable)]
+QueryText = Annotated[Text, StringConstraints(max_length=LONGEST_QUERY)]
+"""What somebody looks for: long enough for a page pasted as a question, short enough to be read at once."""
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 Json = Annotated[dict[str, Any], AfterValidator(lambda value: storable_json(value))]
 JsonList = Annotated[list[Any], AfterValidator(lambda value: storable_json(value))]

@@ -12,8 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import islice
 
+from recollect.domain.alignment import changes
 from recollect.domain.likeness import every_word
 
 _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
@@ -22,6 +23,9 @@ _SLOT = re.compile(r"\{([A-Za-z0-9_]{1,40})\}")
 _EDGES = ".,;:!?()[]'\"`"
 LEAST_STEP_OVERLAP = 0.5
 MOST_STEPS = 12
+# Steps are compared with steps and words with words, which grows with the square of both: a plan is read this far.
+MOST_READ_STEPS = 60
+MOST_READ_WORDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,22 @@ class Template:
 
 
 def steps_of(plan: str) -> list[str]:
-    """A plan's steps: its lines, or its sentences if it is written in one go; without their numbers."""
+    """A plan's first steps: its lines, or its sentences if it is written in one go; without their numbers."""
     lines = plan.splitlines() if "\n" in plan.strip() else _BREAK.split(plan)
     parts = (_NUMBERING.sub("", line).strip() for line in lines)
-    return [part.rstrip(".;") for part in parts if part.rstrip(".; ")]
+    return list(islice((_read(part).rstrip(".;") for part in parts if part.rstrip(".; ")), MOST_READ_STEPS))
+
+
+def _read(text: str) -> str:
+    """So much of a text as is compared; one that is short enough stays as it stands."""
+    words = text.split(maxsplit=MOST_READ_WORDS)
+    return text if len(words) <= MOST_READ_WORDS else " ".join([*words[:MOST_READ_WORDS], "…"])
 
 
 def generalized(tries: Sequence[Try]) -> Template:
     """What the tries have in common."""
     slots = _Slots()
-    problem = _worded([(number, one.task.strip()) for number, one in enumerate(tries)], slots)
+    problem = _worded([(number, _read(one.task.strip())) for number, one in enumerate(tries)], slots)
     shared = [_worded(group, slots) for group in _shared_steps([steps_of(one.plan) for one in tries])]
     if not shared:  # nothing in common: the shortest plan that says something is the easiest to follow
         plans = sorted((one.plan.strip() for one in tries if one.plan.strip()), key=lambda plan: (len(plan), plan))
@@ -65,16 +75,16 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
 def read_slots(problem: str, task: str) -> dict[str, str]:
     """The values of a problem's slots in a task that is worded like it; those that cannot be told are left out."""
-    pattern, given = problem.split(), task.split()
+    pattern, given = _read(problem).split(), _read(task).split()
     values: dict[str, str] = {}
-    matcher = SequenceMatcher(a=[_bare(word) for word in pattern], b=[_bare(word) for word in given], autojunk=False)
-    for change, start, end, first, last in matcher.get_opcodes():
+    told = changes([_bare(word) for word in pattern], [_bare(word) for word in given])
+    for change, start, end, first, last in told:
         names = [_SLOT.fullmatch(word.strip(_EDGES)) for word in pattern[start:end]]
         if change == "replace" and len(names) == 1 and names[0] and last > first:
             values[names[0][1]] = " ".join(given[first:last]).strip(_EDGES)
         elif change == "replace" and end - start == last - first:
-            told = zip(names, given[first:last], strict=True)
-            values |= {name[1]: word.strip(_EDGES) for name, word in told if name}
+            pairs = zip(names, given[first:last], strict=True)
+            values |= {name[1]: word.strip(_EDGES) for name, word in pairs if name}
     return values
 
 
@@ -147,8 +157,7 @@ def _worded(lines: Sequence[Line], slots: _Slots) -> str:
 def _aligned(model: Sequence[str], line: Sequence[str]) -> dict[int, str]:
     """Which word of a line stands for which word of the model."""
     found: dict[int, str] = {}
-    matcher = SequenceMatcher(a=[_bare(word) for word in model], b=[_bare(word) for word in line], autojunk=False)
-    for change, start, end, first, last in matcher.get_opcodes():
+    for change, start, end, first, last in changes([_bare(word) for word in model], [_bare(word) for word in line]):
         if change in ("equal", "replace") and end - start == last - first:
             found |= {start + step: line[first + step] for step in range(end - start)}
     return found

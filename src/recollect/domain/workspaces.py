@@ -12,7 +12,7 @@ import hashlib
 import unicodedata
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StringConstraints
 
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Reference, Shape, Text, Unique
 
@@ -52,7 +52,7 @@ def _check_form(path: str) -> None:
             raise ValueError(f"must not have a part longer than {LONGEST_PART_BYTES} bytes")
 
 
-InnerPath = Annotated[Text, AfterValidator(stays_inside)]
+InnerPath = Annotated[Text, StringConstraints(max_length=LONGEST_PATH_BYTES), AfterValidator(stays_inside)]
 
 _TENANT = Reference("organization")
 

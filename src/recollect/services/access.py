@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from recollect.domain.access import PERMISSIONS, ROLES, Permission, Role
 from recollect.domain.kinds import describe
-from recollect.domain.record import Id, Json, Name, Text, new_id, now
+from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id, now
 from recollect.domain.tenancy import ApiKey, Organization, User, UserStatus
 from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.records import (
@@ -42,7 +42,7 @@ PREFIX = "rk"
 SIGNED_IN_HOURS = 12
 # 2**15 blocks of 8 take 32 MB and about a tenth of a second: enough to make guessing dear, not to stall the service.
 SCRYPT = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26}
-SHORTEST_PASSWORD = 10
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 1000
 _WHO = Unauthenticated("that key or password is not valid", remedy="ask an admin of the organization for a key")
 
 
@@ -295,7 +295,7 @@ class ListUsersRequest(Request):
 
     with_role: bool = Field(False, description="Only those who have a role, and so may come in")
     limit: int = Field(100, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class Users(Reply):
@@ -321,7 +321,9 @@ class ReviseUserRequest(Request):
     preferences: Json | None = Field(None, description="What they like")
     role: Role | None = Field(None, description="reader, writer, curator, admin or owner; lets them sign in")
     status: UserStatus | None = Field(None, description="active, invited or suspended; only active users come in")
-    password: Text | None = Field(None, description="A new password; ends where they are signed in")
+    password: Text | None = Field(
+        None, max_length=LONGEST_PASSWORD, description="A new password; ends where they are signed in"
+    )
 
 
 def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserView:
@@ -355,8 +357,8 @@ def _ending_steps(core: Core, scope: Scope, user: str) -> list[Update]:
 class ChangePasswordRequest(Request):
     """Change your own password."""
 
-    password: Text = Field(description="The one you have now")
-    new_password: Text = Field(description="The one you want: ten characters or more")
+    password: Text = Field(max_length=LONGEST_PASSWORD, description="The one you have now")
+    new_password: Text = Field(max_length=LONGEST_PASSWORD, description="The one you want: ten characters or more")
 
 
 class SignedOut(Reply):

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.domain.learning import LEAST_EVIDENCE, PatternUse, UseOutcome
 from recollect.domain.memory import TRUSTED, Memory
-from recollect.domain.record import Id, Text, now
+from recollect.domain.record import Id, QueryText, Text, now
 from recollect.domain.templates import filled, read_slots, slots_of
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
 from recollect.ports.records import Insert, OneOf, Order, Query, Require, Scope, Update, equal, revised
@@ -41,15 +41,13 @@ SHOWN_USES = 20
 class SuggestRequest(Request):
     """A task at hand, and which patterns may answer."""
 
-    task: Text = Field(
-        min_length=1, max_length=20_000, description="What is to be done, or the question to be answered"
-    )
+    task: QueryText = Field(min_length=1, description="What is to be done, or the question to be answered")
     kind: Literal["pattern", "query_pattern"] = Field("pattern", description="Ways of doing, or queries that answered")
     user: Id | None = Field(None, description="Only this user's patterns")
     agent: Id | None = Field(None, description="Only this agent's patterns")
     project: Id | None = Field(None, description="Only this project's patterns")
     purpose: Literal["think", "act"] = Field("think", description="To act, only verified and published patterns")
-    schema_fingerprint: Text | None = Field(
+    schema_fingerprint: QueryText | None = Field(
         None, description="How the tables are now; query patterns made for others fall out"
     )
     min_evidence: int = Field(LEAST_EVIDENCE, ge=0, description="Offer only what was tried so often")
@@ -146,13 +144,13 @@ class ApplyRequest(Request):
     """A pattern to put to use, and on what."""
 
     id: Id = Field(description="The pattern")
-    task: Text = Field(
+    task: QueryText = Field(
         "", description="The task at hand; worded like the pattern's problem, it fills the slots by itself"
     )
     values: dict[str, str] = Field(default_factory=dict, description="What to put into which slot")
     agent: Id | None = Field(None, description="The agent that applies it")
     session: Id | None = Field(None, description="The session it is applied in")
-    schema_fingerprint: Text | None = Field(None, description="How the tables are now, for a query pattern")
+    schema_fingerprint: QueryText | None = Field(None, description="How the tables are now, for a query pattern")
     idempotency_key: Id | None = Field(None, description="The same key again returns the first application")
 
 
@@ -204,7 +202,7 @@ class ReportRequest(Request):
 
     application: Id = Field(description="The application, as `apply` returned it")
     success: bool = Field(description="Whether it worked")
-    note: Text = Field("", description="Why it did or did not")
+    note: Text = Field("", max_length=10_000, description="Why it did or did not")
 
 
 class Reported(Reply):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, Text
+from recollect.domain.record import Id, QueryText
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
 from recollect.services.core import Core, Reply, Request
@@ -29,7 +29,7 @@ class LogRequest(Request):
     memory: Id | None = Field(None, description="Only about this memory")
     operation: AccessOperation | None = Field(None, description="Only create, read, update, delete or search")
     by: Id | None = Field(None, description="Only by this actor")
-    action: Text | None = Field(
+    action: QueryText | None = Field(
         None, description="Only of this operation of the catalogue, such as promote, by its name today or a former one"
     )
     session: Id | None = Field(None, description="Only what concerned this session")
@@ -38,7 +38,7 @@ class LogRequest(Request):
     since: From | None = Field(None, description="Only from this time on")
     until: Through | None = Field(None, description="Only before this time; a date counts whole")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class LogEntry(Reply):
@@ -154,7 +154,7 @@ def _anchor(last: Seal) -> str:
 class VerifyLogRequest(Request):
     """Prove the access log whole."""
 
-    anchor: Text | None = Field(None, description="A seal's `number:hash` that you kept elsewhere")
+    anchor: QueryText | None = Field(None, description="A seal's `number:hash` that you kept elsewhere")
 
 
 class LogVerified(Reply):

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Block, BlockLink, BlockRevision
-from recollect.domain.record import Id, Json, Name, Text, new_id
+from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, RequirementFailed, TooLarge
 from recollect.ports.records import (
     Absent,
@@ -137,7 +137,7 @@ class ListBlocksRequest(Request):
     label: Name | None = Field(None, description="Only with this label")
     templates: bool = Field(False, description="List the templates instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class BlockPage(Reply):

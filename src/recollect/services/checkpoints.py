@@ -29,7 +29,7 @@ from recollect.domain.checkpoints import (
     ThreadName,
     line_id,
 )
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, Text, derived_id, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, Text, derived_id, now
 from recollect.errors import (
     Conflict,
     DamagedData,
@@ -432,7 +432,7 @@ class ListCheckpointsRequest(Request):
         default_factory=dict, max_length=MOST_CONDITIONS, description="Only those whose metadata has all of these"
     )
     limit: int = Field(PAGE, ge=1, le=1000, description="So many at most")
-    after: str | None = Field(None, description="`next` of the page before")
+    after: QueryText | None = Field(None, description="`next` of the page before")
 
 
 def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
-from recollect.domain.record import Id, Json, Name, Text, now
+from recollect.domain.record import Id, Json, Name, QueryText, Text, now
 from recollect.errors import InvalidInput
 from recollect.ports.records import Filter, IsNull, Order, Query, Scope, Update, equal
 from recollect.services.core import Core, Reply, Request, as_of_version, commit, load, logged, persistently, rewritten
@@ -57,7 +57,7 @@ class ListSessionsRequest(Request):
     archived: Literal["no", "yes", "only"] = Field("no", description="Whether to list those that were put aside")
     open: bool = Field(False, description="Only those that have not ended")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class SessionPage(Reply):

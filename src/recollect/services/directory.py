@@ -13,7 +13,7 @@ from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Id, Json, JsonList, Name, Record, Text, now
+from recollect.domain.record import Id, Json, JsonList, Name, QueryText, Record, Text, now
 from recollect.domain.tenancy import Project, User
 from recollect.errors import DuplicateKey, InvalidInput, VersionConflict
 from recollect.ports.records import (
@@ -195,7 +195,7 @@ class ListPartiesRequest(Request):
     ids: list[Id] = Field(default_factory=list, max_length=1000, description="Only those with one of these ids")
     removed: bool = Field(False, description="List what was removed and can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class PartyPage(Reply):
@@ -394,7 +394,7 @@ class ListRequest(Wanted):
     """Which memories to list."""
 
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
     forgotten: bool = Field(False, description="List what was forgotten instead")
     rolled_up: bool = Field(True, description="Also summaries of others; if not, only when asked for by kind or level")
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, CitationState
-from recollect.domain.record import Id, Text
+from recollect.domain.record import Id, QueryText
 from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.citations import SHOWN, CitationView, shown_fields
 from recollect.services.core import Core, Reply, Request, counted_page
@@ -18,10 +18,10 @@ class ListCitationsRequest(Request):
     """Which citations to list."""
 
     state: CitationState | None = Field(None, description="unchecked, holds, broken or unreachable")
-    source: Text | None = Field(None, description="Only of this source, such as file:notes.md")
+    source: QueryText | None = Field(None, description="Only of this source, such as file:notes.md")
     memories: list[Id] = Field(default_factory=list, max_length=1000, description="Only of these memories")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class CitationLine(CitationView):

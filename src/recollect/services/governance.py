@@ -14,7 +14,7 @@ from pydantic import Field
 
 from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
 from recollect.domain.provenance import Citation, CitationState, read_citation
-from recollect.domain.record import Id, Json, Text
+from recollect.domain.record import Id, Json, QueryText, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.bounding import MOST_CITATIONS
@@ -94,7 +94,7 @@ class CheckRequest(Request):
     """Look citations up again: of one memory, or of all that the filters leave."""
 
     id: Id | None = Field(None, description="Only this memory; all of them if left out")
-    source: Text | None = Field(None, description="Only citations of this source, such as file:notes.md")
+    source: QueryText | None = Field(None, description="Only citations of this source, such as file:notes.md")
     state: CitationState | None = Field(None, description="Only what was last found to be so, such as broken")
 
 
@@ -200,7 +200,7 @@ class MoveRequest(Request):
     """Move a memory to another status."""
 
     id: Id = Field(description="The memory")
-    why: Text = Field("", description="Why; kept in its history")
+    why: Text = Field("", max_length=10_000, description="Why; kept in its history")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
@@ -319,8 +319,10 @@ def standing(core: Core, scope: Scope, id: str) -> Standing:
 class RollBackRequest(Request):
     """Withdraw everything that rests on a source."""
 
-    source: Text = Field(min_length=1, description="The source as citations name it, such as url:https://… or user:bob")
-    why: Text = Field("", description="Why it is not to be trusted")
+    source: QueryText = Field(
+        min_length=1, description="The source as citations name it, such as url:https://… or user:bob"
+    )
+    why: Text = Field("", max_length=10_000, description="Why it is not to be trusted")
     dry_run: bool = Field(False, description="Only say what would be withdrawn")
 
 

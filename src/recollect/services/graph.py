@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, Field
 
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Name, Text, now
+from recollect.domain.record import Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged, made
@@ -125,7 +125,7 @@ class ReadGraphRequest(Request):
 class SearchNodesRequest(Request):
     """Words to look for."""
 
-    query: Text = Field(description="What to look for in names, types and observations")
+    query: QueryText = Field(description="What to look for in names, types and observations")
 
 
 class OpenNodesRequest(Request):

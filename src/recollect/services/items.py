@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from recollect.domain.items import Item, ItemVector, after_all_below, item_id, matches, names_match, path_of
-from recollect.domain.record import LONGEST_SECONDS, Json, Text, now
+from recollect.domain.record import LONGEST_SECONDS, Json, QueryText, Text, now
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -46,14 +46,14 @@ MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
 MORE = 50  # are read beyond what is asked for, since some may have had their time
 NEWEST = (Order("updated_at", True), Order("id", True))
-Labels = list[Text]
+Labels = list[QueryText]
 
 
 class PutItemRequest(Request):
     """One item. With no value, the item is deleted."""
 
     namespace: Labels = Field(description="Where it is kept: a path of labels")
-    key: Text = Field(description="Its name there")
+    key: QueryText = Field(description="Its name there")
     value: Json | None = Field(description="What to keep, as JSON; null deletes it")
     texts: dict[Text, Text] = Field(default_factory=dict, description="The texts to find it by, each under a name")
     ttl_minutes: float | None = Field(
@@ -161,7 +161,7 @@ class GetItemRequest(Request):
     """One item."""
 
     namespace: Labels = Field(description="Where it is kept")
-    key: Text = Field(description="Its name there")
+    key: QueryText = Field(description="Its name there")
     refresh: bool = Field(False, description="Give it its whole time to live again")
 
 
@@ -206,7 +206,7 @@ class SearchItemsRequest(Request):
         max_length=MOST_CONDITIONS,
         description='Members of the value: equal, or {"$gt": 3} and the like',
     )
-    query: Text | None = Field(None, description="Rank by likeness to this; the newest first, if left out")
+    query: QueryText | None = Field(None, description="Rank by likeness to this; the newest first, if left out")
     limit: int = Field(10, ge=0, le=10_000, description="So many at most")
     offset: int = Field(0, ge=0, le=10**9, description="Leave out so many of the first")
     refresh: bool = Field(False, description="Give what is found its whole time to live again")

@@ -44,7 +44,7 @@ class ForgetRequest(Request):
     """Let go of a memory."""
 
     id: Id = Field(description="The memory")
-    why: Text = Field("", description="Why; kept in its history")
+    why: Text = Field("", max_length=10_000, description="Why; kept in its history")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 

@@ -56,7 +56,7 @@ class MergeRequest(Request):
     promote: Literal["verified", "published"] | None = Field(
         None, description="Also raise the status of the one that stays, if the evidence of all supports it"
     )
-    why: Text = Field("", description="Why; kept in their histories")
+    why: Text = Field("", max_length=10_000, description="Why; kept in their histories")
     version: int | None = Field(None, ge=1, description="Only if the one that stays still has this version")
 
 

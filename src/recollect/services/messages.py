@@ -17,7 +17,7 @@ from recollect.domain.conversations import Message, Role, Session
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.memory import Memory, canonical
 from recollect.domain.questions import read_question
-from recollect.domain.record import Id, JsonList, Record, Text, id_after
+from recollect.domain.record import Id, JsonList, QueryText, Record, Text, id_after
 from recollect.domain.sources import Source
 from recollect.errors import (
     DuplicateKey,
@@ -267,11 +267,11 @@ class ListMessagesRequest(Whose):
     """Which messages to list, and from which end."""
 
     role: Role | None = Field(None, description="Only by this role")
-    group_id: Text | None = Field(None, description="Only of this group")
-    step_id: Text | None = Field(None, description="Only of this step")
+    group_id: QueryText | None = Field(None, description="Only of this group")
+    step_id: QueryText | None = Field(None, description="Only of this step")
     first: Literal["oldest", "newest"] = Field("oldest", description="Which end to begin at")
     limit: int = Field(100, ge=1, le=5000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class MessagePage(Reply):
@@ -291,7 +291,7 @@ def list_messages(core: Core, scope: Scope, request: ListMessagesRequest) -> Mes
 class SearchMessagesRequest(Whose):
     """Find messages by their words."""
 
-    query: Text = Field(min_length=1, description="The words to look for, any of them")
+    query: QueryText = Field(min_length=1, description="The words to look for, any of them")
     role: Role | None = Field(None, description="Only by this role")
     limit: int = Field(20, ge=1, le=1000, description="How many at most")
 

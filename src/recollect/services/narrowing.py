@@ -17,7 +17,7 @@ from pydantic import Field
 from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, Status, Tag
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import Citation
-from recollect.domain.record import Id, Json, Name, Text
+from recollect.domain.record import Id, Json, Name, QueryText
 from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
 from recollect.services.bounding import MOST_CONDITIONS
@@ -43,11 +43,13 @@ class Wanted(Request):
     scopes: list[MemoryScope] = Field(default_factory=list, description="Only with these scopes")
     statuses: list[Status] = Field(default_factory=list, description="Only with these statuses")
     levels: list[Name] = Field(default_factory=list, description="Only of these levels")
-    tags: list[str] = Field(default_factory=list, max_length=MOST_CONDITIONS, description="Only with all of these tags")
-    any_tags: list[str] = Field(default_factory=list, description="Only with one of these tags")
-    author: Text | None = Field(None, description="Only said by this author")
-    source_agent: Text | None = Field(None, description="Only made by the agent of this name")
-    source: Text | None = Field(None, description="Only citing this source, such as file:notes.md")
+    tags: list[QueryText] = Field(
+        default_factory=list, max_length=MOST_CONDITIONS, description="Only with all of these tags"
+    )
+    any_tags: list[QueryText] = Field(default_factory=list, description="Only with one of these tags")
+    author: QueryText | None = Field(None, description="Only said by this author")
+    source_agent: QueryText | None = Field(None, description="Only made by the agent of this name")
+    source: QueryText | None = Field(None, description="Only citing this source, such as file:notes.md")
     since: From | None = Field(None, description="Only said or happened at this time or later")
     until: Through | None = Field(None, description="Only said or happened before this time; a date counts whole")
     metadata: Json = Field(

@@ -21,7 +21,9 @@ MOST_SECONDS = 600
 class SqlRequest(Request):
     """One SELECT over the organization's own records."""
 
-    statement: str = Field(description="The query; tables are named like the records: memory, tag, citation, …")
+    statement: str = Field(
+        max_length=100_000, description="The query; tables are named like the records: memory, tag, citation, …"
+    )
     limit: int = Field(1000, ge=1, le=MOST_ROWS, description="How many rows at most")
     seconds: float = Field(30.0, gt=0, le=MOST_SECONDS, description="How long it may take")
     megabytes: int = Field(1024, ge=16, description="How much memory sorting and grouping may take")

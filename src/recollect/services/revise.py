@@ -82,7 +82,7 @@ class ReviseRequest(Request):
 
     id: Id = Field(description="The memory to change")
     content: str | dict[str, Any] | None = Field(None, description="What it says now")
-    why: Text = Field("", description="Why it changed")
+    why: Text = Field("", max_length=10_000, description="Why it changed")
     tags: list[str] | None = Field(None, max_length=MOST_TAGS, description="Its tags from now on")
     metadata: Json | None = Field(None, description="Its metadata from now on")
     confidence: float | None = Field(None, ge=0, le=1, description="How sure, 0 to 1")

@@ -348,7 +348,7 @@ class FailRequest(DriveRequest):
     """The task cannot be done."""
 
     error: Json = Field(default_factory=dict, description="What went wrong: a code and a message")
-    note: Text = Field("", description="The same in a sentence")
+    note: Text = Field("", max_length=10_000, description="The same in a sentence")
 
 
 def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:

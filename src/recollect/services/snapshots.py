@@ -7,14 +7,14 @@ the one it began with, so it is the workspace at one moment even while others wr
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Text, id_after, now
+from recollect.domain.alignment import unified
+from recollect.domain.record import Id, QueryText, Text, id_after, now
 from recollect.domain.trees import Difference, Entries, Entry, bucket_of, differences, grown, levels, loaded
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
@@ -115,7 +115,7 @@ class ListSnapshotsRequest(WorkspaceRequest):
 
     cycle: Id | None = Field(None, description="Only of this cycle")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class SnapshotPage(Reply):
@@ -219,8 +219,8 @@ def _unified(core: Core, scope: Scope, one: Difference) -> str | None:
         if len(lines) > LARGEST_DIFF_LINES or b"\x00" in data:
             return None
         sides.append(lines)
-    names = [f"before/{one.path}" if one.before else "nothing", f"after/{one.path}" if one.after else "nothing"]
-    return "\n".join(difflib.unified_diff(sides[0], sides[1], names[0], names[1], lineterm=""))
+    names = f"before/{one.path}" if one.before else "nothing", f"after/{one.path}" if one.after else "nothing"
+    return "\n".join(unified(sides[0], sides[1], names))
 
 
 def entries_of(core: Core, scope: Scope, workspace: str, snapshot: str) -> list[Entry]:

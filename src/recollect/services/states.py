@@ -13,7 +13,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import canonical
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, now
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.ports.records import (
     AnyOf,
@@ -126,7 +126,7 @@ class ListStatesRequest(Request):
     agent: Id | None = Field(None, description="Only of this agent")
     session: Id | None = Field(None, description="Only in this session")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class StatePage(Reply):

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
 from recollect.domain.lineage import Stretch, between, branch_of, history_of
-from recollect.domain.record import Id, Name
+from recollect.domain.record import Id, Name, QueryText
 from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.core import Core, Reply, Request, counted_page, load
 from recollect.services.leases import is_held
@@ -311,7 +311,7 @@ class RunsRequest(Request):
     queue: Name | None = Field(None, description="Only in this queue")
     parent: Id | None = Field(None, description="Only forks of this run")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class RunPage(Reply):

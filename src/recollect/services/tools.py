@@ -8,7 +8,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, Tool, ToolLink
 from recollect.domain.json_schema import schema_problems
-from recollect.domain.record import Id, Json, Name, Text, new_id
+from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import DuplicateKey, InvalidInput, NotFound
 from recollect.ports.records import (
     Delete,
@@ -112,9 +112,9 @@ class ListToolsRequest(Request):
 
     agent: Id | None = Field(None, description="Only of this agent")
     name: Name | None = Field(None, description="Only the one of this name")
-    tag: Text | None = Field(None, description="Only with this tag")
+    tag: QueryText | None = Field(None, description="Only with this tag")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class ToolPage(Reply):

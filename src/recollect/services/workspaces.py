@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Json, Name, Text
+from recollect.domain.record import Id, Json, Name, QueryText, Text
 from recollect.domain.trees import bucket_of
 from recollect.domain.workspaces import ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile, blob_hash
 from recollect.errors import (
@@ -101,7 +101,7 @@ class ListWorkspacesRequest(Request):
 
     agent: Id | None = Field(None, description="Only of this agent")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class WorkspacePage(Reply):
@@ -317,7 +317,7 @@ class ListFilesRequest(WorkspaceRequest):
 
     folder: InnerPath | None = Field(None, description="Only inside this folder")
     limit: int = Field(1000, ge=1, le=10_000, description="How many at most")
-    after: str | None = Field(None, description="The `next` of the page before")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
 class FilePage(Reply):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import SequenceMatcher
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -19,10 +19,13 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from recollect.domain.alignment import changes
+
 _HERE = files("recollect.interfaces.http.console")
 STATIC: dict[str, bytes] = {one.name: one.read_bytes() for one in (_HERE / "static").iterdir() if one.is_file()}
 VERSION = sha256(b"".join(STATIC[name] for name in sorted(STATIC))).hexdigest()[:12]
 MOST_DIFFED_WORDS = 4000
+_FENCE = re.compile(r"```[^\n`]*\n")
 
 
 def rendered(template: str, facts: Mapping[str, Any]) -> str:
@@ -273,10 +276,10 @@ class Piece(NamedTuple):
 def word_diff(before: str, after: str) -> list[Piece]:
     """What changed, word by word: pieces that are the same, deleted or inserted."""
     old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
-    if len(old) + len(new) > MOST_DIFFED_WORDS:  # comparing grows with the square of the words
+    if len(old) + len(new) > MOST_DIFFED_WORDS:  # nobody reads on
         return [Piece("del", before), Piece("ins", after)]
     pieces: list[Piece] = []
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, i1, i2, j1, j2 in changes(old, new):
         if tag == "equal":
             pieces.append(Piece("same", "".join(old[i1:i2])))
             continue
@@ -287,9 +290,19 @@ def word_diff(before: str, after: str) -> list[Piece]:
 
 def fenced(text: str) -> list[Piece]:
     """Text with the code in it set apart, as people write it in messages: between lines of three backticks."""
-    parts = re.split(r"^```[^\n`]*\n(.*?)^```[ \t]*$\n?", text, flags=re.MULTILINE | re.DOTALL)
-    kinds = ("text", "code")
-    return [Piece(kinds[at % 2], part) for at, part in enumerate(parts) if part.strip()]
+    lines = text.splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if line.rstrip() == "```"]
+    pieces: list[Piece] = []
+    shown, number = 0, 0  # up to which line it is shown, and which is looked at
+    while ends and number < ends[-1]:
+        if not _FENCE.fullmatch(lines[number]):
+            number += 1
+            continue
+        end = ends[bisect_right(ends, number)]
+        pieces += [Piece("text", "".join(lines[shown:number])), Piece("code", "".join(lines[number + 1 : end]))]
+        shown = number = end + 1
+    pieces.append(Piece("text", "".join(lines[shown:])))
+    return [piece for piece in pieces if piece.text.strip()]
 
 
 def line_kinds(diff: str) -> list[Piece]:
