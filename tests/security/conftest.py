@@ -2,37 +2,89 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import uvicorn
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
 import recollect
+from filling import fill
+from mcp_hosts import over_stdio
 from probing import MARKER
 from recollect.domain.access import PERMISSIONS
-from recollect.domain.record import RECORDS
+from recollect.domain.record import RECORDS, new_id
 from recollect.interfaces.serve import application
 from recollect.ports.records import Query, Scope
 from recollect.services import access
 from recollect.settings import Settings
 
 
+class Stdio(NamedTuple):
+    portal: BlockingPortal
+    client: Any
+
+    def call(self, name: str, fields: dict[str, Any]) -> Any:
+        return self.portal.call(self.client.call_tool, name, fields)
+
+
 class World:
     """An open store with the tenants `mine` and `theirs`, and a client of the service before it."""
 
-    def __init__(self, mem: Any, path: Path) -> None:
+    def __init__(self, mem: Any, path: Path, until_the_end: ExitStack) -> None:
         self.core = mem._core
+        self._stack = until_the_end
+        self.settings = path.with_name("mine.yaml")
+        told = {"store": path.name, "organization": "mine", "actor": "me", "embedder": "hash", "citation_roots": []}
+        self.settings.write_text(json.dumps(told))
         self.mine, self.theirs = mem.within("mine", actor="me"), mem.within("theirs", actor="they")
         settings = Settings(
             store=str(path), organization="operator", server={"rate_per_minute": 10**9, "upkeep_seconds": 1e6}
         )
-        app = application(self.core, settings)
-        self.http = TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000))
+        self._make = lambda: application(self.core, settings)
+        self.http = TestClient(
+            self._make(), "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000)
+        )
         self.keys: dict[tuple[str, frozenset[str]], str] = {}
+        # One of each table. What is kept by its content may be in both; and some probes take a foreign id as their own.
+        own = {id for ids in self.ids("mine").values() for id in ids}
+        foreign = {table: [id for id in ids if id not in own] for table, ids in self.ids("theirs").items()}
+        self.foreign = {table: ids[0] for table, ids in foreign.items() if ids}
+
+    @cached_property
+    def remote(self) -> Any:
+        """The client of a service at a real address."""
+        config = uvicorn.Config(self._make(), host="127.0.0.1", port=0, log_level="error")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+
+        def stop() -> None:
+            server.should_exit = True
+            thread.join(30)
+
+        self._stack.callback(stop)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        return self._stack.enter_context(recollect.connect(f"http://127.0.0.1:{port}", self.key()))
+
+    @cached_property
+    def stdio(self) -> Stdio:
+        """An MCP server that a host started for itself."""
+        portal = self._stack.enter_context(start_blocking_portal())
+        started = over_stdio(self.settings, "--profile", "all")
+        return Stdio(portal, self._stack.enter_context(portal.wrap_async_context_manager(started)))
 
     def key(self, organization: str = "mine", scopes: tuple[str, ...] = PERMISSIONS, **more: Any) -> str:
         place = (organization, frozenset(scopes))
@@ -67,39 +119,23 @@ class World:
         }
 
 
-def _fill(mem: Any, word: str) -> None:
-    user = mem.add_user(f"Ann {word}", email=f"ann@{word}.org")
-    agent = mem.add_agent(f"Bot {word}")
-    project = mem.add_project(f"Project {word}", owner=user.id)
-    session = mem.add_session(f"Talk {word}", user=user.id, agent=agent.id, project=project.id)
-    cited = mem.remember(
-        f"{word} one", cites=[recollect.cite.user("ann", word)], tags=[word], session=session.id, user=user.id
-    )
-    mem.promote(cited.id)
-    other = mem.remember(f"{word} two", agent=agent.id, metadata={word: word})
-    mem.relate(cited.id, other.id, "supports")
-    mem.revise(other.id, f"{word} three")
-    mem.forget(mem.remember(f"{word} gone").id)
-    mem.recall(word)
-    mem.key.add(f"key {word}")
-
-
 @pytest.fixture(scope="session")
 def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Something of every record for both; no two of their ids are alike, and none says whose it is."""
     path = tmp_path_factory.mktemp("filled") / "x.db"
-    with recollect.open(path, embedder="hash", citation_roots=[]) as mem:
-        _fill(mem.within("mine", actor="me"), "ours")
-        _fill(mem.within("theirs", actor="they"), MARKER)
+    with recollect.open(path, embedder="hash", citation_root=path.parent) as mem:
+        for name, word in (("mine", "ours"), ("theirs", MARKER)):
+            fill(mem.within(name, actor="me"), word, path.parent, cache(lambda _: new_id()))
     return path
 
 
 @contextmanager
 def opened(template: Path, folder: Path) -> Iterator[World]:
     path = Path(shutil.copy(template, folder / "x.db"))
-    with recollect.open(path, embedder="hash", citation_roots=[]) as mem:
-        made = World(mem, path)
-        with made.http:
-            yield made
+    with recollect.open(path, embedder="hash", citation_roots=[]) as mem, ExitStack() as stack:
+        made = World(mem, path, stack)
+        stack.enter_context(made.http)
+        yield made
 
 
 @pytest.fixture(scope="module")
