@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.adapters.records import duckdb
 from recollect.adapters.records.reads import SqlReads
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.domain.kinds import KINDS
@@ -120,3 +121,28 @@ def test_the_overview_asks_a_few_times(full: Any, statements: list[str]) -> None
     full.list(statuses=["hypothesis"], rolled_up=False, limit=1)
     full.list(limit=8, rolled_up=False)
     assert len(statements) <= 12
+
+
+def test_pruning_a_duckdb_store_takes_as_many_statements_for_many_as_for_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    execute = duckdb._Tables._execute
+
+    def noted(self: Any, statement: str, values: Any = ()) -> Any:
+        seen.append(statement)
+        return execute(self, statement, values)
+
+    monkeypatch.setattr(duckdb._Tables, "_execute", noted)
+    with recollect.open(f"duckdb:///{tmp_path}/x.duckdb", embedder="hash") as mem:
+        mem.remember_many([{"content": f"memory {number}", "tags": ["t"]} for number in range(300)])
+        counts = []
+        for many in (20, 200):
+            kept = mem.stats().memories - many
+            seen.clear()
+            assert len(mem.prune(keep=kept).forgotten) == many
+            counts.append(len(seen))
+        assert counts[1] <= counts[0] + 2 <= 30
+        assert mem.stats().forgotten == 220
+        assert mem.list(forgotten=True, limit=1).memories[0].text not in [hit.text for hit in mem.recall("memory")]
+        assert mem.verify().problems == []

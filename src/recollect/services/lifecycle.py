@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from recollect.domain.agents import Agent, AgentState
-from recollect.domain.memory import UTTERANCES, Memory, Revision
+from recollect.domain.memory import UTTERANCES, Embedding, IndexTask, Memory, Revision
 from recollect.domain.record import Id, Record, Text, now
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, InvalidInput, NotFound, RequirementFailed, VersionConflict
@@ -24,6 +24,7 @@ from recollect.ports.records import (
     Order,
     Query,
     Scope,
+    Step,
     equal,
 )
 from recollect.services.blobs import collect
@@ -33,7 +34,7 @@ from recollect.services.erasing import erase_traces, is_owed, owed, owing
 from recollect.services.intact import check_revision, intact
 from recollect.services.layout import keep_retention
 from recollect.services.removal import burying_steps, overdue
-from recollect.services.revise import change_steps, fallen_steps
+from recollect.services.revise import change_steps, fallen_steps, kept_steps
 from recollect.services.supersession import reinstated_steps
 
 PAGE = 1000
@@ -214,11 +215,11 @@ def _worth(row: tuple[Any, ...], moment: datetime) -> float:
 
 def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
     memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
-    steps = [
-        step
-        for memory in memories
-        for step in change_steps(core, scope, memory, "forgotten", "pruned", is_deleted=True)
-    ]
+    kept = [kept_steps(scope, memory, "forgotten", "pruned", is_deleted=True)[1] for memory in memories]
+    # Those of a kind together: a store does many of them at once.
+    steps: list[Step] = [step for some in zip(*kept, strict=True) for step in some]
+    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    steps += [DeleteWhere(part, (of_these,)) for part in (Embedding, IndexTask)] if memories else []
     steps += forgetting_steps(core, scope, ids)
     steps += fallen_steps(core, scope, memories, "was pruned")
     if steps:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ from recollect.adapters.records.group_commit import GroupCommit
 from recollect.adapters.records.reads import SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.adapters.records.steps import RETURNED, Steps, taken
+from recollect.adapters.records.steps import RETURNED, Steps, stored_statement, taken, update_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
@@ -42,12 +43,14 @@ from recollect.ports.records import (
     Linked,
     Problem,
     Query,
+    Require,
     Scope,
     SqlAnswer,
     SqlLimits,
     Step,
     TextHit,
     TextQuery,
+    Update,
 )
 from recollect.ports.vectors import StoredVector, VectorRow
 
@@ -176,6 +179,7 @@ class _Tables:
         self._waiting = _Waiting()
         self._wrote = False
         self._foreseen: dict[tuple[type[Record], str], set[Any]] = {}
+        self._stored: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self.codec = codec
         self.compiler = compiler
@@ -267,6 +271,7 @@ class _Tables:
         work = Steps(self, scope)
         self._foresee(scope, steps)
         self._foresee_references(work, scope, steps)
+        self._foresee_stored(scope, steps)
         try:
             done = work.apply(steps)
         except (Conflict, InvalidInput, NotFound):
@@ -279,13 +284,17 @@ class _Tables:
         if statement == RETURNED:
             self._waiting.returned.append(tuple(values))
             return []
+        if self._stored and values and isinstance(values[-1], str):
+            found = self._stored.pop((statement, values[-1]), None)
+            if found is not None:
+                return [found]
         self._flush()
         return self._execute(statement, values)
 
     def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Of many memories each is looked for before it is added: rows with other values need not be written yet."""
         wanted = _wanted(query.where)
-        if wanted is None or self._waiting.has(query.record.shape.table, *wanted):
+        if wanted is None or self._waiting.updates or self._waiting.has(query.record.shape.table, *wanted):
             return self.run(statement, values)
         stored = self._foreseen.get((query.record, wanted[0]))
         if stored is not None and wanted[1] not in stored:
@@ -322,6 +331,21 @@ class _Tables:
             for id, is_deleted in self._execute(text, [scope.organization_id, sorted(ids)]):
                 work.expect(table, id, is_deleted)
 
+    def _foresee_stored(self, scope: Scope, steps: Sequence[Step]) -> None:
+        """The stored versions of what many updates replace, asked at once; not of what comes after something that may
+        change them otherwise."""
+        self._stored = {}
+        asked: dict[type[Record], list[str]] = {}
+        for step in takewhile(lambda one: isinstance(one, Insert | Update | Require | Absent), steps):
+            if isinstance(step, Update):
+                asked.setdefault(type(step.record), []).append(step.record.id)
+        for record, ids in asked.items():
+            if len(ids) > FEW:
+                statement = stored_statement(record, DIALECT.row)
+                named = statement.replace(" FROM ", ", id FROM ", 1).replace('"id" = ?', '"id" IN (SELECT unnest(?))')
+                for *row, id in self._execute(named, [scope.organization_id, ids]):
+                    self._stored[statement, id] = tuple(row)
+
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         assert self._cursor is not None
         if not statement.startswith("SELECT"):
@@ -340,8 +364,22 @@ class _Tables:
         self._waiting.add(table, names, values)
         return int(values[0])
 
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        """Waits for its neighbours, too: of two hundred, each took as long as all of them together."""
+        rows = self._waiting.updates.get((table, names), {})
+        if self._waiting.rows or self._waiting.returned or where[0] in rows:
+            self._flush()  # in the order in which they came
+        self._waiting.updates.setdefault((table, names), {})[where[0]] = values
+
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, _Waiting()
+        for (table, names), updated in waiting.updates.items():
+            rows = [(row, *values) for row, values in updated.items()]
+            if len(rows) <= FEW:
+                for row, *values in rows:
+                    self._execute(update_statement(table, names, DIALECT.at_row), [*values, row])
+            else:
+                self._execute(_update_many(table, names), [list(column) for column in zip(*rows, strict=True)])
         for table, unindexed in waiting.unindexed.items():
             self._execute(f"DELETE FROM {quoted(table)} WHERE row IN (SELECT unnest(?))", [unindexed])
         for (table, names), rows in waiting.rows.items():
@@ -368,19 +406,25 @@ class _Tables:
             self.unindex_text(type(record), [row])
         terms = sorted(duckdb_text.terms_of(record))
         if terms:
-            words = self._waiting.rows.setdefault((duckdb_text.text_table(type(record)), duckdb_text.NAMES), [])
+            table = duckdb_text.text_table(type(record))
+            words = self._waiting.rows.setdefault((table, duckdb_text.NAMES), [])
             words.extend((term, row) for term in terms)
+            self._waiting.worded.setdefault(table, set()).add(row)
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
-        self._flush()
-        self._waiting.unindexed.setdefault(duckdb_text.text_table(record), []).extend(rows)
+        table = duckdb_text.text_table(record)
+        if any(row in self._waiting.worded.get(table, ()) for row in rows):
+            self._flush()  # words that wait to be written must not outlive it
+        self._waiting.unindexed.setdefault(table, []).extend(rows)
 
 
 class _Waiting:
     """What is to be written with the next statement, in this order."""
 
     def __init__(self) -> None:
+        self.updates: dict[tuple[str, tuple[str, ...]], dict[int, Sequence[Any]]] = {}
         self.unindexed: dict[str, list[int]] = {}
+        self.worded: dict[str, set[int]] = {}
         self.rows: dict[tuple[str, tuple[str, ...]], list[Sequence[Any]]] = {}
         self.returned: list[tuple[Any, ...]] = []
         self._values: dict[tuple[str, str], set[Any]] = {}
@@ -458,13 +502,26 @@ def _few_statement(table: str, names: tuple[str, ...], count: int) -> str:
 @cache
 def _many_statement(table: str, names: tuple[str, ...]) -> str:
     """Many rows at once, given column by column."""
+    columns = ", ".join(quoted(name) for name in names)
+    return f"INSERT INTO {quoted(table)}({columns}) SELECT {', '.join(_listed(table, names))}"
+
+
+@cache
+def _update_many(table: str, names: tuple[str, ...]) -> str:
+    """The same for rows that are there, by their number, which comes first."""
+    columns = [f"{cast} AS {quoted(name)}" for name, cast in zip(names, _listed(table, names), strict=True)]
+    given = ", ".join(["unnest(?::BIGINT[]) AS _row", *columns])
+    sets = ", ".join(f"{quoted(name)} = u.{quoted(name)}" for name in names)
+    return f"UPDATE {quoted(table)} SET {sets} FROM (SELECT {given}) u WHERE {quoted(table)}._row = u._row"
+
+
+def _listed(table: str, names: tuple[str, ...]) -> list[str]:
     types = columns_of(RECORDS[table]) if table in RECORDS else {}
     casts = []
     for name in names:
         kind = TYPES[types[name].type] if name in types else "VARCHAR" if name in _GONE_TEXT else "BIGINT"
         casts.append(f"unnest(?::{'VARCHAR' if kind == 'JSON' else kind}[])")
-    columns = ", ".join(quoted(name) for name in names)
-    return f"INSERT INTO {quoted(table)}({columns}) SELECT {', '.join(casts)}"
+    return casts
 
 
 _GONE_TEXT = frozenset({"organization_id", "table_name", "id"})

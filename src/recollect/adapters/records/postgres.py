@@ -29,7 +29,7 @@ from recollect.adapters.records.postgres_vectors import PostgresVectors, half, n
 from recollect.adapters.records.reads import Derived, SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.adapters.records.steps import Steps, insert_statement, taken
+from recollect.adapters.records.steps import Steps, insert_statement, taken, update_statement
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
@@ -284,6 +284,9 @@ class _Tables:
     def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
+
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
 
     def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self.run(statement, values)

@@ -279,17 +279,19 @@ def text_statements(table: str, text: Table | None) -> Iterator[str]:
 def _make_text(connection: Connection) -> None:
     """The text indexes that are not, or not any more, what they should be: all of them in one go."""
     with connection.transaction():
-        kept = connection.execute("SELECT key, value FROM recollect_store WHERE key ^@ %s", (MARK,)).fetchall()
-        have = {str(key).removeprefix(MARK): mark for key, mark in kept}
+        found = connection.execute("SELECT key, value FROM recollect_store WHERE key ^@ %s", (MARK,)).fetchall()
+        have = {str(key).removeprefix(MARK): mark for key, mark in found}
         wanted, tables = text_marks(_WORDS), schema.built(schema.migrations())
         for table in sorted(have.keys() | wanted.keys()):
-            if have.get(table) == wanted.get(table):
+            mark = wanted.get(table, "")
+            if have.get(table, "") == mark:
                 continue
             for statement in text_statements(table, tables[table]["text"]):
                 connection.execute(statement)
-            connection.execute("DELETE FROM recollect_store WHERE key = %s", (MARK + table,))
-            if table in wanted:
-                connection.execute("INSERT INTO recollect_store VALUES (%s, %s)", (MARK + table, wanted[table]))
+            kept_as = (
+                "INSERT INTO recollect_store VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+            )
+            connection.execute(kept_as, (MARK + table, mark))
 
 
 def _bound_what_is_pending(connection: Connection) -> None:

@@ -46,7 +46,7 @@ from recollect.adapters.records.sqlite_log import log_of
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted
 from recollect.adapters.records.sqlite_sealing import seal_by_content, seal_proven
 from recollect.adapters.records.sqlite_upkeep import check_content, check_records, check_text, migrate, rebuild_text
-from recollect.adapters.records.steps import Steps, insert_statement
+from recollect.adapters.records.steps import Steps, insert_statement, update_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
@@ -378,6 +378,9 @@ class _Tables:
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
+
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
 
     def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self.run(statement, values)

@@ -59,6 +59,9 @@ class Tables(Protocol):
     def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Runs the statement of a query; where rows wait, those that cannot pass it may go on waiting."""
 
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        """Writes these columns of one row anew; `where` is what the dialect's `at_row` asks for."""
+
     @property
     def dialect(self) -> Dialect: ...
 
@@ -217,12 +220,11 @@ class Steps:
         """Row number, version and references of the stored version of a record."""
         self._check_tenant(record)
         rows = self._tables.run(
-            _stored_statement(type(record), self._tables.dialect.row), (record.organization_id, record.id)
+            stored_statement(type(record), self._tables.dialect.row), (record.organization_id, record.id)
         )
         return rows[0] if rows else None
 
     def _replace(self, row: Any, version: int, record: Record, found: Sequence[Any], living: bool = True) -> None:
-        self._forget()
         before = dict(zip(record.shape.references, found[2:], strict=True))
         moved = [name for name in before if getattr(record, name) != before[name]]
         self._check_references(record, moved, living)
@@ -234,8 +236,10 @@ class Steps:
         at_row = self._tables.dialect.at_row
         where = (row,) if at_row.count("?") == 1 else (record.organization_id, row)
         # A record keeps its key: a cluster refuses to write the organization anew, even the same one.
-        statement = _update_statement(record.shape.table, codec.written[KEY:], at_row)
-        self._tables.run(statement, [self._next_seq(), *values[KEY:], *where])
+        written = ("_seq", *codec.written[KEY:])
+        self._tables.update(record.shape.table, written, [self._next_seq(), *values[KEY:]], where)
+        self._known.discard((record.shape.table, record.id))
+        self.expect(record.shape.table, record.id, record.is_deleted)
         if record.shape.text:
             if record.is_deleted:
                 self._tables.unindex_text(type(record), [row])
@@ -338,13 +342,12 @@ def insert_statement(table: str, names: tuple[str, ...]) -> str:
 
 
 @cache
-def _update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
-    sets = ", ".join(f"{quoted(name)} = ?" for name in names)
-    return f"UPDATE {quoted(table)} SET _seq = ?, {sets} WHERE {at_row}"
+def update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
+    return f"UPDATE {quoted(table)} SET {', '.join(f'{quoted(name)} = ?' for name in names)} WHERE {at_row}"
 
 
 @cache
-def _stored_statement(record: type[Record], row: str) -> str:
+def stored_statement(record: type[Record], row: str) -> str:
     columns = ", ".join([row, quoted("version"), *(quoted(name) for name in record.shape.references)])
     key = f"{quoted('organization_id')} = ? AND {quoted('id')} = ?"
     return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {key}"
