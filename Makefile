@@ -71,6 +71,7 @@ bench: $(BENCH_READY)  ## speed beside other stores and other services, in one r
 
 bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
+	@$(BIN)/python bench/floor.py --out bench/results/floor.json
 
 bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 	@$(BIN)/python bench/scale.py

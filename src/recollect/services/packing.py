@@ -63,7 +63,7 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     own = ("tokens", "summaries")
     fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name not in own}
     asked = RecallRequest(**{"limit": request.limit, **fields})
-    found = find(core, scope, asked)
+    found = find(core, scope, asked, to_use=True)
     recheck = rechecking(core, scope, asked)
     pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), zone_for(core, scope, request.user))
     if recheck is not None:  # only what fits is looked at
@@ -79,7 +79,8 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
     note_search(core, scope, asked, pack.used, "context")
     text = HEADER + "".join(pack.entries) + FOOTER
     notes = [*found.notes, *(recheck.notes if recheck is not None else ())]
-    return Context(text=text, tokens=tokens_in(text), used=pack.used, left_out=len(found.hits) - chosen, notes=notes)
+    left_out = len(found.hits) - chosen + found.left_out
+    return Context(text=text, tokens=tokens_in(text), used=pack.used, left_out=left_out, notes=notes)
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class _Pack:
 def _overview(core: Core, scope: Scope, asked: RecallRequest) -> list[Hit]:
     """The summaries that answer best; the ones packed below are their evidence."""
     fields = {name: getattr(asked, name) for name in asked.model_fields_set if name not in ("kinds", "limit")}
-    return find(core, scope, RecallRequest(**fields, kinds=["summary"], limit=3)).hits
+    return find(core, scope, RecallRequest(**fields, kinds=["summary"], limit=3), to_use=True).hits
 
 
 def tokens_in(text: str) -> int:

@@ -22,7 +22,7 @@ from recollect.domain.passages import Passage
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Id, Name, Record, Text, Vector, now
-from recollect.domain.relevance import Ranked, stem
+from recollect.domain.relevance import Ranked, least_match, stem
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services import citations
@@ -57,7 +57,12 @@ class RecallRequest(Wanted):
         description="Look the citations of what is shown up again: none, those not looked up lately (stale), or always,"
         " fetching pages too where the settings allow it. Left out: to act on, all but pages; else none",
     )
-    min_match: float | None = Field(None, ge=0, le=1, description="Leave out what answers less well, 0 to 1")
+    min_match: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Leave out what answers less well, 0 to 1; to act and in `context`, what hardly answers unless 0",
+    )
     boost: dict[Literal["recency", "priority", "trust", "access"], float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
@@ -119,6 +124,7 @@ class Recalled(Reply):
     """The hits, best first. `notes` says what could not be searched, for instance when a model is away."""
 
     hits: list[Hit] = Field(default_factory=list)
+    left_out: int = Field(0, description="How many of the best were left out, because they hardly answer")
     recent: list[RecentResult] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
@@ -168,15 +174,21 @@ def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | No
     return hit.model_copy(update={"status": status, "citations": cited, "why": why})
 
 
-def find(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
+def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = False) -> Recalled:
+    """With `to_use` the hits go straight into a prompt: what hardly answers is left out, as it is to act."""
     moment = now()
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = _read(core, scope, request, moment)
     pool = _pool(core, scope, request, question, narrowed)
     with core.turn:
-        best = [hit for hit in _ranked(pool, request, moment, request.limit) if _matches_enough(hit, request)]
+        ranked = _ranked(pool, request, moment, None if to_use or request.purpose == "act" else request.limit)
+        least = _least(ranked, request, pool, to_use)
+        best = [hit for hit in ranked if hit.match >= least]
         hits = _shown(core, scope, narrowed, best[: request.limit], pool, question)
-        return Recalled(hits=hits, recent=_recent(core, scope, request, hits), notes=pool.notes)
+        left_out = sum(hit.match < least for hit in ranked[: request.limit]) if request.min_match is None else 0
+        notes = [*pool.notes, *_left_out_note(left_out, least)]
+        recent = _recent(core, scope, request, hits)
+        return Recalled(hits=hits, left_out=left_out, recent=recent, notes=notes)
 
 
 def _read(core: Core, scope: Scope, request: RecallRequest, moment: datetime) -> Question:
@@ -214,8 +226,22 @@ def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, 
     return gather(core, scope, question, narrowed, given=given, limit=request.limit)
 
 
-def _matches_enough(hit: Ranked, request: RecallRequest) -> bool:
-    return request.min_match is None or hit.match >= request.min_match
+def _least(ranked: Sequence[Ranked], request: RecallRequest, pool: Pool, to_use: bool = False) -> float:
+    """The match that a hit must have: what was asked for, or where hits are used at once, what does not mislead.
+
+    By words alone nothing is left out: who shares no word with the question is not found, but beside one who does, and
+    of LoCoMo's evidence found so an eighth has no word of the question.
+    """
+    if request.min_match is not None:
+        return request.min_match
+    is_used = to_use or request.purpose == "act"
+    return least_match(max((hit.match for hit in ranked), default=0.0)) if is_used and pool.asked else 0.0
+
+
+def _left_out_note(left_out: int, least: float) -> list[str]:
+    if not left_out:
+        return []
+    return [f"{left_out} that hardly answer were left out (match below {least:.2f}): min_match=0 shows them"]
 
 
 def _ranked(pool: Pool, request: RecallRequest, moment: datetime, limit: int | None = None) -> list[Ranked]:
@@ -395,8 +421,10 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
         return WhyNot(id=memory.id, found=False, reasons=reasons + pool.notes)
     hit = ranked[place - 1]
     reasons = []
-    if not _matches_enough(hit, request):
-        reasons.append(f"its match {hit.match:.2f} is below the least asked for, {request.min_match}")
+    least = _least(ranked, request, pool)
+    if hit.match < least:
+        asked = "asked for" if request.min_match is not None else "to act on, unless min_match=0"
+        reasons.append(f"its match {hit.match:.2f} is below the least {asked}: {least:.2f}")
     if place > request.limit:
         worst = ranked[request.limit - 1].score
         reasons.append(f"it ranks {place} of {len(ranked)}; the last shown of {request.limit} scores {worst:.2f}")

@@ -1,0 +1,110 @@
+"""What a floor on `match` keeps of the evidence and leaves out of what does not answer, measured on LoCoMo.
+
+Three kinds of questions are asked with the fifty hits that `context` considers: those that the conversation answers
+(categories 1 to 4), those that it does not (category 5, worded to sound as if it did), and those of the next
+conversation, of which this one knows nothing at all. For each floor, and for the one that recall sets by the best match
+of a question (`least_match`): the share of the evidence that is kept of what is found without a floor, and how many
+memories are left of those fifty. Needs the data set, as recall_quality.py does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import recollect
+from recall_quality import CATEGORIES, _default_data, questions, remember_conversation
+from recollect.domain.relevance import least_match
+
+FLOORS = (0.0, 0.06, 0.1, 0.15, 0.2, 0.3)
+OURS = "least_match"
+CONSIDERED = 50
+ANSWERED, UNANSWERED, FOREIGN = "answered", "unanswered", "foreign"
+Asked = list[tuple[float, bool]]  # match, and whether it is evidence; best first
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=_default_data())
+    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--conversations", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if not options.data.exists():
+        sys.exit(f"no data at {options.data}: set LOCOMO to the path of locomo10.json")
+    samples = json.loads(options.data.read_text())[: options.conversations]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        recollect.open(Path(folder) / "locomo.db", embedder=options.embedder) as mem,
+    ):
+        report = measure(mem, samples)
+    show(report)
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
+    ids = {sample["sample_id"]: remember_conversation(mem, sample) for sample in samples}
+    found: dict[str, list[Asked]] = {ANSWERED: [], UNANSWERED: [], FOREIGN: []}
+    for number, sample in enumerate(samples):
+        user = sample["sample_id"]
+        for kind, text, evidence in _asked(sample, samples[(number + 1) % len(samples)], ids[user]):
+            hits = mem.recall(text, user=user, limit=CONSIDERED, min_match=0)
+            found[kind].append([(hit.match, hit.id in evidence) for hit in hits])
+    return {
+        "questions": {kind: len(asked) for kind, asked in found.items()},
+        "floors": {
+            **{str(floor): _at(lambda best, floor=floor: floor, found) for floor in FLOORS},  # type: ignore[misc]
+            OURS: _at(least_match, found),
+        },
+    }
+
+
+def _asked(sample: dict[str, Any], other: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[str, str, set[str]]]:
+    for question in questions(sample, ids):
+        yield ANSWERED, question["question"], {ids[one] for one in question["evidence"]}
+    for question in sample["qa"]:
+        if question["category"] not in CATEGORIES:
+            yield UNANSWERED, question["question"], set()
+    for question in other["qa"][:100]:
+        if question["category"] in CATEGORIES:
+            yield FOREIGN, question["question"], set()
+
+
+def _at(floor: Callable[[float], float], found: dict[str, list[Asked]]) -> dict[str, float]:
+    left = {kind: [_left(floor, hits) for hits in asked] for kind, asked in found.items()}
+    kept = [
+        sum(is_evidence for _, is_evidence in some) / evidence
+        for some, hits in zip(left[ANSWERED], found[ANSWERED], strict=True)
+        if (evidence := sum(is_evidence for _, is_evidence in hits))
+    ]
+    return {
+        "evidence_kept": round(100 * statistics.mean(kept), 1),
+        **{f"left_{kind}": round(statistics.mean(map(len, asked)), 1) for kind, asked in left.items()},
+        **{f"nothing_{kind}": round(100 * statistics.mean(not some for some in asked)) for kind, asked in left.items()},
+    }
+
+
+def _left(floor: Callable[[float], float], hits: Asked) -> Asked:
+    least = floor(max((match for match, _ in hits), default=0.0))
+    return [(match, is_evidence) for match, is_evidence in hits if match >= least]
+
+
+def show(report: dict[str, Any]) -> None:
+    print(", ".join(f"{count} {kind}" for kind, count in report["questions"].items()))
+    print("floor         evidence kept   left of 50, and questions with nothing left:  answered  unanswered  foreign")
+    for floor, row in report["floors"].items():
+        cells = "  ".join(
+            f"{row[f'left_{kind}']:5.1f} {row[f'nothing_{kind}']:3} %" for kind in (ANSWERED, UNANSWERED, FOREIGN)
+        )
+        print(f"{floor:12}  {row['evidence_kept']:10.1f} %   {cells}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Asked about what nobody knows, an agent gets little or nothing to act on, and is told how to get the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.domain.relevance import DOUBT, KNOWN_MATCH, LEAST_MATCH, least_match
+
+KNOWN = [
+    "Caroline adopted a grey kitten named Miso",
+    "The ferry to the island leaves at nine",
+    "Grandfather's watch is at the repair shop",
+    "Our choir sings in the old chapel on Fridays",
+    "The recipe needs two cups of barley flour",
+    "Melanie painted the fence by the lake green",
+]
+
+
+@pytest.fixture
+def minds(tmp_path: Path) -> Any:
+    """Sixty memories of everyday life, of the real model, all of them verified."""
+    with recollect.open(tmp_path / "x.db", embedder="minilm", citation_root=tmp_path) as mem:
+        (tmp_path / "notes.md").write_text("as told\n")
+        told = [f"{text}, said on day {day}" for day in range(10) for text in KNOWN]
+        for receipt in mem.remember_many([{"content": one, "cites": ["file:notes.md:1"]} for one in told]).receipts:
+            mem.promote(receipt.id)
+        yield mem
+
+
+NOBODY_KNOWS = "quarterly depreciation schedule of the Frankfurt data centre's transformers"
+SOMEBODY_KNOWS = "which pet did Caroline adopt?"
+
+
+def test_what_nobody_knows_packs_no_unrelated_memories(minds: Any) -> None:
+    packed = minds.context(NOBODY_KNOWS, tokens=4000)
+    assert packed.used == []
+    assert packed.left_out == 50
+    assert "50 that hardly answer were left out" in packed.notes[0]
+    assert "min_match=0" in packed.notes[0]
+    assert len(minds.context(NOBODY_KNOWS, tokens=4000, min_match=0).used) == 50
+    acted = minds.recall(NOBODY_KNOWS, purpose="act")
+    assert (len(acted.hits), acted.left_out) == (0, 10)
+    assert len(minds.recall(NOBODY_KNOWS, purpose="act", min_match=0)) == 10
+    assert "min_match=0" in minds.why_not(NOBODY_KNOWS, minds.recall("kitten")[0].id, purpose="act").reasons[0]
+
+
+def test_thinking_is_not_held_back(minds: Any) -> None:
+    found = minds.recall(NOBODY_KNOWS)
+    assert len(found.hits) == 10
+    assert (found.left_out, found.notes) == (0, [])
+
+
+def test_what_is_known_is_packed_and_acted_on(minds: Any) -> None:
+    assert "kitten named Miso" in minds.context(SOMEBODY_KNOWS, tokens=500).text
+    assert "kitten" in minds.recall(SOMEBODY_KNOWS, purpose="act")[0].text
+    assert minds.context("the ferry to the island", tokens=300, min_match=0.9).used == []
+
+
+def test_by_words_alone_a_shared_word_is_enough(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "w.db", embedder="none") as mem:
+        mem.remember_many(KNOWN)
+        packed = mem.context("what does the barley cost these days?")
+        assert "barley" in packed.text
+        assert mem.context(NOBODY_KNOWS).used == []
+
+
+def test_the_floor_rises_as_the_best_match_falls() -> None:
+    assert least_match(0.9) == least_match(KNOWN_MATCH) == LEAST_MATCH
+    assert least_match(KNOWN_MATCH - 0.1) == pytest.approx(LEAST_MATCH + 0.1 * DOUBT)
+    assert least_match(0.1) > 0.1  # where the best hardly answers, even that is left out
