@@ -638,3 +638,13 @@ def test_who_is_cited_by_another_confirms_it_with_a_button_and_nobody_else_has_i
     done = console.post(button[1], json={}, headers={"x-recollect-csrf": proof(console)})
     assert done.json()["citations"] == [f"user:{maya}: holds"]
     assert "state holds" in page(console, f"/memories/{id}")
+
+
+def test_removed_users_can_be_restored_on_the_page(console: Any, mem: Any) -> None:
+    mem.add_user("Ann", id="ann")
+    sign_in(console)
+    assert 'data-remove="/v1/parties/user/ann"' in page(console, "/users")
+    mem.remove("user", "ann")
+    shown = page(console, "/users")
+    assert 'data-remove="/v1/parties/user/ann"' not in shown
+    assert 'data-post="/v1/parties/user/ann/restore"' in shown

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 import recollect
 from every_store import EVERY_STORE
@@ -16,8 +17,10 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, ReferenceMissing, Unauthenticated
+from recollect.interfaces.serve import application
 from recollect.ports.records import Query, Touch, Update
 from recollect.services.access import authenticate
+from recollect.settings import Settings
 
 
 def shared_project(mem: Any) -> None:
@@ -318,3 +321,47 @@ def test_removing_and_restoring_on_the_other_stores(kind: str, tmp_path: Path) -
         assert mem.sweep().removed == 1
         assert mem._core.store.get(mem._scope, Memory, "tea", deleted=True) is None
         assert mem.verify().sound
+
+
+def test_messages_of_several_users_are_not_cleared_by_mistake(each: Any) -> None:
+    shared_project(each)
+    each.message.add("user", "Ann answers.", session="his", user="ann")
+    assert each.message.clear("his", dry_run=True).users == {"ann": 1, "bob": 1}
+    with pytest.raises(Conflict, match="2 users said them"):
+        each.message.clear("his")
+    assert each.message.clear(session="his", user="ann").removed == 1
+    assert said(each, "his") == ["I am Bob.", "Hello Bob."]
+    assert each.message.clear("his").removed == 2
+
+
+def test_what_was_removed_softly_leaves_no_byte_when_it_goes_for_good(tmp_path: Path) -> None:
+    marker = "x7qmarker4711"
+    with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
+        mem.add_user(f"Ann {marker}", id="ann", profile_data={"code": marker})
+        mem.add_session(marker, id="s", user="ann")
+        mem.message.add("user", f"the code is {marker}", session="s", user="ann")
+        mem.remember(f"a secret {marker}", user="ann", session="s", tags=[marker], metadata={"m": marker})
+        mem.block.add("human", marker, user="ann")
+        mem.remove("user", "ann")
+        mem.remove("user", "ann", for_good=True)
+        holding = [path for path in tmp_path.rglob("*") if path.is_file() and marker.encode() in path.read_bytes()]
+        assert holding == []
+        assert mem.verify().sound
+
+
+def test_over_http_removing_is_asked_about_refused_done_and_undone(each: Any) -> None:
+    shared_project(each)
+    each.add_user("Owner", id="owner")
+    each.user.revise("owner", role="owner")
+    key = each.key.add("all", scopes=["read", "write", "delete", "admin"], user="owner").key
+    app = application(each._core, Settings(server={"upkeep_seconds": 1e6}))
+    with TestClient(app, "http://127.0.0.1", headers={"authorization": f"Bearer {key}"}) as client:
+        told = client.delete("/v1/parties/user/ann?dry_run=true").json()
+        assert (told["dry_run"], told["others"]) == (True, 3)
+        refused = client.delete("/v1/parties/user/ann")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
+        done = client.delete("/v1/parties/user/ann?hand_over_to=cy").json()
+        assert done["restorable_until"] is not None
+        assert client.get("/v1/parties/user?removed=true").json()["parties"][0]["id"] == "ann"
+        assert client.post("/v1/parties/user/ann/restore", json={}).json()["id"] == "ann"
+    assert said(each, "hers") == ["I am Ann."]

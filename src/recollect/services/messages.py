@@ -7,6 +7,7 @@ exists when it is written. Removing is for good.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from recollect.domain.questions import read_question
 from recollect.domain.record import Id, JsonList, QueryText, Record, Text, id_after
 from recollect.domain.sources import Source
 from recollect.errors import (
+    Conflict,
     DuplicateKey,
     IllegalTransition,
     InvalidInput,
@@ -340,6 +342,7 @@ def show(core: Core, scope: Scope, request: MessageRequest) -> MessageView:
 
 class MessagesRemoved(Reply):
     removed: int
+    users: dict[str, int] = Field(default_factory=dict, description="How many of them each user said")
 
 
 def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved:
@@ -355,17 +358,33 @@ def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved
     return MessagesRemoved(removed=1)
 
 
-def clear(core: Core, scope: Scope, request: Whose) -> MessagesRemoved:
+class ClearMessagesRequest(Whose):
+    """Whose messages to delete; those of several users only if that is said."""
+
+    with_others: bool = Field(False, description="Also if several users said them")
+    dry_run: bool = Field(False, description="Only say how many, and whose they are")
+
+
+def clear(core: Core, scope: Scope, request: ClearMessagesRequest) -> MessagesRemoved:
     """Delete all messages of a session, an agent or a user for good, traces included."""
     request.refuse_nobody()
-    ids = [id for (id,) in core.store.select(scope, Query(Message, request.filters()), ("id",))]
+    rows = core.store.select(scope, Query(Message, request.filters()), ("id", "user_id"))
+    ids, users = [id for id, _ in rows], dict(Counter(user for _, user in rows if user is not None))
+    if request.dry_run:
+        return MessagesRemoved(removed=0, users=users)
+    if len(users) > 1 and not request.with_others:
+        raise Conflict(
+            f"{len(users)} users said them",
+            remedy="name the user whose messages go, or say with_others=True; dry_run=True shows whose they are",
+            users=sorted(users)[:20],
+        )
     if ids:
-        asked = request.model_dump(exclude_none=True)
+        asked = request.model_dump(exclude_none=True, include={"session", "agent", "user"})
         entry = logged(scope, "delete", "clear messages", None, count=len(ids), **asked)
         these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
         commit(core, scope, [*erasing_steps(core, scope, [], ids), these, owing(scope, ids[0]), entry])
         erase_traces(core, scope)
-    return MessagesRemoved(removed=len(ids))
+    return MessagesRemoved(removed=len(ids), users=users)
 
 
 class Popped(Reply):
