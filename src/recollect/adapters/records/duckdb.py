@@ -374,12 +374,12 @@ class _Tables:
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, _Waiting()
         for (table, names), updated in waiting.updates.items():
-            rows = [(row, *values) for row, values in updated.items()]
-            if len(rows) <= FEW:
-                for row, *values in rows:
+            if len(updated) <= FEW:
+                for row, values in updated.items():
                     self._execute(update_statement(table, names, DIALECT.at_row), [*values, row])
             else:
-                self._execute(_update_many(table, names), [list(column) for column in zip(*rows, strict=True)])
+                numbered = [(row, *values) for row, values in updated.items()]
+                self._execute(_update_many(table, names), [list(column) for column in zip(*numbered, strict=True)])
         for table, unindexed in waiting.unindexed.items():
             self._execute(f"DELETE FROM {quoted(table)} WHERE row IN (SELECT unnest(?))", [unindexed])
         for (table, names), rows in waiting.rows.items():
