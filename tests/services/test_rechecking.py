@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import recollect
+from every_store import EVERY_STORE
 from recollect import cite
 from recollect.domain.agents import Lease
 from recollect.domain.provenance import Citation
@@ -21,6 +22,7 @@ from recollect.interfaces.http.service import Service
 from recollect.interfaces.http.upkeep import Upkeep
 from recollect.ports.records import Put, Query, Scope, Update
 from recollect.services import rechecking
+from recollect.services.keyring import Keyring
 from recollect.settings import ServerSettings
 
 
@@ -282,3 +284,20 @@ class TestRenamed:
         (repo / "new.txt").rename(tmp_path.parent / f"{tmp_path.name}-outside.txt")
         (repo / "new.txt").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside.txt")
         assert asked.check(id).demoted == [id]
+
+
+@pytest.mark.parametrize("kind", [*EVERY_STORE, "memory"])
+def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str, tmp_path: Path) -> None:
+    address = EVERY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
+    with recollect.open(address, embedder="hash") as opened:
+        for id in "012":
+            opened.remember(f"note {id}", id=id, cites=[cite.user("ann", "said")])
+        opened.promote("1")
+        aged(opened, 10, memory_id="1")
+        core, scope = opened._core, Scope("default", granted=frozenset({"govern"}))
+        assert rechecking.check_oldest(core, scope, 2).holds == 2  # what was never tried comes before
+        assert {one.memory for one in opened.citations("holds").citations} == {"0", "1", "2"}
+        assert opened.show("1").citations[0].checked_at < now() - timedelta(days=9)
+        assert rechecking.check_oldest(core, scope, 9).holds == 1
+        assert [rechecking.takes_turn(core, scope, name, 60) for name in ("a", "b")] == [True, False]
+        assert core.keyring.keyed(scope, "l1:0") == Keyring(core.store).keyed(Scope("default"), "l1:0")
