@@ -44,9 +44,9 @@ def test_a_session_rolls_up_through_every_level(mem: Any) -> None:
     ids = talk(mem, project="trip")
     talk(mem, "later", "2024-05-09", project="trip")
     report = mem.summary.roll_up()
-    assert report.written == {"stretch": 2, "session": 2, "day": 2, "project": 1}
-    assert levels(mem) == ["project", "day", "session", "stretch", "day", "session", "stretch"]
-    stretch = next(line for line in mem.summary.tree(session="s", depth=9).lines if line.level == "stretch")
+    assert report.written == {"stretch": 2, "project": 1}  # the only one of a session and a day stands for these, too
+    assert levels(mem) == ["project", "day", "day"]
+    (stretch,) = [line for line in mem.summary.tree(session="s", depth=1).lines if line.level == "day"]
     view = mem.summary.show(stretch.id)
     assert [part.id for part in view.parts] == ids
     assert (view.stale, view.made_by, len(view.above)) == (False, "extract", 1)
@@ -60,9 +60,9 @@ def test_a_list_leaves_out_what_was_rolled_up_when_asked_to(mem: Any) -> None:
     ids = talk(mem)
     own = mem.remember("In short: Lisbon, and no peanuts", kind="summary").id
     mem.summary.roll_up()
-    assert mem.list().total == len(ids) + 1 + 3
+    assert mem.list().total == len(ids) + 1 + 1
     assert {line.id for line in mem.list(rolled_up=False).memories} == {*ids, own}
-    assert mem.list(rolled_up=False, kinds=["summary"]).total == 4
+    assert mem.list(rolled_up=False, kinds=["summary"]).total == 2
 
 
 def test_rolling_up_twice_changes_nothing(mem: Any) -> None:
@@ -92,18 +92,50 @@ def test_more_on_the_same_day_writes_the_day_again(mem: Any) -> None:
     mem.summary.roll_up()
     talk(mem, "again", turns=[("Bob", "The flight is at 7 in the morning.")])
     report = mem.summary.roll_up()
-    assert (report.written, report.dropped) == ({"stretch": 1, "session": 1, "day": 1}, 1)
+    assert (report.written, report.dropped) == ({"stretch": 1, "day": 1}, 0)
+    talk(mem, "once more", turns=[("Bob", "The hotel has a garden.")])
+    report = mem.summary.roll_up()
+    assert (report.written, report.dropped) == ({"stretch": 1, "day": 1}, 1)
+
+
+def test_no_summary_says_what_another_says_and_every_level_is_found(mem: Any) -> None:
+    mem.add_project("Trip", id="trip")
+    talk(mem, "a", "2024-05-08", project="trip")
+    talk(mem, "b", "2024-05-09", [("Ann", f"Number {n} of the list is worth {n * 7} euros.") for n in range(30)])
+    talk(mem, "c", "2024-05-10", [("Bob", "The train leaves at 8.")], project="trip")
+    talk(mem, "d", "2024-05-10", [("Bob", "Our bags weigh 19 kilos.")], project="trip")
+    written = mem.summary.roll_up().written
+    assert written == {"stretch": 5, "session": 1, "day": 1, "project": 1}
+    texts = [line.text for line in mem.list(kinds=["summary"], limit=100).memories]
+    assert len(texts) == len(set(texts)) == sum(written.values())
+    found = {level: mem.list(levels=[level], limit=100).total for level in ("stretch", "session", "day", "project")}
+    assert found == {"stretch": 5, "session": 4, "day": 3, "project": 1}
+    for session in "abcd":
+        assert len(mem.list(levels=["session"], session=session).memories) == 1
+    assert mem.summary.roll_up().written == {}
+
+
+def test_a_summary_that_gets_company_no_longer_stands_for_the_level_above(mem: Any) -> None:
+    talk(mem)
+    mem.summary.roll_up()
+    (alone,) = mem.list(levels=["day"]).memories
+    assert mem.show(alone.id).version == 1  # what it says did not change
+    talk(mem, "again", turns=[("Bob", "The flight is at 7 in the morning.")])
+    mem.summary.roll_up()
+    (day,) = mem.list(levels=["day"]).memories
+    assert day.id != alone.id
+    assert alone.id in [part.id for part in mem.summary.show(day.id).parts]
 
 
 def test_what_changes_makes_its_summaries_stale_and_they_are_written_again(mem: Any) -> None:
     ids = talk(mem)
     mem.summary.roll_up()
     mem.revise(ids[1], {"text": "We decided to fly to Porto on 9 June."})
-    (stretch,) = [line for line in mem.summary.tree(session="s", depth=9).lines if line.level == "stretch"]
+    (stretch,) = [line for line in mem.summary.tree(session="s", depth=9).lines if line.kind == "summary"]
     assert stretch.stale
     assert "Lisbon" in mem.summary.show(stretch.id).text
     report = mem.summary.roll_up()
-    assert (report.written, report.dropped) == ({"stretch": 1, "session": 1, "day": 1}, 3)
+    assert (report.written, report.dropped) == ({"stretch": 1}, 1)
     texts = [line.text for line in mem.summary.tree(depth=9).lines if line.kind == "summary"]
     assert all("Porto" in text and "Lisbon" not in text for text in texts)
 
@@ -115,7 +147,7 @@ def test_what_is_let_go_of_stays_in_no_summary(mem: Any, letting_go: str) -> Non
     assert mem.recall("peanuts", kinds=["summary"]).hits
     mem.call(letting_go, id=ids[4])
     assert mem.list(kinds=["summary"]).total == 0
-    assert mem.summary.roll_up().written == {"stretch": 1, "session": 1, "day": 1}
+    assert mem.summary.roll_up().written == {"stretch": 1}
     assert not any("peanuts" in hit.text for hit in mem.recall("peanuts", kinds=["summary"]))
     assert mem.verify().sound
 
@@ -149,11 +181,13 @@ def test_expiry_and_removal_take_the_copies_along(mem: Any) -> None:
 
 def test_undoing_takes_the_summary_and_those_above_and_nothing_else(mem: Any) -> None:
     ids = talk(mem)
+    talk(mem, "again", turns=[("Bob", "The flight is at 7 in the morning.")])
     mem.summary.roll_up()
     before = {id: mem.show(id).version for id in ids}
-    stretch = next(line.id for line in mem.summary.tree(depth=9).lines if line.level == "stretch")
+    stretch, other = (mem.list(levels=["stretch"], session=session).memories[0].id for session in ("s", "again"))
     undone = mem.summary.undo(stretch)
-    assert (undone.covers, len(undone.also)) == (ids, 2)
+    assert (undone.covers, len(undone.also)) == (ids, 1)
+    mem.summary.undo(other)
     assert mem.list(kinds=["summary"]).total == 0
     assert {id: mem.show(id).version for id in ids} == before
     with pytest.raises(InvalidInput, match="not a summary"):
@@ -203,7 +237,7 @@ def test_rolling_back_a_source_quarantines_its_summaries(mem: Any) -> None:
     good = mem.remember("It rains in Rome on 5 May.", session="s").id
     mem.session.end("s")
     mem.summary.roll_up()
-    assert len(mem.roll_back("user:mallory").derived) == 2
+    assert len(mem.roll_back("user:mallory").derived) == 1
     assert mem.recall("shares", kinds=["summary"]).hits == []
     mem.summary.roll_up()
     (stretch,) = mem.list(kinds=["summary"], levels=["stretch"]).memories

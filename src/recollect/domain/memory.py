@@ -42,6 +42,13 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 TRUSTED: frozenset[str] = frozenset({"verified", "published"})
 LONG_TERM, SHORT_TERM = "long_term", "short_term"
 UTTERANCES = frozenset({"conversation", "interaction"})
+
+
+def standing_for(level: str) -> str:
+    """The metadata of a summary that says it stands for a higher level, too: nothing else is there to be summed up."""
+    return f"stands for {level}"
+
+
 LINKS = ("user", "agent", "session", "project", "cycle")
 
 Namespace = Annotated[Name, StringConstraints(pattern=r"^[^/]+$")]

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, Status, Tag
+from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, Status, Tag, standing_for
 from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Name, QueryText
@@ -147,7 +147,8 @@ def _where(wanted: Wanted) -> Iterator[Condition]:
         cites = Linked(Citation, "memory_id", (equal("source", wanted.source),))
         yield Condition(f"it does not cite {wanted.source}", cites)
     if wanted.levels:
-        yield Condition("its level is not asked for", OneOf("level", tuple(wanted.levels)))
+        alone = tuple(Compare("metadata", "=", True, standing_for(level)) for level in wanted.levels)
+        yield Condition("its level is not asked for", AnyOf((OneOf("level", tuple(wanted.levels)), *alone)))
     if wanted.author:
         yield Condition(f"it was not said by {wanted.author}", equal("author", wanted.author))
     if wanted.source_agent:

@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
-from recollect.domain.memory import LONG_TERM, Memory
+from recollect.domain.memory import LONG_TERM, Memory, standing_for
 from recollect.domain.record import Id, clipped, now
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, equal
+from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, Touch, equal
 from recollect.services.core import Core, Reply, Request, commit, load
 from recollect.services.indexing import Progress
 from recollect.services.revise import MADE_FROM_OTHERS
@@ -118,6 +118,8 @@ class _Run:
     report: RolledUp = field(default_factory=RolledUp)
     done: int = 0
     total: int = 0
+    alone: dict[str, list[Memory]] = field(default_factory=dict)
+    """By level, the summaries of a lower one that stand for it, because there is no other."""
 
     def write(self, unit: Unit) -> None:
         try:
@@ -127,6 +129,18 @@ class _Run:
         else:
             self.report.written[unit.level] = self.report.written.get(unit.level, 0) + 1
         self.note(*notes)
+
+    def mark(self, summary: Memory, level: str, *, is_alone: bool) -> Memory:
+        """Tell of a summary whether it stands for a higher level, too: who asks for that level finds it."""
+        key = standing_for(level)
+        if bool(summary.metadata.get(key)) == is_alone:
+            return summary
+        told = {name: value for name, value in summary.metadata.items() if name != key}
+        told |= {key: True} if is_alone else {}
+        # What it says is as before: no new version of it, and nothing to be indexed again.
+        commit(self.core, self.scope, [Touch(Memory, summary.id, put={"metadata": told})])
+        marked: Memory = summary.changed(metadata=told)
+        return marked
 
     def note(self, *notes: str) -> None:
         self.report.notes += [note for note in notes if note not in self.report.notes]
@@ -250,8 +264,16 @@ def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[l
 
 
 def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: dict[str, str | None]) -> None:
-    """The one summary with this key: left alone if it covers these parts as they are, else written again."""
+    """The one summary with this key: left alone if it covers these parts as they are, else written again.
+
+    A single part says it all: it stands for its level, and nothing says the same once more.
+    """
     standing = _summaries(run.core, run.scope, level, *of_key(key))
+    below = [part.memory for part in parts if part.memory is not None]
+    marked = [run.mark(one, level, is_alone=len(parts) == 1) for one in below]
+    if len(parts) == 1:
+        run.alone.setdefault(level, []).extend(marked)
+        parts = ()
     if parts and standing and standing[0].metadata.get("digest") == digest_of(parts):
         return
     run.drop([one.id for one in standing])
@@ -270,7 +292,7 @@ def _roll_above(
         return  # the other sessions of its day were not looked at
     where = (equal("project_id", run.request.project),) if run.request.project else ()
     groups: dict[Group, list[Memory]] = {}
-    for summary in _summaries(run.core, run.scope, below, *where):
+    for summary in (*_summaries(run.core, run.scope, below, *where), *run.alone.get(below, ())):
         key = key_of(summary)
         if key is not None and is_due(key):
             groups.setdefault(key, []).append(summary)
@@ -373,6 +395,12 @@ def _tops(core: Core, scope: Scope, request: SummaryTreeRequest) -> list[Memory]
     return sorted(tops, key=lambda one: (one.occurred_at, one.id), reverse=True)
 
 
+def level_of(memory: Memory) -> str:
+    """The highest level that a summary stands for."""
+    higher = [level for level in ("project", "day", "session") if memory.metadata.get(standing_for(level))]
+    return higher[0] if higher and memory.kind == "summary" else memory.level
+
+
 def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> Iterator[TreeLine]:
     summary = item.memory if item.memory and item.memory.kind == "summary" else None
     parts = parts_of(core, scope, summary) if summary else []
@@ -380,7 +408,7 @@ def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> It
     yield TreeLine(
         depth=depth,
         id=item.id,
-        level=item.memory.level if item.memory else "item",
+        level=level_of(item.memory) if item.memory else "item",
         kind=item.memory.kind if item.memory else "message",
         text=clipped(text, SHOWN_TEXT),
         stale=bool(summary and is_stale(summary, parts)),
