@@ -16,6 +16,7 @@ import recollect
 from every_store import EVERY_STORE
 from recollect import app, cite
 from recollect.adapters.folders import LocalFolders
+from recollect.adapters.records import sqlite
 from recollect.domain.memory import Embedding, Memory
 from recollect.errors import InvalidInput, StoreBusy
 from recollect.ports.records import Delete, Query
@@ -279,3 +280,36 @@ def test_pushed_files_are_on_disk_with_their_names_when_it_is_told(
     folders = {str(path) for path in (out, out / "notes", out / "notes" / "deep", out.parent, tmp_path)}
     assert folders <= set(paths)
     assert sum("/.recollect-" in path for path in paths) == 3
+
+
+def test_a_log_that_grows_behind_an_export_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite, "LARGE_LOG_BYTES", 1)
+    with filled(str(tmp_path / "a.db")) as mem, mem._core.store.snapshot(mem._scope) as reading:
+        for _ in range(3):
+            reading.count(mem._scope, Query(Memory))
+    told = [record.message for record in caplog.records if record.name == "recollect.sqlite"]
+    assert told == ["the log of 'a.db' grows while a snapshot of it is read; then it is emptied"]
+
+
+def test_a_duckdb_file_is_written_anew_when_nobody_reads_a_snapshot_of_it(tmp_path: Path) -> None:
+    with filled(EVERY_STORE["duckdb"](tmp_path)) as mem:
+        store, scope = mem._core.store, mem._scope
+        done = threading.Event()
+
+        def erase() -> None:
+            store.erase_traces()
+            done.set()
+
+        with store.snapshot(scope) as reading:
+            eraser = threading.Thread(target=erase)
+            eraser.start()
+            before = reading.count(scope, Query(Memory))
+            with pytest.raises(StoreBusy, match="while this thread reads it"):
+                store.erase_traces()
+            assert not done.is_set()  # it waits
+            assert reading.count(scope, Query(Memory)) == before
+        eraser.join(60)
+        assert done.is_set()
+        assert store.count(scope, Query(Memory)) == before
