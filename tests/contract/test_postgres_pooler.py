@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from postgres_server import BIN, server
 from recollect.adapters.records import postgres_check, postgres_link
 from recollect.adapters.records.postgres import PostgresStore
 from recollect.adapters.records.postgres_errors import meaning
-from recollect.adapters.records.postgres_link import Link
+from recollect.adapters.records.postgres_link import Connection, Link, Question
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.app import restore_backup
 from recollect.domain.memory import Memory
@@ -29,9 +30,6 @@ from recollect.testing.conformance.makers import embedding, found, memory
 
 pytestmark = needs_pgbouncer
 SIZE = 2
-# What another client's session could have left, were nothing set for each transaction. (PgBouncer itself carries the
-# zone over; others do not.)
-_LEFT = "SET extra_float_digits = -5; SET DateStyle = 'German'; SET statement_timeout = 0"
 
 
 @pytest.fixture(scope="module")
@@ -130,18 +128,36 @@ class TestManyClients:
             for connection in held:
                 connection.close()
 
-    def test_what_others_left_on_a_connection_changes_no_answer(self, pooler: PgBouncer) -> None:
-        address = pooler.before(server().new_store())
-        with psycopg.connect(address, autocommit=True, prepare_threshold=None) as rude:
-            rude.execute(_LEFT)
-        store = PostgresStore(address)
+    def test_no_setting_of_others_changes_an_answer(self, pooler: PgBouncer) -> None:
+        """Whatever the connections behind a pooler are set to, each transaction says what it needs."""
+        direct = server().new_store()
+        name = direct.rpartition("/")[2]
+        for setting in ("TimeZone = 'America/New_York'", "DateStyle = 'German'", "extra_float_digits = -5"):
+            server().admin(f'ALTER DATABASE "{name}" SET {setting}')
+        store = PostgresStore(pooler.before(direct))
         acme = found(store, "acme")
-        early = memory(acme).created_at.replace(year=1, month=1, day=1, hour=0)
+        early = datetime(1, 1, 1, tzinfo=UTC)
         store.transact(acme, [Insert(memory(acme, "m", created_at=early, importance=0.1234567890123))])
-        for _ in range(2 * SIZE):
-            got = store.get(acme, Memory, "m")
-            assert got is not None
-            assert (got.created_at, got.importance) == (early, 0.1234567890123)
+        got = store.get(acme, Memory, "m")
+        assert got is not None
+        assert (got.created_at, got.importance) == (early, 0.1234567890123)
+        asked = (
+            "SELECT current_setting('TimeZone'), current_setting('DateStyle'), current_setting('extra_float_digits')"
+        )
+
+        def answer(connection: Connection) -> list[tuple[str, ...]]:
+            return connection.execute(asked).fetchall()
+
+        told = [store.link.write("acme", answer), store.link.read("acme", answer)]
+        told += store.link.ask("acme", Question(asked))
+        for begun in (store.link.reading("acme"), store.link.moment("acme"), store.link.snapshot()):
+            with begun as connection:
+                told.append(answer(connection))
+        store.link.is_distributed = True
+        told += [store.link.write("acme", answer), *store.link.ask("acme", Question(asked))]
+        assert [(zone, style.partition(",")[0], digits) for ((zone, style, digits),) in told] == [
+            ("UTC", "ISO", "1")
+        ] * 8
         store.close()
 
     def test_several_may_open_a_new_database_at_once(self, pooler: PgBouncer) -> None:

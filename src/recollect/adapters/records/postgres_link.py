@@ -136,8 +136,8 @@ class Link:
     @contextmanager
     def moment(self, tenant: str) -> Iterator[Connection]:
         """A transaction that reads on behalf of a tenant, all of it at one moment."""
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        with self.our_errors(), self._transaction("; ".join([begin, _as_role(APP), _bound(tenant)])) as connection:
+        begin = ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *self._settled(), _as_role(APP), _bound(tenant)]
+        with self.our_errors(), self._transaction("; ".join(begin)) as connection:
             yield connection
 
     @contextmanager
