@@ -278,17 +278,19 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
     from recollect.errors import typed_os_errors
+    from recollect.services.times import Asking
 
     with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
-        return _invoked(operation, core, scope, fields, progress)
+        request = validated(operation, fields, Asking(core, scope))
+        return carry_out(operation, core, scope, request, progress)
 
 
-def _invoked(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any) -> Any:
+def carry_out(operation: Operation, core: Core, scope: Any, request: Request, progress: Any = None) -> Any:
+    """Run the operation with a request that is valid; what comes of it is in the access log."""
     from recollect.errors import RequirementFailed, typed_os_errors
     from recollect.services.core import insistently, sanitized
-    from recollect.services.times import Asking, in_zone, zone_for
+    from recollect.services.times import in_zone, zone_for
 
-    request = validated(operation, fields, Asking(core, scope))
     more = (progress,) if progress is not None and operation.progress else ()
     asked, refused = ({}, {}) if operation.unlogged else (sanitized(request), sanitized(request, refused=True))
     attended = core.journal.attend(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from mmap import mmap
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -158,5 +159,9 @@ class Snapshot(Record):
     size: int = Field(default=0, ge=0)
 
 
-def blob_hash(data: bytes) -> str:
+Content = bytes | mmap
+"""What a file holds: in memory, or in a file that is mapped into it and need not fit."""
+
+
+def blob_hash(data: Content) -> str:
     return BLOB_HASH + hashlib.sha256(data).hexdigest()

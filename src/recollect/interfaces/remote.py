@@ -22,20 +22,26 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
-from recollect.errors import InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
+from recollect.domain.trees import Entry
+from recollect.domain.workspaces import blob_hash
+from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
 from recollect.ports.outside import private_opener
 from recollect.services.importing import ImportRequest, checked
+from recollect.services.reading import FileContent, ReadFileRequest, shown
 from recollect.services.times import Asking, in_zone
 from recollect.services.transfer import ExportRequest, Transferred
+from recollect.services.workspaces import FileView, WriteFileRequest, content_of
 
 PREFIX = "/v1"
+BYTES = "application/octet-stream"
 TRIES = 4
 LONGEST_PAUSE = 10.0  # a longer wait is the caller's to decide on
 _TURNED_AWAY = (Overloaded, RateLimited)
@@ -77,10 +83,14 @@ class RemoteRecollect(Recollect):
             return self._export(request)
         if isinstance(request, ImportRequest):
             return self._import(request)
+        if isinstance(request, WriteFileRequest):
+            return self._upload(chosen, request)
+        if isinstance(request, ReadFileRequest):
+            return self._download(chosen, request)
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
         safe = chosen.access == "read" or bool(fields.get("idempotency_key"))
-        reply = chosen.reply.model_validate_json(self._exchange(method, path, body, safe))
+        reply = chosen.reply.model_validate_json(self._exchange(method, path, body, safe)[0])
         return in_zone(reply, self._zone) if self._zone is not None else reply
 
     def close(self) -> None:
@@ -124,10 +134,33 @@ class RemoteRecollect(Recollect):
             raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
         return Transferred.model_validate_json(told).model_copy(update={"path": str(path)})
 
-    def _exchange(self, method: str, path: str, body: bytes | None, safe: bool) -> bytes:
+    def _upload(self, operation: Operation, request: WriteFileRequest) -> FileView:
+        """A file as it is: no base64, and as large as a workspace takes."""
+        data = content_of(request)
+        given = request.model_dump(mode="json", exclude={"text", "base64"}, exclude_none=True)
+        path = _asked(_path(operation, given), given)
+        told, _ = self._exchange("PUT", path, bytes(data), False, {"content-type": BYTES})
+        view = FileView.model_validate_json(told)
+        return in_zone(view, self._zone) if self._zone is not None else view
+
+    def _download(self, operation: Operation, request: ReadFileRequest) -> FileContent:
+        given = request.model_dump(mode="json", exclude_none=True)
+        path = _asked(_path(operation, given), given)
+        data, told = self._exchange("GET", path, None, True, {"accept": BYTES})
+        entry = Entry(
+            request.path, told["x-recollect-hash"], len(data), unquote(told.get("x-recollect-media-type", BYTES))
+        )
+        if blob_hash(data) != entry.content_hash:
+            raise DamagedData("the file that came is not what its hash says", remedy="read it again")
+        version = told.get("etag")
+        return shown(entry, int(version.strip('"')) if version else None, data)
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, safe: bool, headers: dict[str, str] | None = None
+    ) -> tuple[bytes, Message]:
         for wait in _waits():
             try:
-                return self._once(method, path, body)
+                return self._sent(method, path, body, headers=headers)
             except (Unavailable, RateLimited) as error:
                 pause = max(wait or 0.0, float(error.details.get("retry_after", 0)))
                 if wait is None or pause > LONGEST_PAUSE or not (safe or isinstance(error, _TURNED_AWAY)):
@@ -138,8 +171,18 @@ class RemoteRecollect(Recollect):
         raise AssertionError("unreachable")
 
     def _once(self, method: str, path: str, body: bytes | BinaryIO | None, into: BinaryIO | None = None) -> bytes:
+        return self._sent(method, path, body, into)[0]
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        body: bytes | BinaryIO | None,
+        into: BinaryIO | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[bytes, Message]:
         """One request, sent once: after a broken connection nobody knows whether it was carried out."""
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"} | (headers or {})
         if body is not None and not isinstance(body, bytes):
             headers["content-length"] = str(os.stat(body.fileno()).st_size)
         connection = self._connection()
@@ -160,7 +203,7 @@ class RemoteRecollect(Recollect):
             ) from None
         if answer.status >= 400:
             raise _error(answer.status, content)
-        return content
+        return content, answer.headers
 
     def _connection(self) -> http.client.HTTPConnection:
         """This thread's connection; a new one where there is none, or where the service has closed it meanwhile."""
@@ -201,13 +244,23 @@ def _waits() -> Iterator[float | None]:
 
 
 def _wired(operation: Operation, given: dict[str, Any]) -> tuple[str, str, bytes | None]:
-    method, _, route = operation.route.partition(" ")
-    path = PREFIX + re.sub(r"{(\w+)}", lambda found: quote(str(given.pop(found[1])), safe=""), route)
+    method = operation.route.partition(" ")[0]
+    path = _path(operation, given)
     if method in ("GET", "DELETE"):
-        named = {name: json.dumps(value) if isinstance(value, dict) else _plain(value) for name, value in given.items()}
-        asked = urlencode({name: value for name, value in named.items() if value is not None}, doseq=True)
-        return method, f"{path}?{asked}" if asked else path, None
+        return method, _asked(path, given), None
     return method, path, json.dumps(given).encode()
+
+
+def _path(operation: Operation, given: dict[str, Any]) -> str:
+    """The path of an operation, with the fields that stand in it taken out of the others."""
+    route = operation.route.partition(" ")[2]
+    return PREFIX + re.sub(r"{(\w+)}", lambda found: quote(str(given.pop(found[1])), safe=""), route)
+
+
+def _asked(path: str, given: dict[str, Any]) -> str:
+    named = {name: json.dumps(value) if isinstance(value, dict) else _plain(value) for name, value in given.items()}
+    asked = urlencode({name: value for name, value in named.items() if value is not None}, doseq=True)
+    return f"{path}?{asked}" if asked else path
 
 
 def _plain(value: Any) -> Any:

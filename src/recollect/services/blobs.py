@@ -14,7 +14,7 @@ collected on the way: then it seems damaged, and `steadily` looks again from the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recollect.domain.record import Record, new_id
@@ -24,6 +24,7 @@ from recollect.domain.workspaces import (
     CHUNK_BYTES,
     Blob,
     BlobChunk,
+    Content,
     Snapshot,
     TreeNode,
     Workspace,
@@ -52,6 +53,7 @@ from recollect.services.core import Core, insistently, made
 T = TypeVar("T")
 BATCH_BYTES = 2_500_000
 PAGE = 500
+PARTS = 16
 LOOKS = 5
 
 
@@ -62,7 +64,7 @@ def steadily(look: Callable[[], T]) -> T:
     return insistently(look, DamagedData, tries=LOOKS)
 
 
-def use_steps(core: Core, scope: Scope, contents: dict[str, bytes]) -> list[Step]:
+def use_steps(core: Core, scope: Scope, contents: Mapping[str, Content]) -> list[Step]:
     """Steps that make these contents available to the same transaction; large ones are written ahead."""
     there = _complete(core, scope, list(contents))
     steps: list[Step] = reuse_steps(Blob, [id for id in contents if id in there])
@@ -86,12 +88,12 @@ def _complete(core: Core, scope: Scope, ids: Sequence[str]) -> set[str]:
     return {id for (id,) in core.store.select(scope, query, ("id",))} if ids else set()
 
 
-def _blob(scope: Scope, id: str, data: bytes, complete: bool = True) -> Blob:
+def _blob(scope: Scope, id: str, data: Content, complete: bool = True) -> Blob:
     blob: Blob = made(Blob, scope, id=id, size=len(data), complete=complete)
     return blob
 
 
-def _chunks(scope: Scope, blob: str, data: bytes, start: int, end: int) -> Iterator[Step]:
+def _chunks(scope: Scope, blob: str, data: Content, start: int, end: int) -> Iterator[Step]:
     """A chunk's id is made from the blob's, so writing it twice is writing it once."""
     for position in range(start, end, CHUNK_BYTES):
         index = position // CHUNK_BYTES
@@ -99,7 +101,7 @@ def _chunks(scope: Scope, blob: str, data: bytes, start: int, end: int) -> Itera
         yield Put(made(BlobChunk, scope, id=f"{blob}:{index}", blob_id=blob, index=index, data=piece))
 
 
-def _write_ahead(core: Core, scope: Scope, id: str, data: bytes, tries: int = 5) -> None:
+def _write_ahead(core: Core, scope: Scope, id: str, data: Content, tries: int = 5) -> None:
     """Large content in several transactions. It counts as complete only if every chunk is there at the end: it may
     have been collected meanwhile, being of no use yet, and begun again by somebody else.
     """
@@ -130,6 +132,23 @@ def read_blob(store: RecordStore, scope: Scope, id: str) -> bytes:
     if blob_hash(data) != id:
         raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
     return data
+
+
+def read_parts(store: RecordStore, scope: Scope, id: str) -> Iterator[bytes]:
+    """The content of a hash, a few chunks at a time: a large file need not fit into memory. Whether it is what its hash
+    says is known at the end: what is not ends with an error."""
+    digest, after = hashlib.sha256(), -1
+    while True:
+        more = (equal("blob_id", id), Compare("index", ">", after))
+        rows = store.select(scope, Query(BlobChunk, more, (Order("index"),), limit=PARTS), ("index", "data"))
+        for index, data in rows:
+            digest.update(data)
+            after = index
+            yield bytes(data)
+        if not rows:
+            break
+    if BLOB_HASH + digest.hexdigest() != id:
+        raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
 
 
 def stored_file(store: RecordStore, scope: Scope, workspace: str, path: str) -> bytes | None:
@@ -215,16 +234,12 @@ def check_content(core: Core, scope: Scope) -> Iterator[Problem]:
 
 
 def _is_whole(store: RecordStore, scope: Scope, blob: Blob) -> bool:
-    """Read chunk by chunk: a large file need not fit into memory."""
-    digest, after = hashlib.sha256(), -1
-    while True:
-        more = (equal("blob_id", blob.id), Compare("index", ">", after))
-        rows = store.select(scope, Query(BlobChunk, more, (Order("index"),), limit=16), ("index", "data"))
-        for index, data in rows:
-            digest.update(data)
-            after = index
-        if not rows:
-            return BLOB_HASH + digest.hexdigest() == blob.id
+    try:
+        for _ in read_parts(store, scope, blob.id):
+            pass
+    except DamagedData:
+        return False
+    return True
 
 
 def _check_trees(core: Core, scope: Scope, whole: set[str]) -> Iterator[Problem]:

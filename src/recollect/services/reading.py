@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -11,7 +13,7 @@ from recollect.domain.record import Id
 from recollect.domain.trees import Entry
 from recollect.domain.workspaces import Workspace
 from recollect.ports.records import Scope
-from recollect.services.blobs import read_blob, steadily
+from recollect.services.blobs import PARTS, read_blob, read_parts, steadily
 from recollect.services.core import Core, Reply, load
 from recollect.services.snapshots import entry_of
 from recollect.services.workspaces import FileRequest, find_file, no_file
@@ -45,19 +47,44 @@ def read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
 
 
 def _read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
+    entry, version = _found(core, scope, request)
+    return shown(entry, version, read_blob(core.store, scope, entry.content_hash))
+
+
+def _found(core: Core, scope: Scope, request: ReadFileRequest) -> tuple[Entry, int | None]:
     load(core, scope, Workspace, request.id)
     if request.snapshot is not None:
-        return _shown(core, scope, entry_of(core, scope, request.id, request.snapshot, request.path), None)
+        return entry_of(core, scope, request.id, request.snapshot, request.path), None
     file = find_file(core, scope, request.id, request.path)
     if file is None:
         raise no_file(request.path)
-    return _shown(core, scope, Entry(file.path, file.content_hash, file.size, file.media_type), file.file_version)
+    return Entry(file.path, file.content_hash, file.size, file.media_type), file.file_version
 
 
-def _shown(core: Core, scope: Scope, entry: Entry, version: int | None) -> FileContent:
-    data = read_blob(core.store, scope, entry.content_hash)
+def shown(entry: Entry, version: int | None, data: bytes) -> FileContent:
+    """A file with its content as text, or as base64 where it is none."""
     about = {"path": entry.path, "bytes": entry.size, "hash": entry.content_hash, "media_type": entry.media_type}
     try:
         return FileContent(**about, version=version, text=data.decode())
     except UnicodeDecodeError:
         return FileContent(**about, version=version, base64=base64.b64encode(data).decode())
+
+
+class OpenFile(NamedTuple):
+    """A file that is read piece by piece; a piece that is wrong ends it with an error."""
+
+    entry: Entry
+    version: int | None
+    parts: Iterator[bytes]
+
+
+def open_file(core: Core, scope: Scope, request: ReadFileRequest) -> OpenFile:
+    """A file to be read as it is, however large. Its first pieces are there; replaced before, it is looked for anew."""
+
+    def look() -> OpenFile:
+        entry, version = _found(core, scope, request)
+        parts = read_parts(core.store, scope, entry.content_hash)
+        first = list(islice(parts, PARTS))
+        return OpenFile(entry, version, chain(first, parts))
+
+    return steadily(look)

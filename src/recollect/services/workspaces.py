@@ -11,15 +11,23 @@ import base64
 import hashlib
 import mimetypes
 from binascii import Error as NotBase64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from recollect.domain.record import Id, Json, Name, QueryText, Text
 from recollect.domain.trees import bucket_of
-from recollect.domain.workspaces import ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile, blob_hash
+from recollect.domain.workspaces import (
+    ChangedBucket,
+    Content,
+    InnerPath,
+    Snapshot,
+    Workspace,
+    WorkspaceFile,
+    blob_hash,
+)
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -144,6 +152,12 @@ class WriteFileRequest(FileRequest):
     base64: str | None = Field(None, description="Its content, as base64, where it is no text")
     media_type: Text | None = Field(None, description="What it is; guessed from its name if left out")
     version: int | None = Field(None, ge=0, description="Only if it still has this version; 0: only if there is none")
+    _uploaded: Content | None = PrivateAttr(None)
+
+    def with_content(self, data: Content) -> WriteFileRequest:
+        """What was sent as it is, beside the request: neither text nor base64."""
+        self._uploaded = data
+        return self
 
 
 class FileView(Reply):
@@ -159,14 +173,18 @@ class FileView(Reply):
 
 def write(core: Core, scope: Scope, request: WriteFileRequest) -> FileView:
     """Write a file: made new, or in place of what it held."""
-    data = _content(request)
+    data = content_of(request)
     workspace = load(core, scope, Workspace, request.id)
     return persistently(request.version, lambda: _written(core, scope, workspace.id, request, data))
 
 
-def _content(request: WriteFileRequest) -> bytes:
-    if (request.text is None) == (request.base64 is None):
-        raise InvalidInput("a file has one content", remedy="give text or base64")
+def content_of(request: WriteFileRequest) -> Content:
+    if sum(one is not None for one in (request.text, request.base64, request._uploaded)) != 1:
+        raise InvalidInput(
+            "a file has one content", remedy="give text or base64, or send it as application/octet-stream"
+        )
+    if request._uploaded is not None:
+        return request._uploaded
     if request.text is not None:
         return request.text.encode()
     try:
@@ -175,7 +193,7 @@ def _content(request: WriteFileRequest) -> bytes:
         raise InvalidInput("that is no base64", remedy="give text, or base64 without line breaks") from None
 
 
-def _written(core: Core, scope: Scope, id: str, request: WriteFileRequest, data: bytes) -> FileView:
+def _written(core: Core, scope: Scope, id: str, request: WriteFileRequest, data: Content) -> FileView:
     before = find_file(core, scope, id, request.path)
     found = before.file_version if before else 0
     if request.version is not None and request.version != found:
@@ -233,7 +251,7 @@ class Change:
         self._guards += _is_no_folder(self._workspace.id, to)
         self._steps.append(Update(rewritten(file, self._scope, path=to, bucket=bucket_of(to))))
 
-    def commit(self, action: str, contents: dict[str, bytes], *extra: Step, guarded: bool = True) -> None:
+    def commit(self, action: str, contents: Mapping[str, Content], *extra: Step, guarded: bool = True) -> None:
         """Write it all, with the contents it needs; `guarded` sees to it that no file lies where a folder is."""
         self._refuse_too_much()
         entry = logged(self._scope, "update", action, None, id=self._workspace.id, files=self.paths)

@@ -1,38 +1,54 @@
-"""Long things over HTTP: an export streams out in pieces, an import streams in and is checked before it is read."""
+"""Long things over HTTP: an export streams out in pieces, an import streams in and is checked before it is read, and
+the files of workspaces go either way as they are, never whole in memory."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
+from typing import IO, cast
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from recollect.catalogue import OPERATIONS, invoke
+from recollect.catalogue import OPERATIONS, carry_out, invoke, validated
+from recollect.domain.workspaces import Content
 from recollect.errors import TooLarge
-from recollect.interfaces.http.reading import arriving, refuse_headers
-from recollect.interfaces.http.service import PREFIX, Endpoint, Service
+from recollect.interfaces.http.reading import arriving, declared_bytes, media_type, refuse_headers, upload_fields
+from recollect.interfaces.http.service import PREFIX, Endpoint, Service, answer, operation_endpoint
+from recollect.services.core import sanitized
+from recollect.services.reading import OpenFile, ReadFileRequest, open_file
 from recollect.services.transfer import exported_pieces
+from recollect.services.workspaces import WriteFileRequest
 
 JSON_LINES = "application/x-ndjson"
+BYTES = "application/octet-stream"
+WRITTEN_AT_ONCE = 1 << 20
 
 
 def endpoints(service: Service) -> list[Endpoint]:
     async def export(request: Request) -> Response:
         operation = OPERATIONS["export"]
         audit = request.query_params.get("audit", "false").lower() in ("1", "true", "yes")
-        principal = await service.run(lambda: service.allowed(request, operation))
-        with service.core.journal.attend(principal.scope, "read", "export", {"audit": audit}):
-            pieces = exported_pieces(service.core, principal.scope, audit)
-        return StreamingResponse(pieces, media_type=JSON_LINES)
+
+        def begun() -> Iterator[bytes]:
+            scope = service.allowed(request, operation).scope
+            with service.core.journal.attend(scope, "read", "export", {"audit": audit}):
+                return exported_pieces(service.core, scope, audit)
+
+        return StreamingResponse(await service.run(begun), media_type=JSON_LINES)
 
     async def import_(request: Request) -> Response:
         operation = OPERATIONS["import_"]
         principal = await service.run(lambda: service.allowed(request, operation))
         refuse_headers(request, "import")
         existing = request.query_params.get("existing", "skip")
-        with tempfile.NamedTemporaryFile(prefix="recollect-import-") as kept:
-            await _receive(request, Path(kept.name), service.settings.most_upload_bytes)
+        with service.uploads, tempfile.NamedTemporaryFile(prefix="recollect-import-") as kept:
+            await _receive(request, kept, service.settings.most_upload_bytes, "import it on the machine itself")
             fields = {"path": kept.name, "existing": existing}
             reply = await service.run(lambda: invoke(operation, service.core, principal.scope, fields))
         told = reply.model_copy(update={"path": "(uploaded)"})
@@ -41,14 +57,81 @@ def endpoints(service: Service) -> list[Endpoint]:
     return [
         ("GET", f"{PREFIX}/export", "export", export),
         ("POST", f"{PREFIX}/import", "import_", import_),
+        _upload(service),
+        _download(service),
     ]
 
 
-async def _receive(request: Request, path: Path, most: int) -> None:
-    size = 0
-    with path.open("wb") as file:
-        async for part in arriving(request):
-            size += len(part)
-            if size > most:
-                raise TooLarge(f"the file is larger than {most:,} bytes", remedy="import it on the machine itself")
-            file.write(part)
+def _upload(service: Service) -> Endpoint:
+    operation = OPERATIONS["workspace.write"]
+    method, path, name, from_json = operation_endpoint(service, operation)
+
+    async def write(request: Request) -> Response:
+        if media_type(request) not in (BYTES, ""):
+            return await from_json(request)
+        await service.expect_key(request)
+        principal = await service.run(lambda: service.allowed(request, operation))
+        asked = cast(WriteFileRequest, validated(operation, upload_fields(operation, request)))
+        most = service.core.workspaces.file_bytes
+        with service.uploads, tempfile.TemporaryFile(prefix="recollect-file-") as kept:
+            await _receive(request, kept, most, f"a file may have {most:,} bytes at most")
+            with _mapped(kept) as data:
+                asked.with_content(data)
+                reply = await service.run(lambda: carry_out(operation, service.core, principal.scope, asked))
+        return answer(request, reply)
+
+    return method, path, name, write
+
+
+def _download(service: Service) -> Endpoint:
+    operation = OPERATIONS["workspace.read"]
+    method, path, name, as_json = operation_endpoint(service, operation)
+
+    def opened(request: Request) -> OpenFile:
+        scope = service.allowed(request, operation).scope
+        asked = cast(ReadFileRequest, validated(operation, upload_fields(operation, request)))
+        refused = sanitized(asked, refused=True)
+        with service.core.journal.attend(scope, operation.access, operation.name, sanitized(asked), refused=refused):
+            return open_file(service.core, scope, asked)
+
+    async def read(request: Request) -> Response:
+        if BYTES not in request.headers.get("accept", ""):
+            return await as_json(request)
+        file = await service.run(lambda: opened(request))
+        headers = {
+            "content-length": str(file.entry.size),
+            "content-disposition": "attachment",  # nothing an agent wrote is a page of ours
+            "x-recollect-hash": file.entry.content_hash,
+            "x-recollect-media-type": quote(file.entry.media_type, safe="/+; ="),
+        }
+        if file.version is not None:
+            headers["etag"] = f'"{file.version}"'
+        return StreamingResponse(file.parts, media_type=BYTES, headers=headers)
+
+    return method, path, name, read
+
+
+async def _receive(request: Request, file: IO[bytes], most: int, remedy: str) -> None:
+    if (declared_bytes(request) or 0) > most:
+        raise TooLarge(f"the file is larger than {most:,} bytes", remedy=remedy)
+    size, waiting = 0, bytearray()
+    async for part in arriving(request):
+        size += len(part)
+        if size > most:
+            raise TooLarge(f"the file is larger than {most:,} bytes", remedy=remedy)
+        waiting += part
+        if len(waiting) >= WRITTEN_AT_ONCE:  # a disk may be slow, and nobody else waits for it
+            await asyncio.to_thread(file.write, bytes(waiting))
+            waiting.clear()
+    await asyncio.to_thread(file.write, bytes(waiting))
+    await asyncio.to_thread(file.flush)
+
+
+@contextmanager
+def _mapped(file: IO[bytes]) -> Iterator[Content]:
+    """What a file holds, without reading it into memory."""
+    if not os.fstat(file.fileno()).st_size:
+        yield b""
+        return
+    with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        yield content

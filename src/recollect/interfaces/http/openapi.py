@@ -101,7 +101,28 @@ def _described(operation: Operation, method: str, names: Any, components: dict[s
         described["parameters"] += [_parameter(operation, components, name, "query") for name in left]
     elif left:
         described["requestBody"] = _body(operation, request, components, inside)
+    _as_it_is(operation, described, components)
     return described
+
+
+BYTES: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+def _as_it_is(operation: Operation, described: dict[str, Any], components: dict[str, Any]) -> None:
+    """Files of workspaces go either way as they are, too: no base64, up to the largest a workspace takes."""
+    if operation.name == "workspace.write":
+        described["requestBody"]["content"] |= BYTES
+        described["parameters"].append(_parameter(operation, components, "media_type", "query"))
+        described["description"] += (
+            " As `application/octet-stream` the body is the file itself, up to `workspace_file_bytes`, and"
+            " `media_type` stands in the query. Slashes of the path may be sent as they are or as %2F."
+        )
+    if operation.name == "workspace.read":
+        described["responses"]["200"]["content"] |= BYTES
+        described["description"] += (
+            " With `Accept: application/octet-stream` the answer is the file itself, its version in `ETag`, its hash in"
+            " `X-Recollect-Hash`, its type in `X-Recollect-Media-Type`."
+        )
 
 
 HEADERS: dict[str, dict[str, Any]] = {

@@ -32,6 +32,20 @@ def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, 
     return fields | _headers(operation, request, fields)
 
 
+def upload_fields(operation: Operation, request: Request) -> dict[str, Any]:
+    """Where the body is a file as it is, all else stands in path, query and headers."""
+    fields = _query(operation, request)
+    doubled = sorted(request.path_params.keys() & fields.keys())
+    if doubled:
+        raise InvalidInput(f"'{doubled[0]}' is in the path already", remedy="give it once")
+    fields |= request.path_params
+    return fields | _headers(operation, request, fields)
+
+
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def declared_bytes(request: Request) -> int | None:
     """How long the body says it is; None where it comes in pieces until it ends."""
     if "transfer-encoding" in request.headers:

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from recollect.catalogue import Operation, invoke
 from recollect.domain.record import new_id
@@ -29,6 +29,7 @@ from recollect.interfaces.http import openapi
 from recollect.interfaces.http.bodies import Patience
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
 from recollect.interfaces.http.observing import Metrics, log_request
+from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.proxies import Proxies, neighbourhood
 from recollect.interfaces.http.reading import body_of, declared_bytes, fields_of
 from recollect.interfaces.http.senders import check_host, is_loopback
@@ -57,6 +58,7 @@ class Service:
         self.operator = operator
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
         self.gate = Gate(settings.threads + settings.waiting)
+        self.uploads = Gate(2 * settings.threads)
         self.rates = Rates()
         self.usage = Usage(partial(access.count_uses, core))
         self.metrics = Metrics()
@@ -158,7 +160,7 @@ def build(
     service: Service, endpoints: Iterable[Endpoint] = (), routes: Iterable[BaseRoute] = (), lifespan: Any = None
 ) -> Starlette:
     """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
-    own = [*map(partial(_operation_endpoint, service), openapi.offered()), *_surroundings(service), *endpoints]
+    own = [*map(partial(operation_endpoint, service), openapi.offered()), *_surroundings(service), *endpoints]
     app = Starlette(
         routes=[*_routes(service, own), *routes],
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
@@ -170,7 +172,7 @@ def build(
     return app
 
 
-def _routes(service: Service, endpoints: Iterable[Endpoint]) -> list[Route]:
+def _routes(service: Service, endpoints: Iterable[Endpoint]) -> list[PathRoute]:
     """One route a path, so that a wrong method is told which are right; fixed words come before ids."""
     paths: dict[str, dict[str, Handler]] = {}
     for method, path, name, handler in endpoints:
@@ -179,20 +181,20 @@ def _routes(service: Service, endpoints: Iterable[Endpoint]) -> list[Route]:
     return [_route(path, paths[path]) for path in ordered]
 
 
-def _route(path: str, handlers: dict[str, Handler]) -> Route:
+def _route(path: str, handlers: dict[str, Handler]) -> PathRoute:
     async def endpoint(request: Request) -> Response:
         return await handlers["GET" if request.method == "HEAD" else request.method](request)
 
-    return Route(path, endpoint, methods=list(handlers))
+    return PathRoute(path, endpoint, methods=list(handlers))
 
 
-def _operation_endpoint(service: Service, operation: Operation) -> Endpoint:
+def operation_endpoint(service: Service, operation: Operation) -> Endpoint:
     method, _, path = operation.route.partition(" ")
 
     def work(request: Request, body: bytes) -> Response:
         principal = service.allowed(request, operation)
         reply = invoke(operation, service.core, principal.scope, fields_of(operation, request, body))
-        return _answer(request, reply)
+        return answer(request, reply)
 
     async def handler(request: Request) -> Response:
         await service.expect_key(request)
@@ -203,7 +205,7 @@ def _operation_endpoint(service: Service, operation: Operation) -> Endpoint:
     return method, PREFIX + path, operation.name, handler
 
 
-def _answer(request: Request, reply: Any) -> Response:
+def answer(request: Request, reply: Any) -> Response:
     version = getattr(reply, "version", None)
     headers = {"etag": f'"{version}"'} if isinstance(version, int) else {}
     if headers and request.method == "GET" and request.headers.get("if-none-match") == headers["etag"]:
@@ -270,7 +272,7 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
 
 
 def _surroundings(service: Service) -> list[Endpoint]:
-    described = openapi.document(PREFIX)
+    described = JSONResponse(openapi.document(PREFIX)).body
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -288,7 +290,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
         return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
 
     async def openapi_json(request: Request) -> Response:
-        return JSONResponse(described)
+        return Response(described, media_type="application/json")
 
     named = {"/health": health, "/ready": ready, "/metrics": metrics, "/openapi.json": openapi_json}
     return [("GET", path, path.strip("/"), handler) for path, handler in named.items()]

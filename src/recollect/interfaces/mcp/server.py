@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from mcp import types
@@ -60,10 +61,16 @@ class Door:
     def tools(self, context: Any) -> dict[str, Tool]:
         return offered(self.gate.profile(context))
 
-    async def ask(self, context: Any, operation: Operation, fields: dict[str, Any]) -> Any:
-        """Any operation, in a thread, if whoever asks may."""
+    async def ask(
+        self,
+        context: Any,
+        operation: Operation,
+        fields: dict[str, Any],
+        shown: Callable[[Any], Any] = lambda reply: reply,
+    ) -> Any:
+        """Any operation, in a thread, if whoever asks may; how its reply is shown is made there, too."""
         gate = self.gate
-        return await gate.run(lambda: invoke(operation, gate.core, gate.admitted(context, operation), fields))
+        return await gate.run(lambda: shown(invoke(operation, gate.core, gate.admitted(context, operation), fields)))
 
     async def list_tools(self, context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         visible = [tool for tool in self.tools(context).values() if self.gate.may(context, tool.operation)]
@@ -75,13 +82,15 @@ class Door:
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool '{params.name[:80]}'")
         try:
-            reply = await self.ask(context, tool.operation, dict(params.arguments or {}))
+            made: types.CallToolResult = await self.ask(
+                context, tool.operation, dict(params.arguments or {}), partial(answered, tool)
+            )
         except RecollectError as error:
             return failed(error)
         except Exception as error:
             log.exception("tool %s failed", tool.name)
             return failed(RecollectError(f"internal error: {type(error).__name__}", remedy="see the log of the server"))
-        return answered(tool, reply)
+        return made
 
 
 def answered(tool: Tool, reply: Any) -> types.CallToolResult:

@@ -11,10 +11,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -52,6 +53,7 @@ def _environment() -> Environment:
         "span": span,
         "tools": tool_names,
         "percent": percent,
+        "urlencode": partial(quote, safe=""),  # an id may hold a slash
     }
     made.globals |= {"version": VERSION, "fields_of": fields_of}
     return made
