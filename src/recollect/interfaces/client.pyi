@@ -157,6 +157,7 @@ class Recollect:
         id: str | None = None,
         on_duplicate: Literal["return", "keep"] | None = None,
         vector: builtins.list[float] | None = None,
+        vector_model: str | None = None,
     ) -> Receipt:
         """Store a memory with its citations."""
 
@@ -192,9 +193,11 @@ class Recollect:
         limit: int = 10,
         by: Literal["everything", "meaning", "words"] = "everything",
         as_of: datetime | str | None = None,
+        check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
+        vector_model: str | None = None,
     ) -> Recalled:
         """Find memories by words and by meaning, with reasons."""
 
@@ -227,9 +230,11 @@ class Recollect:
         limit: int = 50,
         by: Literal["everything", "meaning", "words"] = "everything",
         as_of: datetime | str | None = None,
+        check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
+        vector_model: str | None = None,
         tokens: int = 1000,
         summaries: bool = False,
     ) -> Context:
@@ -265,9 +270,11 @@ class Recollect:
         limit: int = 10,
         by: Literal["everything", "meaning", "words"] = "everything",
         as_of: datetime | str | None = None,
+        check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
+        vector_model: str | None = None,
     ) -> WhyNot:
         """Say what kept a memory out of an answer."""
 
@@ -320,6 +327,18 @@ class Recollect:
         valid_from: datetime | str | None = None,
         valid_to: datetime | str | None = None,
         expires_at: datetime | str | None = None,
+        scope: Literal["task", "project", "global"] | None = None,
+        level: str | None = None,
+        namespaces: builtins.list[str] | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        author: str | None = None,
+        at: datetime | str | None = None,
+        source_agent: str | None = None,
+        vector: builtins.list[float] | None = None,
+        vector_model: str | None = None,
         version: int | None = None,
     ) -> Receipt:
         """Change a memory; its former state is kept."""
@@ -333,12 +352,15 @@ class Recollect:
     def cite(self, id: str, cites: builtins.list[Any]) -> Cited:
         """Give a memory more evidence."""
 
+    def confirm(self, id: str, citation: str) -> Standing:
+        """Confirm that you said what a memory cites of you."""
+
     def uncite(self, id: str, citation: str) -> Standing:
         """Take a citation away."""
 
     def citations(
         self,
-        state: Literal["unchecked", "holds", "broken", "unreachable"] | None = None,
+        state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
         *,
         source: str | None = None,
         memories: builtins.list[str] = ...,
@@ -352,7 +374,7 @@ class Recollect:
         id: str | None = None,
         *,
         source: str | None = None,
-        state: Literal["unchecked", "holds", "broken", "unreachable"] | None = None,
+        state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
     ) -> Checked:
         """Look citations up again; what broke demotes its memory."""
 
@@ -486,13 +508,26 @@ class Recollect:
         *,
         user: str | None = None,
         ids: builtins.list[str] = ...,
+        removed: bool = False,
         limit: int = 50,
         after: str | None = None,
     ) -> PartyPage:
         """List users, agents, sessions or projects."""
 
-    def remove(self, type: Literal["user", "agent", "session", "project"], id: str) -> Removed:
-        """Delete a user, agent, session or project."""
+    def remove(
+        self,
+        type: Literal["user", "agent", "session", "project"],
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+        for_good: bool = False,
+    ) -> Removed:
+        """Remove a user, agent, session or project; says first what that takes."""
+
+    def unremove(self, type: Literal["user", "agent", "session", "project"], id: str) -> PartyView:
+        """Bring a removed user, agent, session or project back."""
 
     def runs(
         self,
@@ -523,6 +558,8 @@ class Recollect:
         operation: Literal["create", "read", "update", "delete", "search"] | None = None,
         by: str | None = None,
         action: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
         success: bool | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
@@ -687,7 +724,7 @@ class Block(Room):
     def history(self, id: str) -> BlockHistory:
         """Show what a block said before."""
 
-    def remove(self, id: str) -> BlockRemoved:
+    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> BlockRemoved:
         """Delete a block for good."""
 
     def attach(self, id: str, agent: str) -> BlockView:
@@ -743,7 +780,7 @@ class Tool(Room):
     ) -> ToolView:
         """Change a tool."""
 
-    def remove(self, id: str) -> ToolRemoved:
+    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> ToolRemoved:
         """Delete a tool."""
 
     def attach(self, id: str, agent: str) -> ToolView:
@@ -990,6 +1027,8 @@ class Message(Room):
         *,
         agent: str | None = None,
         user: str | None = None,
+        with_others: bool = False,
+        dry_run: bool = False,
     ) -> MessagesRemoved:
         """Delete all messages of a session, agent or user."""
 
