@@ -8,6 +8,7 @@ from typing import Any
 
 from recollect import cite
 from recollect.domain.agents import Lease
+from recollect.domain.audit import Erasure
 from recollect.domain.memory import IndexTask
 from recollect.domain.record import now
 from recollect.domain.sources import Connection, Field, QueryRun, Source, Table
@@ -179,6 +180,7 @@ def _not_yet_made_by_anything(mem: Any, word: str, ids: Ids) -> None:
             connection_id=ids("connection"),
         ),
         IndexTask(**told, id=ids("owed"), memory_id=ids("fact"), namespace="long_term", model="another"),
+        Erasure(**told, id=ids("erasure")),
         Lease(**told, id=ids("held"), holder="worker", fence=3, expires_at=now()),
     ]
     mem._core.store.transact(scope, [Insert(one) for one in kept])
