@@ -260,6 +260,8 @@ def furnish(path: Path) -> None:
     embedder, notes = Away(), path.parent / "notes.md"
     with recollect.open(path, embedder=embedder) as mem:
         mem.add_user("Alice", id="user")
+        mem.add_user("Alice of the reviews", id="alice")
+        mem.add_user("Bob", id="bob")
         mem.user.revise("user", password="correct horse")
         mem.add_agent("Helper", id="agent")
         mem.add_project("House", id="project")

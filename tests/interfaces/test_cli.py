@@ -202,6 +202,7 @@ def test_config_check_says_what_is_wrong_and_how_to_mend_it(
     findings = json.loads(out)["findings"]
     assert {one["name"]: one["well"] for one in findings} == {
         "settings": True, "store": False, "vectors": True, "embedder": False, "citations": False,
+        "citation_roots": True,
     }  # fmt: skip
     assert all(one["remedy"] for one in findings if not one["well"])
     (tmp_path / "r.yaml").write_text("colour: red")
