@@ -450,6 +450,6 @@ def test_only_what_may_pass_is_answered_with_when_to_try_again() -> None:
     """An error with 503 or 429 is one that waiting may mend; whatever is a kind of "cannot" has another status."""
     from recollect import errors
 
-    waiting = {"rate_limited", "unavailable", "overloaded", "store_busy", "store_read_only", "closed"}
+    waiting = {"rate_limited", "unavailable", "overloaded", "store_busy", "store_read_only", "closed", "file_replaced"}
     every = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.RecollectError)]
     assert {one.code for one in every if one.http_status in (429, 503)} == waiting
