@@ -302,8 +302,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> None:
     with recollect.connect(*running) as mem:
-        cited = mem.remember("Alice prefers pytest", cites=[recollect.cite.user("alice", "said so")], tags=["t"])
-        assert mem.recall("pytest").hits[0].citations[0].source == "user:alice"
+        owner = mem.user.list().users[0].id  # whose key it is: nobody speaks for another
+        cited = mem.remember("Alice prefers pytest", cites=[recollect.cite.user(owner, "she said so")], tags=["t"])
+        assert mem.recall("pytest").hits[0].citations[0].source == f"user:{owner}"
         assert mem.promote(cited.id).status == "verified"
         assert mem.list(tags=["t"], limit=1).memories[0].id == cited.id
         assert "pytest" in mem.context("tests", tokens=200).text
