@@ -20,6 +20,14 @@ from recollect.services.copying import content_hash
 from seeds import SOAK
 
 ALWAYS = {"memory", "user", "agent", "session", "workspace"}  # the ids of other tables take turns, all in a soak
+OTHERWISE = {
+    "run": "execution",
+    "parent": "execution",
+    "since": "snapshot",
+    "to": "snapshot",
+    "key": "api_key",
+    "application": "pattern_use",
+}
 IN_TEXT = {"memory"}  # where no record is named, less will do
 # Of equals, those with smaller ids are shown, and the ids differ: asked before other probes have left much behind.
 RANKED = {"recall", "context", "why_not", "show"}
@@ -28,10 +36,16 @@ RANKED = {"recall", "context", "why_not", "show"}
 def probes(world: Any, operation: Operation) -> Iterator[tuple[Place, str, str]]:
     """Where a foreign id is put, its table and the id."""
     for number, place in enumerate(places(operation)):
-        always, every = (ALWAYS, 10) if place.names_a_record else (IN_TEXT, 24)
+        always, every = (ALWAYS | meant(operation, place), 10) if place.names_a_record else (IN_TEXT, 24)
         for turn, table in enumerate(sorted(world.foreign)):
             if SOAK or table in always or (number + turn + len(operation.name)) % every == 0:
                 yield place, table, world.foreign[table]
+
+
+def meant(operation: Operation, place: Place) -> set[str]:
+    """The tables that an id is most likely looked for in: those called like the room or the field."""
+    words = {OTHERWISE.get(word, word) for word in (operation.room, place.label.strip("[]"))}
+    return {table for table in RECORDS for word in words if word and word in table}
 
 
 def blurred(answer: Any, id: str) -> Any:
