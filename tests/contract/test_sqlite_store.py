@@ -438,7 +438,7 @@ def test_verify_finds_what_the_text_index_should_not_have(path: Path, store: Sql
     found(store, "acme")
     first = stored(store, ACME, memory(ACME, text="an anchor"))
     store.transact(ACME, [Update(first.changed(is_deleted=True))])
-    change(path, "INSERT INTO memory_text(rowid, facets, text) SELECT _row, '', 'anchor' FROM memory")
+    change(path, "INSERT INTO memory_text(rowid, facets, terms) SELECT _row, '', 'anchor' FROM memory")
     assert [one.table for one in store.verify()] == ["memory"]
     store.mend()
     assert store.verify() == []

@@ -402,7 +402,7 @@ def meddle(path: Path, *statements: str) -> None:
     [
         "INSERT INTO memory_text(memory_text) VALUES ('delete-all')",
         "DELETE FROM memory_text WHERE rowid % 2 = 0",
-        "INSERT INTO memory_text(rowid, facets, text) VALUES (4711, '', 'anchor of nothing')",
+        "INSERT INTO memory_text(rowid, facets, terms) VALUES (4711, '', 'anchor of nothing')",
         "DELETE FROM embedding",
         "DELETE FROM embedding WHERE _row % 3 = 0",
         "DELETE FROM embedding WHERE namespace = 'other'",

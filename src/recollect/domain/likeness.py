@@ -8,7 +8,6 @@ found, not given. Pure and deterministic: the same texts in the same order give 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,24 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.domain.questions import STOP_WORDS
-from recollect.domain.relevance import stem
+from recollect.domain.words import stem, words_in
 
 Matrix = NDArray[np.float64]
-_WORD = re.compile(r"[^\W_]+")
+MOST_COMPARED = 4_000  # characters of a text: a task or a sentence says what it is about long before
 
 
 def words(text: str) -> list[str]:
     """The stems of a text's words that say something."""
-    return [stem(word) for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS]
+    return [stem(word) for word in words_in(text) if word not in STOP_WORDS]
 
 
 def every_word(text: str) -> list[str]:
-    return [stem(word) for word in _WORD.findall(text.casefold())]
+    return [stem(word) for word in words_in(text)]
 
 
 def word_likeness(texts: Sequence[str]) -> Matrix:
     """Cosine of every two texts over their words; a word that many texts share says less."""
-    bags = [Counter(words(text)) for text in texts]
+    bags = [Counter(words(text[:MOST_COMPARED])) for text in texts]
     spread = Counter(word for bag in bags for word in bag)
     column = {word: place for place, word in enumerate(sorted(spread))}
     weights: Matrix = np.zeros((len(texts), max(len(column), 1)))

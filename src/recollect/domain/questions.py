@@ -7,9 +7,11 @@ date are compared with. Also here: how a date and a text are written down with a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
+
+from recollect.domain.words import folded, is_paired, parts, tokens
 
 _STOP_WORDS = """a about above after again against all also am an and any are as at be because been before being
 below between both but by can could did do does doing done down during each else ever few for from further get gets
@@ -25,8 +27,13 @@ MONTHS = tuple(_MONTHS.split())
 USER_ROLES = frozenset({"user", "human", "me"})
 ASSISTANT_ROLES = frozenset({"assistant", "ai", "agent", "bot", "model"})
 
+# Each is looked for in the index and in every text of the pool; a pasted page must not take a thousand looks.
+MOST_TERMS = 256
+LONGEST_NAME = 200  # characters of an identifier
+
 WORD = re.compile(r"[^\W_]+")
-_IDENTIFIER = re.compile(r"[^\W_]+(?:[-_./:@#]+[^\W_]+)+")
+# Every pattern here meets text from outside, so none may take longer than its length: what is repeated is possessive,
+# what stands at the end of something is looked for in the few characters before it.
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
 # "Our last conversation" holds what both said, so it speaks of the assistant as much as of the user.
 _SECOND_PERSON = re.compile(
@@ -53,6 +60,7 @@ _AGO = re.compile(r"\b(\d{1,3}|a|an|one|two|three|four|five|six)\s+(day|week|mon
 _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past)\s+(?:week|month|year))\b", re.IGNORECASE)
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_REACH_BACK = 24  # characters: "prior to" and some space
 _HE_OR_SHE = re.compile(r"\b(?:he|she|his|her|him|himself|herself)\b", re.IGNORECASE)
 _OWN_PRONOUN = {"he": "I", "she": "I", "his": "my", "her": "my", "him": "me"}
 _VERB_BEFORE_I = re.compile(r"\b(does|has|is) I\b", re.IGNORECASE)
@@ -72,8 +80,8 @@ class NamedTime:
 class Question:
     """What a question says about the memory it looks for.
 
-    `terms` is what to ask the full-text index for, any of them: each is a word, or an identifier such as
-    `err-4012` that must be quoted so that it is matched as a phrase.
+    `terms` is what to ask the full-text index for, any of them, folded as `domain/words.py` does: each is a word, an
+    identifier such as `err-4012` besides its words, or a run of characters of a script without spaces.
     """
 
     text: str
@@ -103,7 +111,7 @@ class Question:
             return False
         if any(part.capitalize() in self.names or part in self.names for part in parts):
             return True
-        return all(part.casefold() in self.terms for part in parts)
+        return all(folded(part) in self.terms for part in parts)
 
     def rephrased(self, authors: Collection[str]) -> str | None:
         """The question as a named author would put it, None if it names none of them.
@@ -116,9 +124,8 @@ class Question:
         text = self.text
         for author in named:
             parts = "|".join(re.escape(part) for part in WORD.findall(author))
-            name = rf"(?<!\w)(?:{parts})(?:\W(?:{parts}))*"
-            text = re.sub(rf"{name}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
-            text = re.sub(rf"{name}(?!\w)", "I", text, flags=re.IGNORECASE)
+            name = rf"(?<!\w)(?:{parts})(?!\w)(?:\W(?:{parts})(?!\w))*+(['’]s?(?!\w))?"
+            text = re.sub(name, lambda found: "my" if found[1] else "I", text, flags=re.IGNORECASE)
         text = _HE_OR_SHE.sub(lambda found: _OWN_PRONOUN.get(found[0].lower(), "myself"), text)
         return _VERB_BEFORE_I.sub(lambda found: f"{_AGREEING[found[1].lower()]} I", text)
 
@@ -139,9 +146,25 @@ def read_question(text: str, now: datetime | None = None) -> Question:
 
 def _terms(text: str) -> tuple[str, ...]:
     """The words that carry meaning (all, if none does): stop words cost full-text search 6 points of R@10."""
-    words = [word.casefold() for word in WORD.findall(text)]
-    kept = [word for word in words if word not in STOP_WORDS] or words
-    return tuple(dict.fromkeys([*kept, *(found.casefold() for found in _IDENTIFIER.findall(text))]))
+    words: dict[str, None] = {}
+    for token in tokens(text):
+        words |= dict.fromkeys([token[:MOST_TERMS]] if is_paired(token) else parts(token))
+        if len(words) > 2 * MOST_TERMS:
+            break
+    kept = [word for word in words if word not in STOP_WORDS] or list(words)
+    identifiers = dict.fromkeys(token for token in tokens(text) if not token.isalnum() and len(token) <= LONGEST_NAME)
+    return _within_bounds([*kept, *identifiers])
+
+
+def _within_bounds(words: Sequence[str]) -> tuple[str, ...]:
+    """As many of the words as make MOST_TERMS terms: a run of characters makes one for each of them."""
+    room, kept = MOST_TERMS, []
+    for word in dict.fromkeys(words):
+        room -= len(word) if is_paired(word) else 1
+        if room < 0:
+            break
+        kept.append(word)
+    return tuple(kept)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -176,7 +199,11 @@ def _is_a_month(match: re.Match[str], text: str) -> bool:
         return True
     if not match[2][0].isupper():
         return False
-    return match[2] not in {"May", "Mar", "March"} or bool(_BEFORE_A_MONTH.search(text[: match.start()]))
+    return match[2] not in {"May", "Mar", "March"} or bool(_BEFORE_A_MONTH.search(_before(match, text)))
+
+
+def _before(match: re.Match[str], text: str) -> str:
+    return text[max(0, match.start() - _REACH_BACK) : match.start()]
 
 
 def _calendar_time(year: int, month: int, day: int) -> NamedTime | None:
@@ -196,7 +223,7 @@ def _calendar_time(year: int, month: int, day: int) -> NamedTime | None:
 def _open_ended(time: NamedTime | None, text: str, match: re.Match[str]) -> NamedTime | None:
     if time is None or time.month:
         return time
-    before = text[: match.start()]
+    before = _before(match, text)
     if _FROM_THEN_ON.search(before):
         return NamedTime(first=time.first)
     return NamedTime(last=time.last) if _UP_TO_THEN.search(before) else time

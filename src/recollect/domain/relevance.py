@@ -14,18 +14,16 @@ with late interaction 76.6 and 83.6. `tests/unit/test_relevance.py` holds the be
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import lru_cache
 from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.domain.questions import ASSISTANT_ROLES, USER_ROLES, WORD, NamedTime, Question
+from recollect.domain.words import HALF, JOINT, LETTERS, folded, is_bare, spellings, stem, terms_asked
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
@@ -87,8 +85,10 @@ LEAST_WORD_SPREAD = 0.03
 # about another conversation, and none for 59% of these (a fixed floor of 0.1 keeps 96.8% and leaves 22). Questions made
 # to sound as if they were answered find what they allude to: 42 are left, of 43 for those that are answered.
 LEAST_MATCH, KNOWN_MATCH, DOUBT = 0.06, 0.3, 2.0
+# Characters of all texts of a pool together. A pool of 200 has some 20,000; if it has more than this, each memory is
+# looked at from its beginning as far as its share goes, so that whoever stores long texts slows nobody down.
+MOST_SCANNED = 2_000_000
 _LONGEST_SESSION = 1 << 40  # apart enough that the last of one session is no neighbour of the first of the next
-_PERHAPS_ACCENT = re.compile("[\u0300-\U0010ffff]")
 _ID = attrgetter("id")
 
 # --- Candidates and hits ---------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ class Ranking:
 
 def _asked_terms(question: Question, named: set[str]) -> list[str]:
     """Without the named authors: their name stands in what others say to them, not in what they say."""
-    names = {part.casefold() for author in named for part in WORD.findall(author)}
-    return [term for term in question.terms if term not in names] or list(question.terms)
+    names = {folded(part) for author in named for part in WORD.findall(author)}
+    return list(terms_asked([term for term in question.terms if term not in names] or question.terms))
 
 
 def _standardised(values: Floats, least_spread: float = 1e-9) -> Floats:
@@ -295,61 +295,55 @@ def _as_longest_integers(codes: Codes) -> NDArray[np.unsignedinteger]:
 # --- Words -----------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=50_000)
-def stem(word: str) -> str:
-    """A word without its commonest English endings, so that "camped" meets "camping"; always a prefix of it."""
-    for ending in ("ings", "ies", "ing", "ied", "ed", "es", "s"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            word = word[: -len(ending)]
-            break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word[-1] in "eiy" else word
-
-
-def plain(text: str) -> str:
-    """As words are compared: neither case nor accents matter."""
-    text = text.casefold()
-    if text.isascii():
-        return text
-    return _PERHAPS_ACCENT.sub(_without_accent, unicodedata.normalize("NFKD", text))
-
-
-def _without_accent(found: re.Match[str]) -> str:
-    return "" if unicodedata.combining(found[0]) else found[0]
-
-
 def _occurrences(terms: Sequence[str], texts: Sequence[str]) -> Floats:
     """How often each term stands in each text: one scan per term over all texts joined, not text by text."""
+    if sum(map(len, texts)) > MOST_SCANNED:
+        texts = [text[: MOST_SCANNED // len(texts)] for text in texts]
     joined = "\n".join(texts)
     if joined.isascii():
-        joined = joined.casefold()
+        joined = joined.lower()
     else:
-        texts = [plain(text) for text in texts]
+        texts = [folded(text) for text in texts]
         joined = "\n".join(texts)
     starts = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
     counts = np.zeros((len(terms), len(texts)))
     for row, term in enumerate(terms):
-        found = _places(plain(term), joined)
+        found = _places(term, joined)
         if found:
             counts[row] = np.bincount(np.searchsorted(starts, found, "right") - 1, minlength=len(texts))
     return counts
 
 
 def _places(term: str, text: str) -> list[int]:
-    """Where words with the term's stem start; an identifier is looked for as it stands."""
-    is_word = term.isalnum()
-    probe = stem(term) if is_word else term
+    """Where the term stands in a folded text: the words that have it for a stem, two such words in an identifier."""
+    if is_bare(term):
+        return list(_found(term, text))
+    one, joint, other = term.partition("-")
     places = []
-    at = text.find(probe)
-    while at >= 0:
-        end = at + len(probe)
-        if not (at and text[at - 1].isalnum()):
-            word = WORD.match(text, at) if is_word else None
-            if stem(word[0]) == probe if word else not text[end : end + 1].isalnum():
+    for spelling in spellings(one):
+        for at in _found(spelling, text):
+            if at and (text[at - 1].isalnum() if text[at - 1].isascii() else LETTERS.match(text[at - 1])):
+                continue
+            word = LETTERS.match(text, at)
+            if word is None:
+                continue
+            held = stem(word[0])
+            if held == one if not joint else held[:HALF] == one and _goes_on(text, word.end(), other):
                 places.append(at)
-        at = text.find(probe, end)
     return places
+
+
+def _found(wanted: str, text: str) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + len(wanted))
+
+
+def _goes_on(text: str, end: int, other: str) -> bool:
+    joint = JOINT.match(text, end)
+    word = LETTERS.match(text, joint.end()) if joint else None
+    return word is not None and stem(word[0])[:HALF] == other
 
 
 @dataclass(slots=True)
@@ -374,7 +368,7 @@ class _Words:
     def found(cls, terms: Sequence[str], pool: Sequence[Candidate], sessions: _Sessions) -> _Words:
         counts = _occurrences(terms, [c.text for c in pool])
         if not counts.any():
-            # Words that our scan does not see (scripts without spaces) are the full-text index's to judge.
+            # What only the author or the date of a memory says, the index knows.
             lexical = np.array([c.lexical for c in pool], dtype=float)
             return cls(lexical, lexical, lexical / max(float(lexical.max()), 1e-9))
         length = np.array([len(c.text) for c in pool], dtype=float)

@@ -7,7 +7,6 @@ is dead, foreign or filtered out does not get past the reading of the records.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,8 +20,9 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.passages import Passage
 from recollect.domain.provenance import Citation
 from recollect.domain.questions import Question, read_question
-from recollect.domain.record import Id, Name, Record, Text, Vector, now
-from recollect.domain.relevance import Ranked, least_match, stem
+from recollect.domain.record import Id, Name, QueryText, Record, Vector, now
+from recollect.domain.relevance import Ranked, least_match
+from recollect.domain.words import is_paired, terms_asked, terms_of
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services import citations
@@ -41,12 +41,13 @@ TRUST = {"hypothesis": 0.0, "verified": 0.7, "published": 1.0, "archived": 0.0}
 RECENT_RESULTS = 5
 LOOKED_THROUGH = 20
 LOOKS = 3
+MOST_REASONED = 20_000  # characters of a hit that are looked through for its reasons
 
 
 class RecallRequest(Wanted):
     """A question, and which memories may answer it."""
 
-    query: Text = Field(min_length=1, max_length=20_000, description="What to look for, in plain words")
+    query: QueryText = Field(min_length=1, description="What to look for, in plain words")
     limit: int = Field(10, ge=1, le=1000, description="How many to return at most")
     by: Literal["everything", "meaning", "words"] = Field(
         "everything", description="Rank by everything that is known, by nearness in meaning alone, or by words alone"
@@ -353,8 +354,7 @@ def _passage(text: str, found: Passage | None) -> PassageView | None:
 
 
 def _why(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], question: Question) -> str:
-    said = {stem(word) for word in re.findall(r"\w+", memory["text"].casefold())}
-    shared = [term for term in question.terms if stem(term) in said or (not term.isalnum() and term in memory["text"])]
+    shared = _shared(question, memory["text"])
     reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
     if hit.parts.get("similarity", 0) + hit.parts.get("late", 0) > 1 or "nearness" in hit.parts:
         reasons.append("is near in meaning")
@@ -366,6 +366,19 @@ def _why(memory: dict[str, Any], hit: Ranked, cited: list[CitationView], questio
         reasons.append("stands in a session about this")
     trust = citations.trust_in_words(memory["status"], cited)
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
+
+
+def _shared(question: Question, text: str) -> list[str]:
+    """The question's words that the text has; of a run of characters without spaces, the pairs."""
+    said = terms_of([text[:MOST_REASONED]])
+    shared: dict[str, None] = {}
+    for word in question.terms:
+        asked = terms_asked([word])
+        if is_paired(word):
+            shared |= dict.fromkeys(term for term in asked if term in said)
+        elif all(term in said for term in asked):
+            shared[word] = None
+    return list(shared)
 
 
 def _recent(core: Core, scope: Scope, request: RecallRequest, hits: list[Hit]) -> list[RecentResult]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recollect.domain.passages import Passage, passages
 from recollect.domain.questions import Question
-from recollect.domain.relevance import plain, stem
+from recollect.domain.words import terms_asked, terms_of
 from recollect.ports.records import Scope
 from recollect.services.core import Core
 from recollect.services.gathering import Pool, similarities, stored_of
@@ -21,7 +21,7 @@ def best_passages(
     if not cuts:
         return {}
     near = _nearness(core, scope, narrowed, pool, list(cuts))
-    terms = [stem(plain(term)) if term.isalnum() else plain(term) for term in question.terms]
+    terms = list(terms_asked(question.terms))
     best: dict[str, Passage] = {}
     for id, found in cuts.items():
         known = near.get(id) or dict.fromkeys(found, 0.0)
@@ -45,6 +45,6 @@ def _nearness(
 
 
 def _shared(terms: Sequence[str], text: str) -> float:
-    """The share of the question's words that stand in a passage."""
-    within = plain(text)
+    """The share of the question's terms that stand in a passage."""
+    within = terms_of([text])
     return sum(term in within for term in terms) / max(len(terms), 1)

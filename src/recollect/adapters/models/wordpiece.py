@@ -104,8 +104,9 @@ def _words(chunk: str) -> Iterator[str]:
 def _cleaned(chunk: str) -> str:
     """Without control characters and accents, decomposed."""
     category = unicodedata.category
-    visible = "".join(c for c in chunk if c != "\ufffd" and category(c) not in _INVISIBLE)
-    return "".join(c for c in unicodedata.normalize("NFD", visible) if category(c) != "Mn")
+    visible = (c for c in chunk if c != "\ufffd" and category(c) not in _INVISIBLE and category(c) != "Mn")
+    # Letter by letter: Python sorts all marks of one letter by insertion, and 40,000 of them took a second.
+    return "".join(c for letter in visible for c in unicodedata.normalize("NFD", letter) if category(c) != "Mn")
 
 
 def _stands_alone(character: str) -> bool:

@@ -3,8 +3,8 @@
 A step is turned into statements with the table as it was before it, so that a key or an index that is added later is
 the same as one that was there from the beginning. Text indexes are no part of it: they are derived from the records,
 and each store makes them after the last migration wherever its mark is not the one that is wanted (`text_marks`). That
-makes one again when its fields or facets change, when the words that are made of a text change (`WORDS`), and when
-whoever made it was killed before it was whole.
+makes one again when its fields or facets change, when other words are made of a text (`domain/words.py:VERSION`), and
+when whoever made it was killed before it was whole.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any, ClassVar
 from recollect.adapters.records import schema
 from recollect.adapters.records.dialect import json_text
 from recollect.adapters.records.sql import quoted
+from recollect.domain import words
 from recollect.domain.record import ColumnType
 from recollect.errors import StoreError
 
-# Count it up when other words are made of a text: every store then makes its text indexes again when it is next opened.
-WORDS = 1
 MARK = "text:"
 """How the keys of the marks begin, in a store's own table of values."""
 
@@ -30,13 +29,13 @@ Run = Callable[[str], object]
 
 
 def text_marks(maker: str) -> dict[str, str]:
-    """What each text index is made of, by its table; `maker` is what the store itself does with words."""
+    """What each text index is made of, by its table; `maker` is how the store itself keeps terms."""
     tables = schema.built(schema.migrations())
     return {name: _mark(maker, table["text"]) for name, table in sorted(tables.items()) if table["text"]}
 
 
 def _mark(maker: str, text: Mapping[str, Any]) -> str:
-    made_of = json.dumps([WORDS, maker, text["fields"], text["facets"]])
+    made_of = json.dumps([words.VERSION, maker, text["fields"], text["facets"]])
     return hashlib.sha256(made_of.encode()).hexdigest()[:16]
 
 

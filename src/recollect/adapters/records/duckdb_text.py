@@ -1,6 +1,6 @@
 """Text search in DuckDB: a table of (word, row) that is scanned, and the rarity of a word within the scope.
 
-No extension is loaded, so the words are made here: folded, without accents and common endings, kept as 63-bit hashes.
+No extension is loaded: the terms are those of `domain/words.py`, kept as 63-bit hashes.
 A column of numbers needs no index: DuckDB reads a million of them in a millisecond or two, and a write adds its rows at
 the end. The tenant and the facets are conditions on the records themselves, so nothing of others is ever counted.
 """
@@ -8,22 +8,22 @@ the end. The tenant and the facets are conditions on the records themselves, so 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import duckdb
 
+from recollect.adapters.records import terms
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import Compiler, quoted
-from recollect.domain.questions import WORD
 from recollect.domain.record import Record
-from recollect.domain.relevance import plain, stem
+from recollect.domain.words import terms_asked
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
 
 NAMES = ("term", "row")
 INDEXED_AT_ONCE = 2000
-MAKER = "63-bit hashes of stems"
+MAKER = "63-bit hashes of terms"
 
 Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Runs a statement with its values."""
@@ -44,40 +44,32 @@ def make_text(run: Run, record: type[Record], codec: Codec) -> int:
     while rows := run(f"{living} ORDER BY _row LIMIT {INDEXED_AT_ONCE}", (last,)):
         words = [(term, row[0]) for row in rows for term in sorted(terms_of(codec.record(row[1:])))]
         if words:
-            terms, holders = (list(column) for column in zip(*words, strict=True))
-            run(f"INSERT INTO {name} SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[])", (terms, holders))
+            numbers, holders = (list(column) for column in zip(*words, strict=True))
+            run(f"INSERT INTO {name} SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[])", (numbers, holders))
         count, last = count + len(rows), rows[-1][0]
     return count
 
 
 def terms_of(record: Record) -> set[int]:
-    shape = record.shape.text
-    assert shape is not None
-    return terms_in(getattr(record, name) or "" for name in shape.fields)
-
-
-def terms_in(texts: Iterable[str]) -> set[int]:
-    return {_term(word) for text in texts for word in WORD.findall(plain(text))}
+    return set(map(_number, terms.terms_of(record)))
 
 
 @lru_cache(maxsize=100_000)
-def _term(word: str) -> int:
-    kept = stem(word) if word.isalpha() else word  # version 11 is not version 1
-    digest = hashlib.blake2b(kept.encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
+def _number(term: str) -> int:
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def search(cursor: duckdb.DuckDBPyConnection, compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
-    terms = sorted(terms_in(query.terms))
-    if not terms or not query.limit:
+    asked = sorted(map(_number, terms_asked(query.terms)))
+    if not asked or not query.limit:
         return []
-    found = cursor.execute(_statement(compiler, scope, query, terms), compiler.values).fetchall()
+    found = cursor.execute(_statement(compiler, scope, query, asked), compiler.values).fetchall()
     return [TextHit(id, score) for id, score in found]
 
 
-def _statement(compiler: Compiler, scope: Scope, query: TextQuery[Any], terms: list[int]) -> str:
+def _statement(compiler: Compiler, scope: Scope, query: TextQuery[Any], numbers: list[int]) -> str:
     table, index = quoted(query.record.shape.table), quoted(text_table(query.record))
-    asked = f"SELECT unnest({compiler.bind(terms)}::BIGINT[])"
+    asked = f"SELECT unnest({compiler.bind(numbers)}::BIGINT[])"
     within = _within(compiler, scope, query)
     passing = compiler.where(scope, Query(query.record, query.where), "t")
     # Scores are added as whole numbers: sums of fractions would depend on the order in which threads meet them.

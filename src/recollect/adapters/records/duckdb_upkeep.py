@@ -17,6 +17,7 @@ from recollect.adapters.records.duckdb_text import MAKER, Run, make_text, terms_
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.soundness import check_count, check_references
 from recollect.adapters.records.sql import quoted
+from recollect.adapters.records.terms import READ_OTHERWISE
 from recollect.domain.record import RECORDS, Record, new_id, now
 from recollect.errors import NotARecollectStore
 from recollect.ports.records import Part, Problem
@@ -181,6 +182,8 @@ def _apply(cursor: duckdb.DuckDBPyConnection, migration: schema.Migration, path:
 
 def check(cursor: duckdb.DuckDBPyConnection, codec_of: CodecOf) -> Iterator[Problem]:
     """Re-read every row, validate it again, follow every reference, and compare the words with the texts."""
+    if _marks(cursor) != text_marks(MAKER):
+        yield Problem(what=READ_OTHERWISE, part="index")
     checks = _Checks(cursor)
     for record in list(RECORDS.values()):
         yield from checks.table(record, codec_of(record))
@@ -272,4 +275,7 @@ def rebuild_text(run: Run, codec_of: CodecOf) -> list[str]:
     """Throw the text indexes away and make them again from the records."""
     searched = [record for record in RECORDS.values() if record.shape.text]
     made = {record.shape.table: make_text(run, record, codec_of(record)) for record in searched}
+    for table, mark in text_marks(MAKER).items():
+        run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
+        run("INSERT INTO recollect_store VALUES (?, ?)", [MARK + table, mark])
     return [f"{table}: {count} in the text index" for table, count in made.items()]

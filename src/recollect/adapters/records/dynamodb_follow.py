@@ -18,10 +18,12 @@ from recollect.adapters.records.dynamodb_items import Stored
 from recollect.adapters.records.dynamodb_link import pauses
 from recollect.adapters.records.dynamodb_tenant import Head, Tenant
 from recollect.adapters.records.dynamodb_view import View
-from recollect.adapters.records.plain import around, by_rarity, facet_values, words_asked, words_of
+from recollect.adapters.records.plain import around, by_rarity, facet_values
 from recollect.adapters.records.rows import Codec
+from recollect.adapters.records.terms import terms_of
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
+from recollect.domain.words import terms_asked
 from recollect.errors import StoreBusy
 from recollect.ports.records import Beside, Filter, TextHit, TextQuery, passes
 from recollect.ports.vectors import StoredVector, VectorRow
@@ -110,7 +112,7 @@ class Words:
         record = stored.record if stored else None
         if record is None or record.is_deleted:
             return
-        found = sorted(words_of(record, self._text.fields))
+        found = sorted(terms_of(record))
         marks = [(name, value) for name in self._text.facets for value in facet_values(record, name)]
         self._held[id] = (found, marks)
         for word in found:
@@ -125,7 +127,7 @@ class Words:
             having: set[str] = set().union(*(self._facets.get((name, value), ()) for value in values))
             scope = having if scope is None else scope & having
         size = len(self._held) if scope is None else len(scope)
-        asked = [self._holders[word] for word in words_asked(query.terms) if word in self._holders]
+        asked = [self._holders[word] for word in terms_asked(query.terms) if word in self._holders]
         narrowed = asked if scope is None else [holders & scope for holders in asked]
         return by_rarity({str(place): holders for place, holders in enumerate(narrowed)}, size)
 

@@ -25,12 +25,12 @@ from recollect.adapters.records.plain import (
     once,
     paged,
     stand_beside,
-    words_asked,
-    words_of,
 )
 from recollect.adapters.records.planner import Planner, dangling, unique_values
+from recollect.adapters.records.terms import terms_of
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
+from recollect.domain.words import terms_asked
 from recollect.errors import Closed, InvalidInput
 from recollect.ports.records import (
     Beside,
@@ -111,14 +111,11 @@ class MemoryStore:
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text(query)
-        shape = query.record.shape.text
-        assert shape is not None
         with self._reading():
             scoped = [r for r in self._living(scope, Query(query.record)) if has_facets(r, query.facets)]
             wanted = {record.id for record in self._living(scope, Query(query.record, query.where))}
-        words = {record.id: words_of(record, shape.fields) for record in scoped}
-        asked = words_asked(query.terms)
-        holders = {word: [id for id, held in words.items() if word in held] for word in asked}
+        held = {record.id: terms_of(record) for record in scoped}
+        holders = {term: [id for id, terms in held.items() if term in terms] for term in terms_asked(query.terms)}
         return [hit for hit in by_rarity(holders, len(scoped)) if hit.id in wanted][: query.limit]
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:

@@ -6,7 +6,6 @@ For the stores that have no query language of their own; those with one are comp
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,7 +17,6 @@ from recollect.domain.record import Record
 from recollect.ports.records import AnyOf, Beside, Filter, Linked, Page, Query, Spans, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
-WORD = re.compile(r"\w+")
 LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}
 
 
@@ -111,14 +109,6 @@ def facet_values(record: Record, name: str) -> list[Any]:
 
 def has_facets(record: Record, facets: Mapping[str, Sequence[str]]) -> bool:
     return all(any(one in wanted for one in facet_values(record, name)) for name, wanted in facets.items())
-
-
-def words_of(record: Record, fields: Sequence[str]) -> set[str]:
-    return {word for name in fields for word in WORD.findall((getattr(record, name) or "").casefold())}
-
-
-def words_asked(terms: Iterable[str]) -> set[str]:
-    return {word.casefold() for term in terms for word in WORD.findall(term)}
 
 
 def by_rarity(holders: Mapping[str, Collection[str]], size: int) -> list[TextHit]:

@@ -2,7 +2,7 @@
 
 Promise: what `transact` acknowledged is committed; tenants are kept apart twice, by our own conditions and by the
 database's row-level security. Shape: one table per record type with `_seq` (store-wide, ever growing, given anew on
-each write), a generated `_text` where the type is searched, `recollect_gone` for what was deleted for good; see
+each write), a `_text` of terms where the type is searched, `recollect_gone` for what was deleted for good; see
 postgres_schema. Writers of one tenant take turns, so `_seq` grows in order of commit and no reader of `changes` can
 miss one that commits late; writers of different tenants do not wait. Proof: tests/contract, tests/property.
 """
@@ -26,6 +26,7 @@ from recollect.adapters.records.postgres_pooler import POOLED
 from recollect.adapters.records.postgres_text import TextSearch
 from recollect.adapters.records.postgres_upkeep import check_records
 from recollect.adapters.records.postgres_vectors import PostgresVectors, half, no_vectors, prepare, stored_vectors
+from recollect.adapters.records.postgres_words import check_text, rebuild_text, text_value
 from recollect.adapters.records.reads import Derived, SqlMoment, SqlReads, reading
 from recollect.adapters.records.rows import Cipher, Codec
 from recollect.adapters.records.sql import Compiler, quoted
@@ -103,7 +104,7 @@ class PostgresStore(SqlReads):
         connection = self.link.upkeep.connect()
         try:
             with self.link.our_errors(), tables_of.alone(connection):
-                applied = tables_of.migrate(connection, self.link.label)
+                applied = tables_of.migrate(connection, self.link.label, self.codec)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
                 self.link.is_distributed = postgres_layout.is_distributed(connection)
         finally:
@@ -125,16 +126,12 @@ class PostgresStore(SqlReads):
 
     def verify(self) -> list[Problem]:
         with self.link.our_errors(), self.link.snapshot() as connection:
-            return list(check_records(connection, self.codec))
+            return [*check_records(connection, self.codec), *check_text(connection, self.codec)]
 
     def mend(self) -> list[str]:
-        """The words of a text are a generated column, so only their indexes can be wrong."""
-        done = []
+        """Write the terms of every record again, and their indexes."""
         with self.as_owner() as connection:
-            for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
-                connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
-                done.append(f"{table}: text index made again")
-        return done
+            return rebuild_text(connection, self.codec)
 
     def erase_traces(self) -> None:
         """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
@@ -183,7 +180,7 @@ class PostgresStore(SqlReads):
     def _derived(self, record: type[Record]) -> Derived:
         if record is Embedding and self.has_vectors:
             return (("_halfvec", lambda embedding: half(embedding.vector)),)
-        return ()
+        return (("_text", text_value),) if record.shape.text else ()
 
     @contextmanager
     def as_owner(self) -> Iterator[Connection]:
@@ -313,10 +310,10 @@ class _Tables:
         return self._seqs.pop()
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
-        """The words are a generated column."""
+        """The terms are a column, written with the row."""
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
-        """The words are a generated column; a search skips the soft-deleted."""
+        """The terms are in the row; a search skips the soft-deleted."""
 
 
 def _this_month() -> int:

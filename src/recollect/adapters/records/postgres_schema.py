@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 import psycopg
 
 from recollect.adapters.records import schema
-from recollect.adapters.records.ddl import MARK, Ddl, Table, text_marks, unique_name
+from recollect.adapters.records.ddl import Ddl, Table, unique_name
 from recollect.adapters.records.postgres_link import APP, UPKEEP, Connection
+from recollect.adapters.records.postgres_words import PENDING, CodecOf, make_text
 from recollect.adapters.records.sql import quoted
 from recollect.domain.record import ColumnType, new_id, now
 from recollect.errors import StoreError, StoreReadOnly
@@ -39,25 +40,6 @@ _TYPES: Mapping[ColumnType, str] = {
     "bytes": "bytea",
     "json": "json",
 }
-# What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
-_PENDING = "gin_pending_list_limit = 256"
-_PUNCTUATION = "!\"#$%&''()*+,-./:;<=>?@[\\]^_`{|}~"
-
-# Words as SQLite's index has them: stemmed, none left out, and no path or address taken for one word.
-_WORDS = f"""
-CREATE TEXT SEARCH DICTIONARY {{schema}}.recollect_stem (TEMPLATE = snowball, LANGUAGE = english);
-CREATE TEXT SEARCH CONFIGURATION {{schema}}.recollect_words (COPY = pg_catalog.simple);
-ALTER TEXT SEARCH CONFIGURATION {{schema}}.recollect_words
-  ALTER MAPPING FOR asciiword, word, numword WITH {{schema}}.recollect_stem;
-CREATE FUNCTION {{schema}}.recollect_plain(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-  $$ SELECT translate(given, '{_PUNCTUATION}', repeat(' ', {len(_PUNCTUATION) - 1})) $$;
-CREATE FUNCTION {{schema}}.recollect_index(given text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-  RETURN to_tsvector('{{schema}}.recollect_words'::regconfig, {{schema}}.recollect_plain(given));
-EXCEPTION WHEN program_limit_exceeded THEN  -- more than a megabyte of different words: the beginning must do
-  RETURN to_tsvector('{{schema}}.recollect_words'::regconfig, left({{schema}}.recollect_plain(given), 120000));
-END $$;
-"""
 
 
 @contextmanager
@@ -73,7 +55,7 @@ def alone(connection: Connection) -> Iterator[None]:
         yield
 
 
-def migrate(connection: Connection, label: str) -> list[str]:
+def migrate(connection: Connection, label: str, codec_of: CodecOf) -> list[str]:
     """Bring the store up to date: each migration whole and recorded, or not at all."""
     check_server(connection, label)
     make_roles(connection)
@@ -81,7 +63,7 @@ def migrate(connection: Connection, label: str) -> list[str]:
         with connection.transaction():
             _foundation(connection)
             applied = [one.name for one in schema.migrations() if _migrated(connection, one, label)]
-            _make_text(connection)
+            make_text(connection, codec_of)
             _bound_what_is_pending(connection)
             make_partitions(connection)
     except psycopg.errors.InsufficientPrivilege:
@@ -203,7 +185,6 @@ def _foundation(connection: Connection) -> None:
             f"GRANT SELECT, UPDATE ON recollect_order TO {APP}, {UPKEEP};"
             f"GRANT USAGE ON recollect_seq TO {APP};" + ";".join(protected("recollect_gone"))
         )
-        connection.execute(_WORDS.replace("{schema}", home))
         connection.execute("INSERT INTO recollect_store VALUES ('incarnation', %s)", (new_id(),))
 
 
@@ -264,36 +245,6 @@ class PostgresDdl(Ddl):
 DDL = PostgresDdl()
 
 
-def text_statements(table: str, text: Table | None) -> Iterator[str]:
-    """The words of a table's texts and their index, anew: a generated column is filled as it is added."""
-    yield f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text"
-    if text is None:
-        return
-    words = " || ' ' || ".join(f"coalesce({quoted(field)}, '')" for field in text["fields"])
-    yield (
-        f"ALTER TABLE {quoted(table)} ADD COLUMN _text tsvector GENERATED ALWAYS AS (recollect_index({words})) STORED"
-    )
-    yield f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({_PENDING})"
-
-
-def _make_text(connection: Connection) -> None:
-    """The text indexes that are not, or not any more, what they should be: all of them in one go."""
-    with connection.transaction():
-        found = connection.execute("SELECT key, value FROM recollect_store WHERE key ^@ %s", (MARK,)).fetchall()
-        have = {str(key).removeprefix(MARK): mark for key, mark in found}
-        wanted, tables = text_marks(_WORDS), schema.built(schema.migrations())
-        for table in sorted(have.keys() | wanted.keys()):
-            mark = wanted.get(table, "")
-            if have.get(table, "") == mark:
-                continue
-            for statement in text_statements(table, tables[table]["text"]):
-                connection.execute(statement)
-            kept_as = (
-                "INSERT INTO recollect_store VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-            )
-            connection.execute(kept_as, (MARK + table, mark))
-
-
 def _bound_what_is_pending(connection: Connection) -> None:
     """Text indexes of a store that an older program made."""
     unbound = (
@@ -301,7 +252,7 @@ def _bound_what_is_pending(connection: Connection) -> None:
         "AND a.attname = '_text' AND c.reloptions IS NULL AND pg_table_is_visible(c.oid)"
     )
     for (index,) in connection.execute(unbound).fetchall():
-        connection.execute(f"ALTER INDEX {index} SET ({_PENDING})")
+        connection.execute(f"ALTER INDEX {index} SET ({PENDING})")
 
 
 def first_id(year: int, month: int) -> str:

@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 from recollect.adapters.records.lately import Lately
 from recollect.adapters.records.postgres_dialect import placeholders
 from recollect.adapters.records.postgres_link import UPKEEP, Link, Question
+from recollect.adapters.records.postgres_words import asked_value
 from recollect.adapters.records.sql import Compiler, quoted
+from recollect.domain.words import terms_asked
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
 
-LONGEST_WORD = 2000  # bytes; PostgreSQL indexes none that is longer, and refuses to look for one
 FEW = 2000
 COMMON = 200  # holders; how many there are of such a term is noted for a while, since one more hardly matters
 MOST_HOLDERS = 50_000  # as many as this stand for the rest
 MOST_PAIRED, MANY_TIMES = 12, 10
 _UNIT = 10**12  # Sums of the same terms must be equal in whatever order they are made, so they are not of floats.
-_ASKED = "phraseto_tsquery('recollect_words', recollect_plain(w))"
+_ASKED = "w::tsquery"
 
 
 class _Term(NamedTuple):
@@ -49,7 +50,7 @@ class TextSearch:
 
     def search(self, scope: Scope, query: TextQuery[Any], *, bound: str | None = None) -> list[TextHit]:
         """`bound` is the tenant that the database holds the search to; it is the scope's own."""
-        terms = [plain for term in dict.fromkeys(query.terms) if (plain := _plain(term)).strip()]
+        terms = [asked_value(term) for term in terms_asked(query.terms)]
         if not terms or not query.limit:
             return []
         tenant = bound or scope.organization_id
@@ -62,11 +63,6 @@ class TextSearch:
         (found,) = self.link.ask(tenant, Question(proof, (scope.organization_id, [hit.id for hit in hits])))
         proven = {id for (id,) in found}
         return [hit for hit in hits if hit.id in proven]
-
-
-def _plain(term: str) -> str:
-    storable = term.encode("utf-8", "replace").decode().replace("\x00", " ")
-    return " ".join(word for word in storable.split() if len(word.encode()) <= LONGEST_WORD)
 
 
 class _Search:
@@ -100,10 +96,10 @@ class _Search:
 
     def _among_few(self, compiler: Compiler, terms: Sequence[str]) -> str:
         """All in one, with the size of the scope beside each hit. Values are bound in the order they stand in."""
-        asked = f"SELECT DISTINCT {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
+        asked = f"SELECT {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
         passing = self._passing(compiler)
         return (
-            f"WITH asked AS MATERIALIZED (SELECT q, row_number() OVER () AS n FROM ({asked}) a WHERE numnode(q) > 0), "
+            f"WITH asked AS MATERIALIZED (SELECT q, row_number() OVER () AS n FROM ({asked}) a), "
             f"few AS MATERIALIZED (SELECT t.id, t._text, {passing} AS passes FROM {self._table} t "
             f"WHERE {self._within(compiler)} LIMIT {FEW + 1}), size AS (SELECT count(*) AS size FROM few), "
             "held AS MATERIALIZED (SELECT f.id, f.passes, a.n FROM few f JOIN asked a ON f._text @@ a.q), "
@@ -142,7 +138,7 @@ class _Search:
         return (
             f"WITH asked AS MATERIALIZED ({asked}) SELECT a.w, a.q::text, (SELECT count(*) FROM (SELECT "
             f"FROM {self._table} t WHERE {self._within(compiler)} AND t._text @@ a.q LIMIT {MOST_HOLDERS}) h) "
-            "FROM asked a WHERE numnode(a.q) > 0"
+            "FROM asked a"
         )
 
     def _holding(self, terms: Sequence[_Term], wanted: str) -> list[TextHit]:

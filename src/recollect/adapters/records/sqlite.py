@@ -45,7 +45,8 @@ from recollect.adapters.records.sqlite_keeping import (
 from recollect.adapters.records.sqlite_log import log_of
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted
 from recollect.adapters.records.sqlite_sealing import seal_by_content, seal_proven
-from recollect.adapters.records.sqlite_upkeep import check_content, check_records, check_text, migrate, rebuild_text
+from recollect.adapters.records.sqlite_upkeep import check_content, check_records, migrate, rebuild_text
+from recollect.adapters.records.sqlite_words import check_text
 from recollect.adapters.records.steps import Steps, insert_statement, update_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.domain.record import RECORDS, Record, new_id
@@ -183,7 +184,7 @@ class SqliteStore(SqlReads):
             problems = list(check_records(connection, self.codec)) or list(
                 check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
             )
-            return [*in_log, *problems, *check_text(connection)]
+            return [*in_log, *problems, *check_text(connection, self.codec)]
 
     def mend(self) -> list[str]:
         with our_errors(self.path):

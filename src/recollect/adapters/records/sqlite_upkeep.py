@@ -77,7 +77,7 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
 def _is_current(connection: apsw.Connection) -> bool:
     """Asked first: most stores that are opened were opened before."""
     done = {migration.number: migration.checksum for migration in schema.migrations()}
-    return _recorded(connection) == done and _marks(connection) == text_marks(TOKENIZER)
+    return _recorded(connection) == done and marks(connection) == text_marks(TOKENIZER)
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _alone(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
-def _marks(connection: apsw.Connection) -> dict[str, str]:
+def marks(connection: apsw.Connection) -> dict[str, str]:
     kept = connection.execute("SELECT key, value FROM recollect_store WHERE key GLOB ?", (MARK + "*",))
     return {str(key).removeprefix(MARK): str(mark) for key, mark in kept}
 
@@ -101,7 +101,7 @@ def _marks(connection: apsw.Connection) -> dict[str, str]:
 def _make_text(connection: apsw.Connection, codec_of: CodecOf) -> None:
     """The text indexes that are not, or not any more, what they should be: all of them in one go."""
     with _alone(connection):
-        have, wanted = _marks(connection), text_marks(TOKENIZER)
+        have, wanted = marks(connection), text_marks(TOKENIZER)
         for table in have.keys() - wanted.keys():
             connection.execute(f"DROP TABLE IF EXISTS {quoted(table + '_text')}")
             connection.execute("DELETE FROM recollect_store WHERE key = ?", (MARK + table,))
@@ -225,25 +225,11 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, organization_id)
 
 
-def check_text(connection: apsw.Connection) -> Iterator[Problem]:
-    """The text index holds exactly the living records."""
-    for record in _searched():
-        table, sizes = record.shape.table, quoted(record.shape.table + "_text_docsize")
-        living = f"SELECT _row FROM {quoted(table)} WHERE is_deleted = 0"
-        try:
-            missing = f"{living} EXCEPT SELECT id FROM {sizes} LIMIT 100"
-            keys = f"SELECT organization_id, id FROM {quoted(table)} WHERE _row IN ({missing})"
-            for organization_id, id in connection.execute(keys):
-                yield Problem("is missing from the text index", table, id, organization_id, "index")
-            for (row,) in connection.execute(f"SELECT id FROM {sizes} EXCEPT {living} LIMIT 100"):
-                yield Problem(f"the text index holds row {row}, which is not a living record", table, part="index")
-        except apsw.Error as error:
-            yield Problem(what=f"the text index cannot be read: {error}", table=table, part="index")
-
-
 def rebuild_text(connection: apsw.Connection, codec_of: CodecOf) -> list[str]:
     """Throw the text indexes away and make them again from the records."""
     made = {record.shape.table: make_text(connection, record, codec_of(record)) for record in _searched()}
+    for table, mark in text_marks(TOKENIZER).items():
+        connection.execute("INSERT OR REPLACE INTO recollect_store VALUES (?, ?)", (MARK + table, mark))
     return [f"{table}: {count} in the text index" for table, count in made.items()]
 
 
