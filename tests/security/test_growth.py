@@ -89,6 +89,7 @@ def text_taking() -> list[str]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("growth") / "store.db"
     with recollect.open(path, embedder="hash", citation_roots=[]) as made:
+        made.add_user("Ann", id="ann")  # whom memories cite
         session = made.add_session("Talk").id
         for number in range(30):
             made.remember(f"Ann said {number} in May: the a-b-c pool waits 30 s.", author="a", session=session)
