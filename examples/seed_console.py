@@ -46,7 +46,7 @@ HOSTILE = (
 def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None) -> dict[str, str]:
     """Fill an open memory; gives the ids of something worth looking at."""
     chance = random.Random(seed)
-    users = [mem.add_user(name, email=f"{name.lower()}@example.com") for name in PEOPLE]
+    users = [mem.add_user(name, id=name, email=f"{name.lower()}@example.com") for name in PEOPLE]
     mem.user.revise(users[0].id, role="owner", password=PASSWORD)
     mem.user.revise(users[1].id, role="curator", password=PASSWORD)
     mem.user.revise(users[2].id, role="reader", password=PASSWORD)
@@ -57,6 +57,7 @@ def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None
     facts = [_fact(mem, chance, agents, project.id) for _ in range(memories)]
     shown = _story(mem, notes)
     for one in HOSTILE:
+        mem.add_user(one[:60], id=one[:60])
         mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
     _lived(mem, chance, facts)
     found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
@@ -237,12 +238,12 @@ def _hostile(mem: Any) -> dict[str, str]:
     mem.run.propose(run.id, held.fence, tool=MARKUP[:50], arguments={"a": MARKUP}, reasoning=MARKUP, plan=[MARKUP])
     mem.run.record(run.id, held.fence, outcome="error", summary=MARKUP, error={MARKUP: MARKUP})
     mem.run.fail(run.id, held.fence, error={MARKUP: MARKUP}, note=MARKUP)
+    mem.add_user(MARKUP[:80], id=MARKUP[:60], email="markup@example.com")
     cites = [recollect.cite.user(MARKUP[:60], MARKUP), recollect.cite.url("https://example.com/?<b>", title=MARKUP)]
     content = {"text": MARKUP, "more": MARKUP}
     memory = mem.remember(content, metadata={MARKUP: MARKUP}, author=MARKUP[:60], tags=[MARKUP[:40]], cites=cites)
     mem.revise(memory.id, f"{MARKUP} changed", why=MARKUP)
     mem.relate(mem.remember(f"near {MARKUP}").id, memory.id, "supports")
-    mem.add_user(MARKUP[:80], email="markup@example.com")
     mem.key.add(MARKUP[:70])
     found = {"agents": agent.id, "sessions": session.id, "runs": run.id, "memories": memory.id}
     return {f"hostile {room}": id for room, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}

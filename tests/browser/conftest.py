@@ -42,7 +42,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def address(filled: SimpleNamespace) -> Iterator[str]:
-    environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
+    # Over a door files are looked at only in folders that the operator names; the console is one.
+    environment = {
+        **os.environ,
+        "RECOLLECT_EMBEDDER__PROVIDER": "hash",
+        "RECOLLECT_CITATION_ROOTS": str(filled.folder),
+    }
     command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", str(filled.folder / "team.db"), "--port", "0"]
     with (filled.folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=filled.folder)

@@ -21,6 +21,7 @@ class PathRoute(Route):
     def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         self._parts = path.split("/")
+        self._takes_the_rest = self._parts[-1] == REST or self._parts[-1].endswith(":path}")
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http":
@@ -34,14 +35,14 @@ class PathRoute(Route):
     def _found(self, raw: str) -> dict[str, str] | None:
         """What stands where this route has names; None if it is not this route."""
         sent = raw.split("/")
-        if self._parts[-1] == REST and len(sent) > len(self._parts):
+        if self._takes_the_rest and len(sent) > len(self._parts):
             sent = [*sent[: len(self._parts) - 1], "/".join(sent[len(self._parts) - 1 :])]
         if len(sent) != len(self._parts):
             return None
         found = {}
         for part, text in zip(self._parts, map(unquote, sent), strict=True):
             if part.startswith("{") and text:
-                found[part[1:-1]] = text
+                found[part[1:-1].partition(":")[0]] = text
             elif part != text:
                 return None
         return found
