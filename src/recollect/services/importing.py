@@ -35,7 +35,7 @@ from recollect.services.access import refuse_higher
 from recollect.services.core import Core, Request, commit, insistently, logged
 from recollect.services.indexing import Progress, refreshed
 from recollect.services.proving import Proving
-from recollect.services.transfer import FORMAT, LEFT_OUT, Transferred
+from recollect.services.transfer import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
 
 BATCH = 1000
 BATCH_BYTES = 8 << 20
@@ -73,7 +73,8 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
     notes = [*proving.settle(), *refreshed(core)]
     written -= len(proving.fallen)  # each has a former state that is not in the file
-    return Transferred(path=str(path), records=written, hash=survey.hash, skipped=survey.records - written, notes=notes)
+    told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
+    return Transferred(path=str(path), records=written, hash=survey.hash, **told)
 
 
 def _refuse_rise(scope: Scope, record: Record) -> None:
@@ -117,6 +118,7 @@ class _Survey:
     progress: Progress
     records: int = 0
     hash: str = ""
+    left_out: list[LeftOut] = field(default_factory=list)
     seals: set[str] = field(default_factory=set)
     users: set[str] = field(default_factory=set)
     _logs: set[int] = field(default_factory=set)
@@ -126,7 +128,7 @@ class _Survey:
     _places: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
     def read(self, file: IO[bytes]) -> None:
-        self.records, self.hash = checked(file, self.name)
+        self.records, self.hash, self.left_out = checked(file, self.name)
         owners, places = array("Q"), array("Q")
         offset = file.seek(0)
         for line in file:
@@ -202,8 +204,9 @@ def _line_at(file: IO[bytes], offset: int) -> bytes:
     return file.readline()
 
 
-def checked(file: IO[bytes], name: str) -> tuple[int, str]:
-    """How many records the last line promises, and the hash of all before it, which must be true."""
+def checked(file: IO[bytes], name: str) -> Written:
+    """What the last line says: how many records there are, the hash of all before it, which must be true, and what of a
+    damaged store is not in the file."""
     digest, previous, header = hashlib.sha256(), b"", None
     for line in file:
         header = _parsed(line) if header is None else header
@@ -214,7 +217,11 @@ def checked(file: IO[bytes], name: str) -> tuple[int, str]:
         raise InvalidInput(f"'{name}' is not a Recollect export", remedy="make one with: recollect export FILE")
     if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest() or not isinstance(end.get("records"), int):
         raise DamagedData(f"'{name}' was cut short or changed", remedy="export it again; nothing was imported")
-    return int(end["records"]), digest.hexdigest()
+    try:
+        left_out = [LeftOut.model_validate(one) for one in end.get("left_out", [])]
+    except (ValidationError, TypeError):
+        raise DamagedData(f"'{name}' was changed", remedy="export it again; nothing was imported") from None
+    return Written(int(end["records"]), digest.hexdigest(), left_out)
 
 
 def _validated(line: bytes, scope: Scope) -> Record | None:

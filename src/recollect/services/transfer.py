@@ -2,7 +2,7 @@
 
 All of one moment, whatever others write meanwhile. The first line of an export says what follows; then one record a
 line, parents before children and by id, so that the same records always make the same file; the last line carries the
-hash of all the lines before it. `importing` reads it.
+hash of all the lines before it, and of a damaged store what is not in the file. `importing` reads it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, Literal, NamedTuple
 
 from pydantic import Field
 
 from recollect.domain.record import RECORDS, Record
-from recollect.errors import InvalidInput
-from recollect.ports.records import Order, Query, Reads, Scope
+from recollect.errors import DamagedData, InvalidInput
+from recollect.ports.records import Query, Reads, Scope
 from recollect.services.core import Core, Reply, Request
 from recollect.services.indexing import Progress
 from recollect.services.keyring import shown_record
+from recollect.services.salvage import Lost, fault, readable
 
 FORMAT = "recollect-export-1"
-PAGE = 500
 PIECE_BYTES = 256 * 1024
 # The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
 # the log that they seal.
@@ -39,6 +40,20 @@ class ExportRequest(Request):
 
     path: str = Field(description="The JSON Lines file to write")
     audit: bool = Field(False, description="Also the access log")
+    damaged: Literal["refuse", "skip"] = Field(
+        "refuse", description="What to do with damaged records: write nothing, or the rest, and say what was left out"
+    )
+
+
+class LeftOut(Reply):
+    """Records of a damaged store that an export could not take along: one, or those from one id to another. Where their
+    number is not known, `id` and `to` are the readable ones before and after them."""
+
+    table: str
+    why: str
+    id: str | None = Field(None, description="The record, or the first of several")
+    to: str | None = Field(None, description="The last of several")
+    count: int | None = Field(1, description="How many; none where not even that can be read")
 
 
 class Transferred(Reply):
@@ -47,20 +62,33 @@ class Transferred(Reply):
     hash: str
     skipped: int = 0
     notes: list[str] = Field(default_factory=list)
+    left_out: list[LeftOut] = Field(default_factory=list, description="What of a damaged store could not be exported")
 
 
 def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
-    """Write every record of the organization, parents first, with a hash at the end."""
+    """Write every record of the organization, parents first, with a hash at the end.
+
+    Of a damaged store nothing is written, or with `damaged` set to skip all that can be read: the reply and the last
+    line of the file say what is not in it.
+    """
     target = Path(request.path)
 
-    def write(file: BinaryIO) -> tuple[int, str]:
-        return _written(core, scope, request.audit, _Target(file, target), progress)
+    def write(file: BinaryIO) -> Written:
+        return _written(core, scope, request, _Target(file, target), progress)
 
     try:
-        records, digest = core.folders.keep(target, write)
+        done = core.folders.keep(target, write)
     except OSError as error:
         raise _cannot_write(target, error) from None
-    return Transferred(path=str(target), records=records, hash=digest)
+    return Transferred(path=str(target), records=done.records, hash=done.hash, left_out=done.left_out)
+
+
+class Written(NamedTuple):
+    """What the last line of a file says of it."""
+
+    records: int
+    hash: str
+    left_out: list[LeftOut]
 
 
 class _Target:
@@ -80,39 +108,116 @@ def _cannot_write(target: Path, error: OSError) -> InvalidInput:
     return InvalidInput(f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to")
 
 
-def exported_pieces(core: Core, scope: Scope, audit: bool) -> Iterator[bytes]:
-    """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open."""
-    with tempfile.TemporaryFile(prefix="recollect-export-") as file:
-        _written(core, scope, audit, _Target(file, Path("a temporary file")), lambda done, total: None)
+def exported_pieces(core: Core, scope: Scope, request: ExportRequest) -> Iterator[bytes]:
+    """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open,
+    and what cannot be exported is said before the first of them is sent."""
+    with ExitStack() as undone:
+        file = undone.enter_context(tempfile.TemporaryFile(prefix="recollect-export-"))
+        _written(core, scope, request, _Target(file, Path("a temporary file")), lambda done, total: None)
         file.seek(0)
+        undone.pop_all()
+    return _pieces(file)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
         yield from iter(partial(file.read, PIECE_BYTES), b"")
 
 
-def _written(core: Core, scope: Scope, audit: bool, target: _Target, progress: Progress) -> tuple[int, str]:
-    """Writes all the lines; gives how many records there are, and their hash."""
+def _written(core: Core, scope: Scope, request: ExportRequest, target: _Target, progress: Progress) -> Written:
+    """Writes all the lines; gives how many records there are, their hash, and what is not among them."""
     core.journal.flush()
     digest, count = hashlib.sha256(), -1
-    with core.store.snapshot(scope) as reading:
-        total = sum(reading.count(scope, Query(record, deleted="yes")) for record in _exported(audit))
-        for line in _lines(core, reading, scope, audit):
+    with _remedied(request), core.store.snapshot(scope) as reading:
+        taking = _Taking(reading, scope, request.damaged == "skip")
+        records = _exported(request.audit)
+        total = sum(taking.count(record) for record in records)
+        for line in _lines(core, taking, scope, records):
             target.write(line)
             digest.update(line)
             count += 1
-            progress(count, total)
-    target.write(_line({"end": FORMAT, "records": count, "hash": digest.hexdigest()}))
-    return count, digest.hexdigest()
+            progress(count, max(total, count))
+    end = {"end": FORMAT, "records": count, "hash": digest.hexdigest()}
+    if taking.left_out:
+        end["left_out"] = [one.model_dump(mode="json") for one in taking.left_out]
+    target.write(_line(end))
+    return Written(count, digest.hexdigest(), taking.left_out)
 
 
-def _lines(core: Core, reading: Reads, scope: Scope, audit: bool) -> Iterator[bytes]:
+@contextmanager
+def _remedied(request: ExportRequest) -> Iterator[None]:
+    """Who is refused is told how to save what is left."""
+    try:
+        yield
+    except DamagedData as error:
+        if request.damaged == "skip":
+            raise
+        remedy = "`recollect export FILE --damaged skip` (damaged='skip') writes all that can be read and says what not"
+        raise DamagedData(error.message, remedy=remedy, **error.details) from error
+
+
+def _lines(core: Core, taking: _Taking, scope: Scope, records: list[type[Record]]) -> Iterator[bytes]:
     yield _line({"format": FORMAT, "organization": scope.organization_id})
-    for record in _exported(audit):
-        after: str | None = None
-        while True:
-            page = reading.find(scope, Query(record, (), (Order("id"),), PAGE, after, "yes"))
-            yield from (record_line(shown_record(core.keyring, scope, one)) for one in page.records)
-            after = page.next
-            if after is None:
-                break
+    for record in records:
+        yield from (record_line(shown_record(core.keyring, scope, one)) for one in taking.records(record))
+
+
+class _Taking:
+    """Reads all there is, or all that is left: what hangs on a record that was left out is left out with it."""
+
+    def __init__(self, reading: Reads, scope: Scope, skips: bool) -> None:
+        self._reading, self._scope, self._skips = reading, scope, skips
+        self._taken: dict[str, set[str]] = {}
+        self.left_out: list[LeftOut] = []
+        self._is_run = False
+
+    def count(self, record: type[Record]) -> int:
+        try:
+            return self._reading.count(self._scope, Query(record, deleted="yes"))
+        except DamagedData:
+            if not self._skips:
+                raise
+            return 0  # it only says how far we are
+
+    def records(self, record: type[Record]) -> Iterator[Record]:
+        self._is_run = False
+        taken = self._taken[record.shape.table] = set()
+        for one in readable(self._reading, self._scope, record):
+            kept = one if isinstance(one, Lost) else self._whole(one)
+            if isinstance(kept, Lost):
+                self._leave_out(kept)
+                continue
+            self._is_run = False
+            if self._skips:
+                taken.add(kept.id)
+            yield kept
+
+    def _whole(self, record: Record) -> Record | Lost:
+        table, wrong = record.shape.table, fault(record)
+        if wrong is not None or not self._skips:
+            return record if wrong is None else Lost(table, wrong, record.id)
+        for name, reference in record.shape.references.items():
+            there, id = self._taken.get(reference.to), getattr(record, name)
+            if id is None or there is None or id in there:
+                continue
+            if reference.on_delete == "cascade":
+                return Lost(table, f"its {reference.to} was left out", record.id)
+            record = record.changed(**{name: None})
+        return record
+
+    def _leave_out(self, lost: Lost) -> None:
+        if not self._skips:
+            where = f"the {lost.table} '{lost.id}'" if lost.between is None else f"a part of the table {lost.table}"
+            raise DamagedData(f"{where} is damaged: {lost.why}", id=lost.id)
+        last = self.left_out[-1] if self._is_run else None
+        if lost.between is not None:
+            first, end = lost.between
+            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=first, to=end, count=None))
+        elif last is not None and last.why == lost.why and last.count is not None:
+            self.left_out[-1] = last.model_copy(update={"to": lost.id, "count": last.count + 1})
+        else:
+            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=lost.id))
+        self._is_run = True
 
 
 def _line(value: dict[str, Any]) -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import chain, product
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -12,19 +12,20 @@ from pydantic import Field
 from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
-from recollect.domain.record import now
+from recollect.domain.record import Record, now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.models import Embedder
-from recollect.ports.records import Compare, Linked, OneOf, Order, Part, Query, Scope, equal
+from recollect.ports.records import Compare, Linked, OneOf, Part, Problem, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
 from recollect.services.embedding import facets_of, passages_of, text_hash
 from recollect.services.erasing import finish, owed
 from recollect.services.indexing import ReindexRequest, reindex
+from recollect.services.salvage import UNREADABLE, Lost, readable
 
 PAGE = 1000
-RESTORE = "put a backup in its place (see docs/guides), or import an export into a new store"
+RESTORE = "put a backup in its place (see docs/guides), or save the rest with `export FILE --damaged skip`"
 
 
 class VerifyRequest(Request):
@@ -53,26 +54,51 @@ class Verified(Reply):
 
 def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
     """Re-read every record, re-derive every hash, and compare the indexes with the records."""
-    problems = [
-        ProblemView(what=problem.what, table=problem.table, id=problem.id, part=problem.part)
-        for problem in core.store.verify()
-        if problem.organization_id in (None, scope.organization_id)
-    ]
+    mine = (None, scope.organization_id)
+    problems = [_viewed(problem) for problem in core.store.verify() if problem.organization_id in mine]
     partly: set[str] = set()
-    try:
-        for found in _check_memories(core, scope):
-            if isinstance(found, Partly):
-                partly.add(found.id)
-            else:
-                problems.append(found)
-        kept = chain(check_content(core, scope), check_items(core, scope))
-        problems += [ProblemView(what=one.what, table=one.table, id=one.id, part=one.part) for one in kept]
-        problems += _index_problems(core)
-        memories, vectors = core.store.count(scope, Query(Memory)), core.store.count(scope, Query(Embedding))
-    except RecollectError as error:
-        problems.append(ProblemView(what=error.message))
-        memories = vectors = 0
+    for found in _to_the_end(core, scope):
+        if isinstance(found, Partly):
+            partly.add(found.id)
+        elif not _is_told(found, problems):
+            problems.append(found)
+    memories, vectors = _counted(core, scope, Memory), _counted(core, scope, Embedding)
     return Verified(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
+
+
+def _to_the_end(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
+    """Each part by itself: what one of them cannot read keeps none of the others from being looked at."""
+    parts: list[Callable[[], Iterable[ProblemView | Partly]]] = [
+        lambda: _check_memories(core, scope),
+        lambda: map(_viewed, check_content(core, scope)),
+        lambda: map(_viewed, check_items(core, scope)),
+        lambda: _index_problems(core),
+    ]
+    for part in parts:
+        try:
+            yield from part()
+        except RecollectError as error:
+            yield ProblemView(what=error.message)
+
+
+def _viewed(problem: Problem) -> ProblemView:
+    return ProblemView(what=problem.what, table=problem.table, id=problem.id, part=problem.part)
+
+
+def _is_told(found: ProblemView, problems: list[ProblemView]) -> bool:
+    """What the store said of a record is not said again because it could not be read a second time."""
+    if found == ProblemView(what=found.what):
+        return found in problems
+    if found.what not in UNREADABLE:
+        return False
+    return any((one.table, one.id) == (found.table, found.id) and one.part == "records" for one in problems)
+
+
+def _counted(core: Core, scope: Scope, record: type[Record]) -> int:
+    try:
+        return core.store.count(scope, Query(record))
+    except RecollectError:
+        return 0  # why is among the problems
 
 
 def _index_problems(core: Core) -> list[ProblemView]:
@@ -87,22 +113,33 @@ def _index_problems(core: Core) -> list[ProblemView]:
 
 
 def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
-    after: str | None = None
     lacking: dict[str, ProblemView] = {}
-    while True:
-        page = core.store.find(scope, Query(Memory, (), (Order("id"),), limit=PAGE, after=after))
-        for memory in page.records:
-            yield from _check_memory(memory)
-        for problem in _check_vectors(core, scope, page.records):
+    every = readable(core.store, scope, Memory, deleted="no", page=PAGE)
+    while page := list(islice(every, PAGE)):
+        for one in page:
+            yield from _check_memory(one) if isinstance(one, Memory) else [_unread(one)]
+        for problem in _vectors_checked(core, scope, [one for one in page if isinstance(one, Memory)]):
             if isinstance(problem, Partly):
                 yield problem
                 continue
             first = lacking.get(problem.what)
             lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
-        after = page.next
-        if after is None:
-            break
     yield from lacking.values()  # with another embedder all of them lack the same
+
+
+def _unread(lost: Lost) -> ProblemView:
+    what = lost.why
+    if lost.between is not None:
+        first, last = lost.between
+        what += f": those after {first or 'the beginning'} and before {last or 'the end'}"
+    return ProblemView(what=what, table=lost.table, id=lost.id)
+
+
+def _vectors_checked(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+    try:
+        yield from _check_vectors(core, scope, memories)
+    except DamagedData as error:
+        yield ProblemView(what=f"their vectors cannot be read: {error.message}", table="embedding")
 
 
 def _check_memory(memory: Memory) -> Iterator[ProblemView]:

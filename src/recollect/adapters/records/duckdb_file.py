@@ -395,6 +395,9 @@ def our_errors(path: Path) -> Iterator[None]:
         raise
     except duckdb.Error as error:
         raise meaning(error, path) from error
+    except UnicodeDecodeError as error:  # text of the file that is no text
+        remedy = "run `recollect verify` to see what is hit, then restore a backup"
+        raise DamagedData(f"'{path.name}' is damaged", remedy=remedy) from error
     except (UnicodeError, OverflowError) as error:
         raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
     except OSError as error:

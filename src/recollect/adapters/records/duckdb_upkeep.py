@@ -19,7 +19,7 @@ from recollect.adapters.records.soundness import check_count, check_references
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.terms import READ_OTHERWISE
 from recollect.domain.record import RECORDS, Record, new_id, now
-from recollect.errors import NotARecollectStore
+from recollect.errors import DamagedData, NotARecollectStore
 from recollect.ports.records import Part, Problem
 
 CodecOf = Callable[[type[Record]], Codec]
@@ -260,7 +260,7 @@ def _wrong(record: type[Record], codec: Codec, stored: tuple[Any, ...], words: s
     try:
         found = codec.record(stored)
         record.model_validate(found.__dict__)
-    except (ValueError, TypeError) as error:
+    except (DamagedData, ValueError, TypeError) as error:
         return f"cannot be read: {type(error).__name__}", "records"
     if record.shape.text and words != (set() if found.is_deleted else terms_of(found)):
         return "is not in the text index as it reads", "index"

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect.adapters.records.checks import check_filters, check_groups, check_query
-from recollect.adapters.records.dynamodb_items import packed, unpacked
+from recollect.adapters.records.dynamodb_items import Item, packed, unpacked
 from recollect.adapters.records.dynamodb_link import pauses
 from recollect.adapters.records.dynamodb_tenant import Head, Tenant
 from recollect.adapters.records.dynamodb_view import Name, View, values_of
 from recollect.adapters.records.plain import LIVING, counted, fits, in_order, is_beyond, once, paged
 from recollect.adapters.records.rows import Codec
 from recollect.domain.record import RECORDS, Record
-from recollect.errors import Closed, InvalidInput, StoreBusy
+from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy
 from recollect.ports.records import Linked, Page, Query, Reading, Scope, Spans
 
 R = TypeVar("R", bound=Record)
@@ -59,14 +59,29 @@ class Moment:
         head = self._tenant.head()
         for table in sorted(RECORDS):
             for page in self._tenant.link.pages(self._tenant.keys.records(table)):
-                view = View(self._tenant, self._codec)  # of its own: it keeps in mind what it read
-                names = [(table, item.get("d") or item["s"]) for item in page if not item.get("z")]
-                found: dict[Name, Any] = {}
-                torn = view.joined(list(zip(names, (item for item in page if not item.get("z")), strict=True)), found)
-                view.fetch(torn)
-                self._put(one.record for one in found.values() if one is not None)
-                self._put(view.record(*name) for name in torn)
+                items = [item for item in page if not item.get("z")]
+                try:
+                    self._keep(table, items)
+                except DamagedData:
+                    for item in items:
+                        self._keep_or_mark(table, item)
         return head
+
+    def _keep(self, table: str, items: list[Item]) -> None:
+        view = View(self._tenant, self._codec)  # of its own: it keeps in mind what it read
+        found: dict[Name, Any] = {}
+        torn = view.joined([((table, item.get("d") or item["s"]), item) for item in items], found)
+        view.fetch(torn)
+        self._put(one.record for one in found.values() if one is not None)
+        self._put(view.record(*name) for name in torn)
+
+    def _keep_or_mark(self, table: str, item: Item) -> None:
+        """A damaged record is set down as damaged: who reads it is told, who reads others is not kept from it."""
+        try:
+            self._keep(table, [item])
+        except DamagedData:
+            named = (table, item.get("d") or item["s"], b"")
+            self._file().execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", named)
 
     def _read_again(self, names: Iterable[Name]) -> None:
         listed = sorted(names)
@@ -103,7 +118,17 @@ class Moment:
 
     def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         check_query(query, fields)
+        if tuple(fields) == ("id",) and query.deleted == "yes" and not query.where and len(query.ordering()) == 1:
+            return self._ids(scope, query)
         return [tuple(getattr(one, name) for name in fields) for one in self.find(scope, query).records]
+
+    def _ids(self, scope: Scope, query: Query[Any]) -> list[tuple[Any, ...]]:
+        """Without the records, which may be damaged."""
+        descending, start = query.ordering()[0].descending, query.start()
+        beyond = "" if start is None else f"AND id {'<' if descending else '>'} ?"
+        text = f"SELECT id FROM kept WHERE name = ? {beyond} ORDER BY id {'DESC' if descending else ''} LIMIT ?"
+        most = -1 if query.limit is None else query.limit
+        return [(id,) for id in self._bodies(scope, text, (query.record.shape.table, *(start or ()), most))]
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
         return [self.select(scope, query, fields) for query, fields in readings]
@@ -146,7 +171,7 @@ class Moment:
         made: R = unpacked(self._codec(record), record, body)
         return made
 
-    def _bodies(self, scope: Scope, statement: str, values: tuple[str, str]) -> Iterator[bytes]:
+    def _bodies(self, scope: Scope, statement: str, values: tuple[Any, ...]) -> Iterator[Any]:
         if scope.organization_id != self._tenant.id:
             raise InvalidInput("this snapshot is of another organization", remedy="take one of this organization")
         return (body for (body,) in self._file().execute(statement, values))

@@ -12,8 +12,10 @@ from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.dialect import Encoding, same
 from recollect.domain.record import Column, ColumnType, Record
+from recollect.errors import DamagedData
 
 R = TypeVar("R", bound=Record)
+_SEE = "run `recollect verify` to see what is hit, then restore a backup"
 
 
 class Cipher(Protocol):
@@ -69,6 +71,19 @@ class Codec:
         return row
 
     def record(self, row: Sequence[Any]) -> Any:
+        try:
+            values = self._values(row)
+        except (ValueError, TypeError) as error:
+            table = self._record.shape.table
+            raise DamagedData(f"the {table} '{row[1]}' cannot be read", remedy=_SEE, id=row[1]) from error
+        made = self._record.__new__(self._record)
+        object.__setattr__(made, "__dict__", values)
+        object.__setattr__(made, "__pydantic_fields_set__", set(values))
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
+
+    def _values(self, row: Sequence[Any]) -> dict[str, Any]:
         organization = row[0]
         values: dict[str, Any] = {}
         for (name, decode, secret), value in zip(self._decoders, row, strict=True):
@@ -77,12 +92,7 @@ class Codec:
                     value = self._cipher.open(organization, value)
                 value = decode(value)
             values[name] = value
-        made = self._record.__new__(self._record)
-        object.__setattr__(made, "__dict__", values)
-        object.__setattr__(made, "__pydantic_fields_set__", set(values))
-        object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", None)
-        return made
+        return values
 
     def decoded(self, rows: list[tuple[Any, ...]], fields: Sequence[str]) -> list[tuple[Any, ...]]:
         """Rows of some fields, decoded; only the columns that need it are touched."""
@@ -96,9 +106,12 @@ class Codec:
         made = []
         for row in rows:
             values = list(row)
-            for place, decode in coded:
-                if values[place] is not None:
-                    values[place] = decode(values[place])
+            try:
+                for place, decode in coded:
+                    if values[place] is not None:
+                        values[place] = decode(values[place])
+            except (ValueError, TypeError) as error:
+                raise DamagedData(f"a {self._record.shape.table} cannot be read", remedy=_SEE) from error
             made.append(tuple(values))
         return made
 

@@ -176,6 +176,8 @@ def our_errors(path: Path) -> Iterator[None]:
         raise
     except apsw.Error as error:
         raise meaning(error, path) from error
+    except UnicodeDecodeError as error:  # text of the file that is no text
+        raise _damaged(path) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
     except OSError as error:
@@ -194,9 +196,7 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
         return NotARecollectStore(f"{where} is not a Recollect store", remedy="give another path")
     damaged = isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _CHECKSUM_FAILED
     if damaged:
-        return DamagedData(
-            f"{where} is damaged", remedy="run `recollect verify` to see what is hit, then restore a backup"
-        )
+        return _damaged(path)
     if isinstance(error, apsw.CantOpenError):
         remedy = "check that you may write in its folder, and that not too many files are open (`ulimit -n`)"
         return StoreError(f"cannot open the files of {where}", remedy=remedy)
@@ -205,6 +205,11 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
     if isinstance(error, apsw.NoMemError):
         return StoreError(f"out of memory while using {where}", remedy="free some memory, then try again")
     return StoreError(f"{where}: {error}")
+
+
+def _damaged(path: Path) -> DamagedData:
+    remedy = "run `recollect verify` to see what is hit, then restore a backup"
+    return DamagedData(f"'{path.name}' is damaged", remedy=remedy)
 
 
 class Readers:

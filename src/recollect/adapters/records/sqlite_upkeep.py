@@ -19,6 +19,7 @@ from recollect.adapters.records.sqlite_file import connect, our_errors, refuse_f
 from recollect.adapters.records.sqlite_text import TOKENIZER, make_text
 from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import RECORDS, Record, new_id, now
+from recollect.errors import DamagedData
 from recollect.ports.records import Problem
 
 CodecOf = Callable[[type[Record]], Codec]
@@ -193,8 +194,11 @@ def check_content(connection: apsw.Connection, codec_of: Callable[[type[Record]]
             if verdict != "ok":
                 yield Problem(what=str(verdict))
         return
-    yield from check_records(connection, codec_of)
+    problems = list(check_records(connection, codec_of))
+    yield from problems
     yield from check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
+    if problems:
+        return  # what cannot be read has been named
     codec = codec_of(Memory)
     columns = ", ".join(quoted(name) for name in codec.names)
     for row in connection.execute(f"SELECT {columns} FROM {quoted(Memory.shape.table)}"):
@@ -211,7 +215,7 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
             f"SELECT organization_id, id, _row FROM {quoted(table)} INDEXED BY {quoted(table + '_key')} "
             "ORDER BY organization_id, id"
         ).fetchall()
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem(what=f"the keys cannot be read: {error}", table=table)
         return
     for organization_id, id, row in cast(list[tuple[str, str, int]], keys):
@@ -221,7 +225,7 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
                 yield Problem("its row is missing", table, id, organization_id)
                 continue
             record.model_validate(codec.record(found).__dict__)
-        except (apsw.Error, ValueError) as error:
+        except (apsw.Error, DamagedData, ValueError) as error:
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, organization_id)
 
 

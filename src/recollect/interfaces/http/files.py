@@ -22,7 +22,7 @@ from recollect.interfaces.http.reading import arriving, declared_bytes, media_ty
 from recollect.interfaces.http.service import PREFIX, Endpoint, Service, answer, operation_endpoint
 from recollect.services.core import sanitized
 from recollect.services.reading import OpenFile, ReadFileRequest, open_file
-from recollect.services.transfer import exported_pieces
+from recollect.services.transfer import ExportRequest, exported_pieces
 from recollect.services.workspaces import WriteFileRequest
 
 JSON_LINES = "application/x-ndjson"
@@ -34,11 +34,14 @@ def endpoints(service: Service) -> list[Endpoint]:
     async def export(request: Request) -> Response:
         operation = OPERATIONS["export"]
         audit = request.query_params.get("audit", "false").lower() in ("1", "true", "yes")
+        damaged = request.query_params.get("damaged", "refuse")
 
         def begun() -> Iterator[bytes]:
             scope = service.allowed(request, operation).scope
-            with service.core.journal.attend(scope, "read", "export", {"audit": audit}):
-                return exported_pieces(service.core, scope, audit)
+            asked = {"path": "(sent)", "audit": audit, "damaged": damaged}
+            wanted = cast(ExportRequest, validated(operation, asked))
+            with service.core.journal.attend(scope, "read", "export", {"audit": audit, "damaged": damaged}):
+                return exported_pieces(service.core, scope, wanted)
 
         return StreamingResponse(await service.run(begun), media_type=JSON_LINES)
 
