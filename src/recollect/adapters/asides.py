@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _ASIDES = (".part", ".restoring")
+_LEFT = re.compile(r"\.recollect-[0-9a-f]{16}|.+\.recollect-[0-9a-f]{16}\.part", re.DOTALL)
 _PIECES = ("", "-journal", "-wal", "-shm", "-notes")
 
 
@@ -66,6 +68,47 @@ def clear_unfinished(store: Path) -> list[Path]:
             finally:
                 os.close(handle)
     return cleared
+
+
+def aside_of(path: Path) -> Path:
+    """The name a file is written under until it is whole: nobody else's, and known for ours."""
+    return path.with_name(f"{path.name}.recollect-{secrets.token_hex(8)}.part")
+
+
+@contextmanager
+def held(handle: int) -> Iterator[None]:
+    """An open file is locked to the end of the block, also when it has been closed and renamed before."""
+    if fcntl is None:
+        yield
+        return
+    kept = os.dup(handle)
+    try:
+        locked(kept, wait=True)
+        yield
+    finally:
+        os.close(kept)
+
+
+def clear_left(folder: int | Path) -> None:
+    """Delete what killed processes have left half written in a folder: named as ours alone are, and held by nobody."""
+    if fcntl is None:
+        return
+    handle = os.open(folder, os.O_RDONLY) if isinstance(folder, Path) else os.dup(folder)
+    try:
+        for name in filter(_LEFT.fullmatch, os.listdir(handle)):
+            with suppress(OSError):  # finished a moment ago, or not ours to delete
+                _clear(handle, name)
+    finally:
+        os.close(handle)
+
+
+def _clear(folder: int, name: str) -> None:
+    left = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if locked(left, wait=False) and os.fstat(left).st_size:  # an empty one may be about to be locked by its writer
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(left)
 
 
 def publish(aside: Path, target: Path) -> None:

@@ -12,11 +12,11 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from recollect.adapters.asides import publish, sync_folder
+from recollect.adapters.asides import aside_of, clear_left, held, publish, sync_folder, unfinished
 from recollect.adapters.beneath import FOLDER, READING, read_regular
 from recollect.errors import InvalidInput, StoreFull, Unsupported
 from recollect.ports.outside import Found, private_opener
@@ -27,7 +27,11 @@ _WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | 
 
 
 class LocalFolders:
-    """Implements `recollect.ports.outside.Folders`."""
+    """Implements `recollect.ports.outside.Folders`. `store` is the file of the store that is written from, if any: who
+    opens it next deletes what a killed process has left half written, wherever that lies."""
+
+    def __init__(self, store: Path | None = None) -> None:
+        self._store = store
 
     def read(self, root: Path, limit: int) -> Iterator[Found]:
         handle = _open_root(root)
@@ -37,16 +41,26 @@ class LocalFolders:
             os.close(handle)
 
     def keep(self, path: Path, write: Callable[[BinaryIO], T]) -> T:
-        aside = path.with_name(path.name + ".part")
+        clear_left(path.absolute().parent)
+        aside = aside_of(path)
         try:
-            with open(aside, "wb", opener=private_opener) as file:
+            with self._noted(aside), open(aside, "x+b", opener=private_opener) as file, held(file.fileno()):
                 result = write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            publish(aside, path)
+                file.close()
+                publish(aside, path)
             return result
         finally:
             aside.unlink(missing_ok=True)
+
+    @contextmanager
+    def _noted(self, aside: Path) -> Iterator[None]:
+        with ExitStack() as note:
+            if self._store is not None:
+                with suppress(OSError):  # beside a store that may only be read nothing can be noted
+                    note.enter_context(unfinished(self._store, aside))
+            yield
 
     def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
         made = [folder for folder in (root, *root.parents) if not folder.exists()]
@@ -57,9 +71,10 @@ class LocalFolders:
         handle, count = _open_root(root), 0
         touched: set[tuple[str, ...]] = {()}
         try:
+            clear_left(handle)
             for path, data in files:
-                _write(handle, path, data)
                 folders = tuple(path.split("/")[:-1])
+                _write(handle, path, data, clears=folders not in touched)
                 touched.update(folders[:depth] for depth in range(1, len(folders) + 1))
                 count += 1
             for folders in touched:
@@ -112,7 +127,7 @@ def _descend(folder: int, name: str, path: str, limit: int, depth: int) -> Itera
         os.close(inner)
 
 
-def _write(root: int, path: str, data: bytes) -> None:
+def _write(root: int, path: str, data: bytes, *, clears: bool) -> None:
     *folders, name = path.split("/")
     if not all(part not in ("", ".", "..") and "\x00" not in part for part in (*folders, name)):
         raise InvalidInput(f"'{path[:200]}' does not stay inside the folder", remedy="give paths without '..'")
@@ -120,6 +135,8 @@ def _write(root: int, path: str, data: bytes) -> None:
     try:
         for part in folders:
             handle = _entered(handle, part)
+        if clears:
+            clear_left(handle)
         _place(handle, name, data)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -166,11 +183,11 @@ def _place(folder: int, name: str, data: bytes) -> None:
     aside = f".recollect-{secrets.token_hex(8)}"
     handle = os.open(aside, _WRITING, 0o666, dir_fd=folder)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "wb") as file, held(handle):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         os.unlink(aside, dir_fd=folder)
         raise

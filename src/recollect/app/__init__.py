@@ -17,8 +17,8 @@ from recollect.app.checking import check_settings as check_settings
 from recollect.app.models import embedders_of, language_model_of
 from recollect.app.moving import copy as copy
 from recollect.app.moving import restore_backup as restore_backup
+from recollect.app.stores import file_of, record_store, refuse_missing
 from recollect.app.stores import key_file_of as key_file_of
-from recollect.app.stores import record_store, refuse_missing
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
@@ -27,6 +27,7 @@ from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.errors import DuplicateKey, InvalidSettings, typed_os_errors
 from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder, LanguageModel
+from recollect.ports.outside import Folders
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.services.blobs import stored_file
 from recollect.services.core import Core, WorkspaceLimits
@@ -144,7 +145,7 @@ def build(
         embedders,
         world,
         Journal(store),
-        LocalFolders(),
+        LocalFolders(file_of(settings.store) if own_store is None else None),
         keyring,
         timezone=settings.timezone,
         late_interaction=settings.embedder.late_interaction,
@@ -171,6 +172,13 @@ def close(core: Core) -> None:
         own = (core.store,) if core.owns_store else ()
         for part in (*own, core.vectors, core.journal):  # the last is closed first
             parts.callback(part.close)
+
+
+def local_folders() -> Folders:
+    """Files of this machine, for those who keep no store on it."""
+    from recollect.adapters.folders import LocalFolders
+
+    return LocalFolders()
 
 
 def ensure_organization(store: RecordStore, scope: Scope) -> None:

@@ -33,11 +33,10 @@ from recollect.domain.trees import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
-from recollect.ports.outside import private_opener
 from recollect.services.importing import ImportRequest, checked
 from recollect.services.reading import FileContent, ReadFileRequest, shown
 from recollect.services.times import Asking, in_zone
-from recollect.services.transfer import ExportRequest, Transferred
+from recollect.services.transfer import ExportRequest, Transferred, Written
 from recollect.services.workspaces import FileView, WriteFileRequest, content_of
 
 PREFIX = "/v1"
@@ -107,21 +106,22 @@ class RemoteRecollect(Recollect):
 
     def _export(self, request: ExportRequest) -> Transferred:
         """Into a file here, under another name until it is whole and its hash is right."""
+        from recollect.app import local_folders
+
         target = Path(request.path)
-        aside = target.with_name(target.name + ".part")
+        asked = urlencode({"audit": str(request.audit).lower(), "damaged": request.damaged})
+
+        def write(file: BinaryIO) -> Written:
+            self._once("GET", f"{PREFIX}/export?{asked}", None, file)
+            file.seek(0)
+            return checked(file, target.name)
+
         try:
-            with open(aside, "wb", opener=private_opener) as file:
-                asked = urlencode({"audit": str(request.audit).lower(), "damaged": request.damaged})
-                self._once("GET", f"{PREFIX}/export?{asked}", None, file)
-            with aside.open("rb") as file:
-                end = checked(file, target.name)
-            aside.replace(target)
+            end = local_folders().keep(target, write)
         except OSError as error:
             raise InvalidInput(
                 f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
             ) from None
-        finally:
-            aside.unlink(missing_ok=True)
         return Transferred(path=str(target), records=end.records, hash=end.hash, left_out=end.left_out)
 
     def _import(self, request: ImportRequest) -> Transferred:
