@@ -15,6 +15,8 @@ from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 import recollect
+from every_store import EVERY_STORE
+from long_texts import ASKED, FACT, LONG, ShortSighted
 from postgres_server import server
 from recollect.domain.items import Item, ItemVector
 from recollect.errors import EmbedderFailed, InvalidInput
@@ -122,6 +124,22 @@ def test_an_item_without_vectors_comes_last_and_is_not_lost(mem: Any) -> None:
         ("found", False),
         ("plain", True),
     ]
+
+
+@pytest.mark.parametrize("kind", [*EVERY_STORE, "memory"])
+@pytest.mark.parametrize("fields", [["$"], ["text"], ["parts[*].text"]])
+def test_a_fact_at_the_end_of_a_long_value_is_found(kind: str, fields: list[str], tmp_path: Path) -> None:
+    address = EVERY_STORE[kind](tmp_path) if kind in EVERY_STORE else "memory://"
+    with recollect.open(address, embedder=ShortSighted(256)) as mem:
+        store = RecollectStore(mem, fields=fields)
+        texts = LONG | {f"{key}, without it": text.replace(FACT, "") for key, text in LONG.items()}
+        store.batch([PutOp(("a",), key, {"parts": [{"text": text}], "text": text}) for key, text in texts.items()])
+        found = store.search(("a",), query=ASKED, limit=3)
+        assert {one.key for one in found} == set(LONG)
+        assert found[2].score > store.search(("a",), query=ASKED, limit=1, offset=3)[0].score + 0.01
+        assert len({one.key for one in store.search(("a",), query=ASKED, limit=100)}) == len(texts)
+        store.put(("a",), "end of 350 words", {"text": "short", "parts": []})
+        assert "end of 350 words" not in {one.key for one in store.search(("a",), query=ASKED, limit=2)}
 
 
 def test_putting_again_replaces_value_and_vectors_but_keeps_the_birthday(mem: Any) -> None:

@@ -9,31 +9,11 @@ import pytest
 
 import recollect
 from every_store import VECTOR_SEARCH, searched
+from long_texts import ASKED, LONG, prose
 from recollect.domain.memory import Embedding
 from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.ports.records import DeleteWhere, Put, Query, equal
 from recollect.testing.fakes import HashEmbedder
-
-FACT = "Grandmother hid the silver locket under the third stair of the lighthouse."
-ASKED = "where is the silver locket of grandmother hidden"
-_FILLER = (
-    "The committee met on day {n} and talked about drainage, parking and the budget for the coming season. "
-    "Nobody objected to minute {n}, and the treasurer promised a report on gravel."
-)
-
-
-def prose(words: int, fact_at: float) -> str:
-    """So many words about something else, with the fact after a share of them."""
-    filler = " ".join(_FILLER.format(n=n) for n in range(words // 25 + 1)).split()[:words]
-    place = round(len(filler) * fact_at)
-    return " ".join([*filler[:place], FACT, *filler[place:]])
-
-
-LONG = {
-    "end of 350 words": prose(350, 1.0),
-    "end of 2000 words": prose(2000, 1.0),
-    "middle of 2000 words": prose(2000, 0.5),
-}
 
 
 def opened(kind: str, folder: Path, **settings: Any) -> Any:

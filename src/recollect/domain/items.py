@@ -1,4 +1,4 @@
-"""What agents keep under names: a JSON value under a key in a namespace, with a vector for each text in it.
+"""What agents keep under names: a JSON value under a key in a namespace, with vectors of the texts in it.
 
 An item is not a memory: putting it again replaces it, and it claims nothing that could be cited or verified. A
 namespace is a path of labels, kept as one text that sorts by label, so that a prefix is a range of it.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, ClassVar
+
+from pydantic import Field
 
 from recollect.domain.record import Id, Json, JsonList, Moment, Record, Reference, Shape, Text, derived_id
 from recollect.errors import InvalidInput
@@ -33,6 +35,10 @@ def item_id(path: str, key: str) -> str:
     return derived_id("item", path, key)
 
 
+def item_vector_id(item_id: str, place: str, part: int) -> str:
+    return derived_id("item_vector", item_id, place, str(part))
+
+
 class Item(Record):
     shape: ClassVar[Shape] = Shape(
         "item",
@@ -49,7 +55,11 @@ class Item(Record):
 
 
 class ItemVector(Record):
-    """The vector of one text of an item; `place` says which."""
+    """The vector of one passage of one text of an item; `place` says which text.
+
+    Most texts are one passage; a long one has several, numbered by `part`, of the characters from `start` to `end`.
+    Where these are empty the vector is from before passages: then it is of the text's beginning.
+    """
 
     shape: ClassVar[Shape] = Shape(
         "item_vector",
@@ -61,6 +71,9 @@ class ItemVector(Record):
     item_id: Id
     path: Text
     place: Text
+    part: int = Field(default=0, ge=0)
+    start: int | None = None
+    end: int | None = None
     model: Text
     vector: bytes
 

@@ -1,4 +1,4 @@
-"""The vectors of a memory: one for each passage of its text by every configured model, and those that came with it.
+"""Vectors of texts, one for each passage; those of a memory by every configured model, and those that came with it.
 
 A vector that a caller gives is kept under the name of the model that made it, for the whole memory. No model here can
 make it again, so it stays as long as the text is the same: through forgetting and restoring, a move to other
@@ -72,9 +72,14 @@ def text_hash(memory: Memory) -> str:
 
 
 def passages_of(memory: Memory, embedder: Embedder) -> Cut:
-    """What of a memory gets a vector: passages that the model reads whole."""
+    """What of a memory gets a vector."""
+    return read_whole(text_of(memory), embedder)
+
+
+def read_whole(text: str, embedder: Embedder) -> Cut:
+    """What of a text gets a vector: passages that the model reads whole."""
     window = embedder.window - _MARKS if isinstance(embedder, WindowedEmbedder) else PASSAGE_TOKENS
-    return cut(text_of(memory), max(_MARKS, min(window, PASSAGE_TOKENS)))
+    return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)))
 
 
 def index_steps(
@@ -96,7 +101,7 @@ def index_steps(
         for place, vectors in zip(asked, made, strict=True):
             steps += [Insert(one) for one in embeddings(memories[place], embedder.model, vectors)]
             became[place].made[embedder.model] = len(vectors)
-            became[place].notes += _left_out(passages_of(memories[place], embedder))
+            became[place].notes += left_out(passages_of(memories[place], embedder))
     for memory, kept, became_of_it in zip(memories, own, became, strict=True):
         for model, vector in kept.items():
             whole = embeddings(memory, model, [Vectorized(vector)], given=True)
@@ -105,7 +110,8 @@ def index_steps(
     return steps, became
 
 
-def _left_out(found: Cut) -> list[str]:
+def left_out(found: Cut) -> list[str]:
+    """What a receipt says of a text that is longer than its vectors."""
     taken = len(found.passages)
     if taken == found.of:
         return []
@@ -153,20 +159,23 @@ def _stored(core: Core, memory: Memory) -> list[Embedding]:
 
 
 def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[list[Vectorized]]:
-    """A vector for each passage of each memory, with token codes where the model tells tokens apart and the settings
-    want them.
-    """
-    cuts = [passages_of(memory, embedder).passages for memory in memories]
-    texts = [text_of(memory)[one.start : one.end] for memory, some in zip(memories, cuts, strict=True) for one in some]
-    if not texts:
-        return [[] for _ in memories]
-    codes: list[bytes] | list[None] = [None] * len(texts)
-    if core.late_interaction and isinstance(embedder, TokenEmbedder):
-        vectors, tokens = embedder.embed_with_tokens(texts)
+    """A vector for each passage of each memory, with token codes where the settings want them."""
+    return passage_vectors(embedder, [text_of(memory) for memory in memories], coded=core.late_interaction)
+
+
+def passage_vectors(embedder: Embedder, texts: Sequence[str], *, coded: bool = False) -> list[list[Vectorized]]:
+    """A vector for each passage of each text, with token codes if wanted and the model tells tokens apart."""
+    cuts = [read_whole(text, embedder).passages for text in texts]
+    parts = [text[one.start : one.end] for text, some in zip(texts, cuts, strict=True) for one in some]
+    if not parts:
+        return [[] for _ in texts]
+    codes: list[bytes] | list[None] = [None] * len(parts)
+    if coded and isinstance(embedder, TokenEmbedder):
+        vectors, tokens = embedder.embed_with_tokens(parts)
         codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
     else:
-        vectors = embedder.embed(texts)
-    made = iter(zip(usable(vectors, embedder, len(texts)), codes, strict=True))
+        vectors = embedder.embed(parts)
+    made = iter(zip(usable(vectors, embedder, len(parts)), codes, strict=True))
     return [
         [Vectorized(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
         for some in cuts

@@ -2,8 +2,9 @@
 
 Every line is read and validated before the first is written; a file that was cut short or changed writes nothing. Then
 batches commit, each with its note in the log. A memory and its parts (tags, citations, vectors, history) are one: they
-lie far apart in the file and are written in one transaction. So an import that was killed left whole memories only, and
-running it again skips what is there and writes the rest. What stays in memory is where in the file each line begins.
+lie far apart in the file and are written in one transaction; so are an item and its vectors. So an import that was
+killed left whole ones only, and running it again skips what is there and writes the rest. What stays in memory is where
+in the file each line begins.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Result
 from recollect.domain.audit import Seal
+from recollect.domain.items import Item, ItemVector
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
 from recollect.domain.provenance import Citation
@@ -39,8 +41,14 @@ from recollect.services.transfer import FORMAT, LEFT_OUT, LeftOut, Transferred, 
 
 BATCH = 1000
 BATCH_BYTES = 8 << 20
-PARTS: tuple[type[Record], ...] = (Tag, Citation, Embedding, Revision, IndexTask)
-"""What a memory is made of besides itself; they refer to nothing else."""
+PARTS: dict[type[Record], tuple[type[Record], str]] = {
+    **dict.fromkeys((Tag, Citation, Embedding, Revision, IndexTask), (Memory, "memory_id")),
+    ItemVector: (Item, "item_id"),
+}
+"""What a memory or an item is made of besides itself, and the field that says of which; they refer to nothing else."""
+WHOLES = frozenset(owner for owner, _ in PARTS.values())
+Key = tuple[str, str]
+"""A table and an id."""
 
 
 class ImportRequest(Request):
@@ -53,8 +61,8 @@ class ImportRequest(Request):
 def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
     """Read an export back: every line is checked before the first is written, then batches commit.
 
-    A memory and what it is made of (tags, citations, history, vectors) are one: skipped or replaced together. Stopped
-    in the middle, import it again: what is there is skipped.
+    A memory and what it is made of (tags, citations, history, vectors) are one: skipped or replaced together, and so
+    are an item and its vectors. Stopped in the middle, import it again: what is there is skipped.
     """
     path = Path(request.path)
     written = done = 0
@@ -111,7 +119,7 @@ def _refuse_two_logs(core: Core, scope: Scope, seals: set[str]) -> None:
 
 @dataclass(slots=True)
 class _Survey:
-    """A checked file: where its lines begin, those of a memory's parts found by their owner."""
+    """A checked file: where its lines begin, those of parts found by their owner."""
 
     name: str
     scope: Scope
@@ -123,7 +131,7 @@ class _Survey:
     users: set[str] = field(default_factory=set)
     _logs: set[int] = field(default_factory=set)
     _heads: array[int] = field(default_factory=lambda: array("Q"))
-    _memories: array[int] = field(default_factory=lambda: array("Q"))
+    _wholes: array[int] = field(default_factory=lambda: array("Q"))
     _owners: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _places: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
@@ -135,19 +143,20 @@ class _Survey:
             record = _validated(line, self.scope)
             if record is not None:
                 _refuse_rise(self.scope, record)
-            if isinstance(record, PARTS):
-                owners.append(_digest_of(record.memory_id))  # type: ignore[attr-defined]
+            owner = _owner_of(record) if record is not None else None
+            if owner is not None and type(record) in PARTS:
+                owners.append(_digest_of(*owner))
                 places.append(offset)
             elif record is not None:
                 self._heads.append(offset)
-                if isinstance(record, Memory):
-                    self._memories.append(_digest_of(record.id))
+                if owner is not None:
+                    self._wholes.append(_digest_of(*owner))
                 elif isinstance(record, Seal):
                     self.seals.add(record.id)
                 elif isinstance(record, User):
                     self.users.add(record.id)
                 elif isinstance(record, Result):
-                    self._logs.add(_digest_of(record.id))
+                    self._logs.add(_digest_of("result", record.id))
             offset += len(line)
             self.progress(len(self._heads) + len(places), 2 * self.records)
         if len(self._heads) + len(places) != self.records:
@@ -156,17 +165,19 @@ class _Survey:
 
     def _arrange(self, owners: array[int], places: array[int]) -> None:
         by = np.frombuffer(owners, np.uint64) if owners else self._owners
-        if not np.isin(by, np.frombuffer(self._memories, np.uint64) if self._memories else self._owners).all():
-            raise InvalidInput(f"'{self.name}' has parts of memories that are not in it", remedy="export it again")
+        if not np.isin(by, np.frombuffer(self._wholes, np.uint64) if self._wholes else self._owners).all():
+            raise InvalidInput(
+                f"'{self.name}' has parts of memories or items that are not in it", remedy="export it again"
+            )
         order = np.argsort(by, kind="stable")
         self._owners, self._places = by[order], np.frombuffer(places, np.uint64)[order] if places else self._places
 
     def has_log(self, id: str) -> bool:
         """Of the log entries that can be cited, results alone come after memories in a file."""
-        return _digest_of(id) in self._logs
+        return _digest_of("result", id) in self._logs
 
     def batches(self, file: IO[bytes], proving: Proving) -> Iterator[list[Record]]:
-        """Records in the order of the file, each memory followed by its parts, as far as they are proven here."""
+        """Records in the order of the file, each followed by its parts, as far as they are proven here."""
         batch: list[Record] = []
         size = 0
         for offset in self._heads:
@@ -182,21 +193,22 @@ class _Survey:
     def _group(self, file: IO[bytes], offset: int) -> tuple[list[Record], int]:
         line = _line_at(file, offset)
         record, size = _record(_parsed(line), self.scope), len(line)
-        if not isinstance(record, Memory):
+        if type(record) not in WHOLES:
             return [record], size
-        owner = np.uint64(_digest_of(record.id))
+        key = (record.shape.table, record.id)
+        owner = np.uint64(_digest_of(*key))
         first, last = np.searchsorted(self._owners, owner, "left"), np.searchsorted(self._owners, owner, "right")
         parts = []
         for place in self._places[first:last]:
             line = _line_at(file, int(place))
             size += len(line)
             parts.append(_record(_parsed(line), self.scope))
-        return [record, *(one for one in parts if _memory_of(one) == record.id)], size
+        return [record, *(one for one in parts if _owner_of(one) == key)], size
 
 
-def _digest_of(id: str) -> int:
-    """Eight bytes stand for an id; who reads by them looks at the id again."""
-    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "little")
+def _digest_of(table: str, id: str) -> int:
+    """Eight bytes stand for a record; who reads by them looks at the id again."""
+    return int.from_bytes(hashlib.blake2b(f"{table} {id}".encode(), digest_size=8).digest(), "little")
 
 
 def _line_at(file: IO[bytes], offset: int) -> bytes:
@@ -290,14 +302,11 @@ def _stopped(error: RecollectError, before: int) -> RecollectError:
 def _steps(core: Core, scope: Scope, records: Sequence[Record], existing: str) -> list[Step]:
     types = {type(one) for one in records}
     present = {(record.shape.table, id) for record in types for id in _present(core, scope, record, records)}
-    known = {id for table, id in present if table == "memory"}
-    steps: list[Step] = []
-    if existing == "replace" and known:
-        steps += [DeleteWhere(part, (OneOf("memory_id", tuple(sorted(known))),)) for part in PARTS]
+    steps: list[Step] = _dropping_steps(present) if existing == "replace" else []
     taken = _taken(core, scope, records) if existing == "skip" else set()
     for one in records:
         is_here = (one.shape.table, one.id) in present
-        if _memory_of(one) in known:
+        if _owner_of(one) in present:
             # Its old parts were deleted above, so that none stands in the way of the file's.
             steps += [Put(one, restoring=True)] if existing == "replace" else []
         elif not is_here and (one.shape.table, one.id) not in taken:
@@ -307,11 +316,23 @@ def _steps(core: Core, scope: Scope, records: Sequence[Record], existing: str) -
     return steps
 
 
-def _memory_of(record: Record) -> str | None:
-    """The memory a record is or is a part of."""
-    if isinstance(record, Memory):
-        return record.id
-    return str(record.memory_id) if isinstance(record, PARTS) else None  # type: ignore[attr-defined]
+def _dropping_steps(present: set[Key]) -> list[Step]:
+    """The steps that drop the parts of what is here and will be replaced."""
+    steps: list[Step] = []
+    for part, (owner, link) in PARTS.items():
+        known = tuple(sorted(id for table, id in present if table == owner.shape.table))
+        steps += [DeleteWhere(part, (OneOf(link, known),))] if known else []
+    return steps
+
+
+def _owner_of(record: Record) -> Key | None:
+    """The memory or item that a record is or is a part of."""
+    if type(record) in WHOLES:
+        return record.shape.table, record.id
+    if type(record) not in PARTS:
+        return None
+    owner, link = PARTS[type(record)]
+    return owner.shape.table, str(getattr(record, link))
 
 
 def _present(core: Core, scope: Scope, record: type[Record], records: Sequence[Record]) -> set[str]:

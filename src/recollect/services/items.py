@@ -1,7 +1,9 @@
 """Items: JSON values that agents keep under a namespace and a key, found by name, by filter and by meaning.
 
-Putting replaces. A put and its vectors are one transaction, and many puts and deletions are, too. An item whose time
-is up is never shown, whether it was swept or not; reading one with a time to live can give it its whole time again.
+Putting replaces. A put and its vectors are one transaction, and many puts and deletions are, too. Each passage of each
+text has a vector, and the likest counts; the texts are not kept, so only putting an item again makes its vectors again.
+An item whose time is up is never shown, whether it was swept or not; reading one with a time to live can give it its
+whole time again.
 
 Search by meaning compares the question with every vector below the prefix, so it is exact. An item is not a memory:
 memories are merged with their duplicates, versioned, cited and ranked by much more than meaning, items are replaced.
@@ -19,7 +21,16 @@ from typing import Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from recollect.domain.items import Item, ItemVector, after_all_below, item_id, matches, names_match, path_of
+from recollect.domain.items import (
+    Item,
+    ItemVector,
+    after_all_below,
+    item_id,
+    item_vector_id,
+    matches,
+    names_match,
+    path_of,
+)
 from recollect.domain.record import LONGEST_SECONDS, Json, QueryText, Text, now
 from recollect.ports.records import (
     AnyOf,
@@ -27,7 +38,6 @@ from recollect.ports.records import (
     Delete,
     DeleteWhere,
     Filter,
-    Insert,
     IsNull,
     OneOf,
     Order,
@@ -40,7 +50,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
-from recollect.services.embedding import usable
+from recollect.services.embedding import Vectorized, left_out, passage_vectors, read_whole
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
@@ -64,6 +74,8 @@ class PutItemRequest(Request):
 class ItemsPut(Reply):
     put: int
     deleted: int
+    vectors: int = Field(0, description="How many were made: one for each passage of each text")
+    notes: list[str] = Field(default_factory=list)
 
 
 def put(core: Core, scope: Scope, request: PutItemRequest) -> ItemsPut:
@@ -85,15 +97,16 @@ def put_many(core: Core, scope: Scope, request: PutItemsRequest) -> ItemsPut:
     before = {one.id: one for one in core.store.find(scope, Query(Item, (OneOf("id", tuple(last)),))).records}
     kept = {id: one for id, one in last.items() if one.value is not None}
     gone = [id for id in last if id not in kept and id in before]
+    vectors, notes = _vectors(core, scope, kept)
     steps: list[Step] = [Delete(Item, id) for id in gone]
-    if any(id in before for id in kept):
-        steps.append(DeleteWhere(ItemVector, (OneOf("item_id", tuple(id for id in kept if id in before)),)))
     steps += [Put(_item(scope, id, one, before.get(id))) for id, one in kept.items()]
-    steps += _vector_steps(core, scope, kept)
+    if kept:  # also of those that were not there when we looked: somebody else may have put them since
+        steps.append(DeleteWhere(ItemVector, (OneOf("item_id", tuple(kept)),)))
+    steps += [Put(one) for one in vectors]
     if steps:
         entry = logged(scope, "update", "item.put", None, put=len(kept), deleted=len(gone))
         commit(core, scope, [*steps, entry])
-    return ItemsPut(put=len(kept), deleted=len(gone))
+    return ItemsPut(put=len(kept), deleted=len(gone), vectors=len(vectors), notes=notes)
 
 
 def _item(scope: Scope, id: str, given: PutItemRequest, before: Item | None) -> Item:
@@ -126,25 +139,41 @@ def _is_living(item: Item, moment: datetime) -> bool:
     return item.expires_at is None or item.expires_at > moment
 
 
-def _vector_steps(core: Core, scope: Scope, kept: dict[str, PutItemRequest]) -> list[Step]:
+def _vectors(core: Core, scope: Scope, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
+    """The vectors of all passages of all texts, and what is to be said of texts that are too long for that."""
     texts = [(id, one, place, text) for id, one in kept.items() for place, text in one.texts.items() if text]
     if not texts or core.embedder is None:
-        return []
-    vectors = usable(core.embedder.embed([text for *_, text in texts]), core.embedder, len(texts))
-    return [
-        Insert(
-            made(
-                ItemVector,
-                scope,
-                item_id=id,
-                path=path_of(one.namespace),
-                place=place,
-                model=core.embedder.model,
-                vector=np.asarray(vector, np.float16).tobytes(),
-            )
-        )
-        for (id, one, place, _), vector in zip(texts, vectors, strict=True)
+        return [], []
+    found = passage_vectors(core.embedder, [text for *_, text in texts])
+    notes = [
+        f"{one.key[:80]}, {place[:80]}: {note}"
+        for _, one, place, text in texts
+        for note in left_out(read_whole(text, core.embedder))
     ]
+    vectors = [
+        _vector(scope, (id, path_of(one.namespace), place), core.embedder.model, part, passage)
+        for (id, one, place, _), passages in zip(texts, found, strict=True)
+        for part, passage in enumerate(passages)
+    ]
+    return vectors, notes
+
+
+def _vector(scope: Scope, text: tuple[str, str, str], model: str, part: int, found: Vectorized) -> ItemVector:
+    item_id, path, place = text
+    vector: ItemVector = made(
+        ItemVector,
+        scope,
+        id=item_vector_id(item_id, place, part),
+        item_id=item_id,
+        path=path,
+        place=place,
+        part=part,
+        start=found.passage.start if found.passage else None,
+        end=found.passage.end if found.passage else None,
+        model=model,
+        vector=np.asarray(found.vector, np.float16).tobytes(),
+    )
+    return vector
 
 
 class ItemView(Reply):
@@ -236,7 +265,7 @@ def search(core: Core, scope: Scope, request: SearchItemsRequest) -> ItemsFound:
 def _likest(
     core: Core, scope: Scope, request: SearchItemsRequest, where: tuple[Filter, ...]
 ) -> list[tuple[Item, float | None]]:
-    """By the likest of each item's texts; those without a vector come last, for who asks for more."""
+    """By the likest passage of each item's texts; those without a vector come last, for who asks for more."""
     wanted = request.offset + request.limit
     allowed = _passing(core, scope, request.filter, where) if request.filter else None
     ranked: list[tuple[Item, float | None]] = []

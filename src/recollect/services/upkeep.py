@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from recollect.domain.items import Item, ItemVector
 from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record, now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.models import Embedder
-from recollect.ports.records import Compare, Linked, OneOf, Part, Problem, Query, Scope, equal
+from recollect.ports.records import Compare, IsNull, Linked, OneOf, Part, Problem, Query, Scope, equal
 from recollect.services.blobs import check_content
 from recollect.services.checkpoint_items import check_items
 from recollect.services.core import Core, Reply, Request
@@ -300,8 +301,25 @@ def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
     )
     due = core.store.count(scope, Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
     yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
+    yield from _items_behind(core, scope)
     broken = core.store.count(scope, Query(Citation, (equal("state", "broken"),)))
     yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
+
+
+def _items_behind(core: Core, scope: Scope) -> Iterator[Finding]:
+    """Their texts are not kept, so nobody but who put them can make their vectors again."""
+    if core.embedder is None:
+        return
+    current = equal("model", core.embedder.model)
+    another = (Linked(ItemVector, "item_id"), Linked(ItemVector, "item_id", (current,), wanted=False))
+    before = (Linked(ItemVector, "item_id", (current, IsNull("start"))),)
+    for where, says in (
+        (another, "items have vectors by another model only, and are not found by meaning"),
+        (before, "items have vectors from before passages, which are of the beginning of a long text"),
+    ):
+        count = core.store.count(scope, Query(Item, where))
+        if count:
+            yield Finding(name="items", well=True, says=f"{count} {says}", remedy="put them again")
 
 
 def _presence(core: Core, scope: Scope) -> Iterator[Finding]:
