@@ -577,7 +577,7 @@ class Recollect:
     def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
         """Make the vectors that are missing."""
 
-    def export(self, path: str, *, audit: bool = False) -> Transferred:
+    def export(self, path: str, *, audit: bool = False, damaged: Literal["refuse", "skip"] = "refuse") -> Transferred:
         """Write everything to a JSON Lines file."""
 
     def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> Transferred:
