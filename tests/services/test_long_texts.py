@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import recollect
 from every_store import VECTOR_SEARCH, searched
-from long_texts import ASKED, LONG, prose
+from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect.domain.memory import Embedding
 from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.ports.records import DeleteWhere, Put, Query, equal
+from recollect.services.embedding import question_vector, whole_vectors
 from recollect.testing.fakes import HashEmbedder
 
 
@@ -153,3 +155,38 @@ def test_a_model_with_a_small_window_gets_small_passages(tmp_path: Path) -> None
         assert mem.remember(LONG["end of 350 words"]).vectors > 7
         assert "silver locket" in mem.recall(ASKED, by="meaning")[0].passage.text
         assert mem.doctor().well
+
+
+def test_the_end_of_a_long_question_counts(tmp_path: Path) -> None:
+    """A page was pasted before it; the model reads the first 240 words."""
+    fact = "Silver locket: grandmother, lighthouse stair"
+    with recollect.open(tmp_path / "x.db", embedder=ShortSighted(4096)) as mem:
+        texts = [f"umbrella{n} janitor{n} roof{n} school{n}" for n in range(30)]
+        texts.insert(15, fact)
+        mem.remember_many(texts)
+        for number, text in enumerate(texts):
+            mem.item.put(["notes"], str(number), value={"text": text}, texts={"text": text})
+        asked = f"{prose(300, 1.0).replace(FACT, '')} {ASKED}"
+        assert mem.recall(asked, by="meaning")[0].text == fact
+        assert mem.item.search(["notes"], query=asked).items[0].value == {"text": fact}
+
+
+def test_the_built_in_model_reads_a_long_question_to_its_end(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "x.db", embedder="minilm") as mem:
+        asked = f"{prose(300, 1.0).replace(FACT, '')} {ASKED}"
+        alone, after = (question_vector(mem._core.embedder, text, coded=True) for text in (ASKED, asked))
+        before, _ = question_vector(mem._core.embedder, asked.removesuffix(ASKED))
+        assert alone[0] @ after[0] > alone[0] @ before + 0.02
+        assert np.linalg.norm(after[0]) == pytest.approx(1, abs=1e-3)
+        assert len(after[1]) <= 256
+        assert mem._core.embedder.embed_query(ASKED) @ alone[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_texts_that_begin_alike_and_end_otherwise_are_not_the_same(tmp_path: Path) -> None:
+    begin = prose(300, 1.0).replace(FACT, "")
+    gravel, locket = f"{begin} {'Order more gravel for the parking. ' * 40}", f"{begin} {FACT * 20}"
+    embedder = ShortSighted(256)
+    one, other, again = whole_vectors(embedder, [gravel, locket, gravel])
+    assert one @ other < 0.97 < one @ again
+    short = ["short", "", " " * 5000]
+    assert np.allclose(whole_vectors(embedder, short), embedder.embed(short))

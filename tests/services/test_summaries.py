@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import recollect
 from recollect.domain.conversations import Message
+from recollect.domain.extracts import extract, sentences
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.records import Insert
@@ -341,3 +344,43 @@ def test_rolling_up_twice_at_once_covers_everything_once(each: Any, meanwhile: A
     stretches = each.list(kinds=["summary"], levels=["stretch"]).memories
     covered = [part.id for one in stretches for part in each.summary.show(one.id).parts]
     assert len(covered) == len(set(covered)) == 2
+
+
+THINGS = "gravel drainage parking lamps benches fences hedges ponds paths bins signs gates".split()
+LONG_TURN = " ".join(f"Somebody spoke of {one} and of {other} for a while." for one, other in permutations(THINGS, 2))
+
+
+def test_what_stands_at_the_end_of_a_long_turn_reaches_the_summary(tmp_path: Path) -> None:
+    """The extract reads it whole; the language model is shown what fits of its beginning and its end."""
+    turns = [("Ann", f"{LONG_TURN * 6} We decided that Ann will fly to Lisbon on 3 May because of Bob.")]
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        talk(mem, turns=turns)
+        mem.summary.roll_up()
+        (line,) = [line for line in mem.summary.tree(depth=9).lines if line.kind == "summary"]
+        assert "fly to Lisbon" in mem.summary.show(line.id).text
+    model = ScriptedModel({"summary": "Ann flies to Lisbon."})
+    with recollect.open(tmp_path / "b.db", embedder="hash", language_model=model) as mem:
+        talk(mem, turns=turns)
+        mem.summary.roll_up()
+    assert "fly to Lisbon" in model.asked[0].material
+    assert " … " in model.asked[0].material
+    assert len(model.asked[0].material) <= 40_000 + len("Ann: ")
+
+
+def test_the_end_of_what_is_written_without_sentences_can_be_extracted() -> None:
+    spaceless = "".join(chr(0x4E00 + n * 7 % 5000) for n in range(2000))
+    for text in (spaceless, " ".join(f"gravel{n}" for n in range(500))):
+        found = sentences(text)
+        assert "".join("".join(one.text.split()) for one in found) == "".join(text.split())
+        assert sum(len(one.text) for one in extract(found, 80)) <= 1000
+
+
+def test_a_sentence_has_the_vector_of_the_passage_it_stands_in() -> None:
+    vectors = {0: np.array([1, 0], np.float32), 30: np.array([0, 1], np.float32)}
+    text = "One stands at the beginning. Another stands at the end of it. Third."
+    found = sentences(text, "Ann", lambda place: vectors[0 if place < 30 else 30])
+    assert [(one.text, one.vector.tolist()) for one in found if one.vector is not None] == [
+        ("One stands at the beginning.", [1, 0]),
+        ("Another stands at the end of it.", [1, 0]),
+        ("Third.", [0, 1]),
+    ]

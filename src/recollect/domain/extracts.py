@@ -9,7 +9,7 @@ anew, so nothing is made up.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,20 +37,32 @@ MOST_SENTENCES = 400  # compared with each other
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence, who said it, and the vector of what it stands in, if there is one."""
+    """A sentence, who said it, and the vector of the passage it stands in, if there is one."""
 
     text: str
     by: str | None = None
     vector: NDArray[np.float32] | None = None
 
 
-def sentences(text: str, by: str | None = None, vector: NDArray[np.float32] | None = None) -> list[Sentence]:
-    parts = (part.strip() for part in _SENTENCE.split(text))
-    return [Sentence(_shortened(part), by, vector) for part in parts if part]
+VectorAt = Callable[[int], NDArray[np.float32] | None]
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_SENTENCE else text[: LONGEST_SENTENCE - 1].rsplit(" ", 1)[0] + "…"
+def sentences(text: str, by: str | None = None, vector_at: VectorAt = lambda place: None) -> list[Sentence]:
+    """The sentences of a text; `vector_at` says which vector what begins at a character stands in."""
+    gaps = list(_SENTENCE.finditer(text))
+    begins, ends = [0, *(gap.end() for gap in gaps)], [*(gap.start() for gap in gaps), len(text)]
+    parts = (part for begin, end in zip(begins, ends, strict=True) for part in _pieces(text, begin, end))
+    return [Sentence(part, by, vector_at(begin)) for begin, part in parts if part]
+
+
+def _pieces(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """A sentence, or what is written without an end to it in pieces, at a space where there is one."""
+    while end - begin > LONGEST_SENTENCE:
+        space = text.rfind(" ", begin + 1, begin + LONGEST_SENTENCE)
+        upto = space if space > begin else begin + LONGEST_SENTENCE
+        yield begin, text[begin:upto].strip()
+        begin = upto
+    yield begin, text[begin:end].strip()
 
 
 def extract(given: Sequence[Sentence], most_words: int) -> list[Sentence]:
@@ -85,7 +97,8 @@ def _most_interesting(given: list[Sentence]) -> list[Sentence]:
 
 
 def _length(sentence: Sentence) -> int:
-    return len(sentence.text.split()) + (1 if sentence.by else 0)
+    """In words; where a script has no spaces between them, or there are none, ten characters count as one."""
+    return max(len(sentence.text.split()), len(sentence.text) // 10) + (1 if sentence.by else 0)
 
 
 def _likeness(given: Sequence[Sentence]) -> Matrix:

@@ -54,6 +54,12 @@ def clipped(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def clipped_within(text: str, most: int) -> str:
+    """The text, or as much of its beginning and its end as fits."""
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
 DEEPEST_JSON = 100
 
 

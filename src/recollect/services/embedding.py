@@ -15,9 +15,9 @@ from itertools import islice
 import numpy as np
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.passages import PASSAGE_TOKENS, Cut, Passage, cut
+from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Cut, Passage, cut
 from recollect.domain.questions import embedded_text
-from recollect.domain.relevance import token_codes
+from recollect.domain.relevance import Codes, token_codes
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step, equal
@@ -29,6 +29,7 @@ CODED_TOKENS = 128
 MOST_DIMENSIONS = 16_000  # more than any index holds
 GivenVectors = Mapping[str, Vectors]
 """What a caller gave for one memory, by the name of the model that made it."""
+MOST_OF_A_WHOLE = 8  # passages of a question, or of a text compared as a whole; each costs a run of the model
 _MARKS = 16  # what a model adds to a text, and what the estimate of its tokens may be short of
 
 
@@ -76,10 +77,10 @@ def passages_of(memory: Memory, embedder: Embedder) -> Cut:
     return read_whole(text_of(memory), embedder)
 
 
-def read_whole(text: str, embedder: Embedder) -> Cut:
+def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> Cut:
     """What of a text gets a vector: passages that the model reads whole."""
     window = embedder.window - _MARKS if isinstance(embedder, WindowedEmbedder) else PASSAGE_TOKENS
-    return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)))
+    return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)), most)
 
 
 def index_steps(
@@ -163,9 +164,11 @@ def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list
     return passage_vectors(embedder, [text_of(memory) for memory in memories], coded=core.late_interaction)
 
 
-def passage_vectors(embedder: Embedder, texts: Sequence[str], *, coded: bool = False) -> list[list[Vectorized]]:
+def passage_vectors(
+    embedder: Embedder, texts: Sequence[str], *, coded: bool = False, most: int = MOST_PASSAGES
+) -> list[list[Vectorized]]:
     """A vector for each passage of each text, with token codes if wanted and the model tells tokens apart."""
-    cuts = [read_whole(text, embedder).passages for text in texts]
+    cuts = [read_whole(text, embedder, most).passages for text in texts]
     parts = [text[one.start : one.end] for text, some in zip(texts, cuts, strict=True) for one in some]
     if not parts:
         return [[] for _ in texts]
@@ -180,6 +183,30 @@ def passage_vectors(embedder: Embedder, texts: Sequence[str], *, coded: bool = F
         [Vectorized(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
         for some in cuts
     ]
+
+
+def whole_vectors(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """One vector for all of each text, to compare whole texts with each other: what its passages have in common."""
+    found = passage_vectors(embedder, texts, most=MOST_OF_A_WHOLE)
+    return np.stack([_middle([one.vector for one in some]) for some in found])
+
+
+def question_vector(embedder: Embedder, text: str, *, coded: bool = False) -> tuple[Vectors, Codes | None]:
+    """The vector of all of a question, and its token codes if wanted: of a long one its passages, evenly spread."""
+    parts = [text[one.start : one.end] for one in read_whole(text, embedder, MOST_OF_A_WHOLE).passages]
+    if not coded or not isinstance(embedder, TokenEmbedder):
+        return _middle([embedder.embed_query(part) for part in parts]), None
+    asked = [embedder.embed_query_with_tokens(part) for part in parts]
+    # Each token is compared with all of the candidates: a longer question has no more of them than one passage.
+    tokens = np.concatenate([states[:: len(parts)] for _, states in asked])
+    return _middle([vector for vector, _ in asked]), token_codes(tokens)
+
+
+def _middle(vectors: Sequence[Vectors]) -> Vectors:
+    if len(vectors) == 1:
+        return vectors[0]
+    total = np.sum(vectors, axis=0)
+    return unit(total) if total.any() else vectors[0]
 
 
 def usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:

@@ -22,14 +22,13 @@ from recollect.domain.relevance import (
     Ranked,
     Ranking,
     late_similarities,
-    token_codes,
 )
 from recollect.errors import EmbedderFailed, IndexFailed
-from recollect.ports.models import TokenEmbedder, Vectors
+from recollect.ports.models import Vectors
 from recollect.ports.records import Beside, OneOf, Query, Scope, TextQuery
 from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.core import Core
-from recollect.services.embedding import GivenVectors, check_lengths, length_of
+from recollect.services.embedding import GivenVectors, check_lengths, length_of, question_vector
 from recollect.services.narrowing import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
@@ -133,10 +132,8 @@ def asked_vector(
     rephrased = question.rephrased({row["author"] for row in rows.values() if row["author"]})
     text, model = rephrased or question.text, core.embedder.model
     try:
-        if core.late_interaction and isinstance(core.embedder, TokenEmbedder):
-            vector, tokens = core.embedder.embed_query_with_tokens(text)
-            return Asked(vector, rephrased is not None, model, token_codes(tokens))
-        return Asked(core.embedder.embed_query(text), rephrased is not None, model)
+        vector, codes = question_vector(core.embedder, text, coded=core.late_interaction)
+        return Asked(vector, rephrased is not None, model, codes)
     except EmbedderFailed as failure:
         pool.notes.append(f"searched by words only: {failure.message}")
         return None

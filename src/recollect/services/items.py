@@ -50,7 +50,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
-from recollect.services.embedding import Vectorized, left_out, passage_vectors, read_whole
+from recollect.services.embedding import Vectorized, left_out, passage_vectors, question_vector, read_whole
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
@@ -303,7 +303,7 @@ def _by_likeness(
     if not rows:
         return
     matrix = np.frombuffer(b"".join([vector for _, vector in rows]), np.float16).reshape(len(rows), -1)
-    likeness = matrix.astype(np.float32) @ core.embedder.embed_query(request.query or "")
+    likeness = matrix.astype(np.float32) @ question_vector(core.embedder, request.query or "")[0]
     seen: set[str] = set()
     for place in np.argsort(-likeness, kind="stable"):
         id = rows[place][0]

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from recollect.domain.learning import posterior
 from recollect.domain.likeness import Matrix, grouped, likeness
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
-from recollect.domain.record import Id, Text, clipped, now
+from recollect.domain.record import Id, Text, clipped, clipped_within, now
 from recollect.domain.templates import generalized
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
@@ -39,6 +39,7 @@ from recollect.ports.records import (
 )
 from recollect.services.core import Core, Reply, Request, commit, logged, made
 from recollect.services.derivation import GENERALIZED, tried
+from recollect.services.embedding import whole_vectors
 from recollect.services.indexing import Progress
 from recollect.services.outcomes import (
     COUNTER,
@@ -59,6 +60,7 @@ ALIKE = 0.28
 REPRESENTATIVES = 20  # of a pattern's episodes: what a new one is compared with
 MOST_AT_ONCE = 1000
 SHOWN_TO_THE_MODEL = 12
+SHOWN_OF_A_TEXT = 2000
 INSTRUCTIONS = """\
 You are given several tasks of one sort that were done with success, each with the steps that were taken.
 Write the know-how they share. problem_space: one sentence that says what sort of task this is. solution_template: the
@@ -192,7 +194,7 @@ def _vectors(core: Core, texts: Sequence[str], report: Learned) -> Vectors | Non
     if core.embedder is None or not texts:
         return None
     try:
-        return core.embedder.embed(texts)
+        return whole_vectors(core.embedder, texts)
     except EmbedderFailed as failure:
         report.notes.append(f"compared by words only: {failure.message}")
         return None
@@ -305,7 +307,8 @@ def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
 
 def _material(number: int, content: dict[str, Any]) -> str:
     parts = {"Task": "task_description", "Steps": "action_plan", "Why it worked": "critique"}
-    return f"{number}.\n" + "\n".join(f"{title}: {content.get(name, '')[:2000]}" for title, name in parts.items())
+    shown = {title: clipped_within(content.get(name, ""), SHOWN_OF_A_TEXT) for title, name in parts.items()}
+    return f"{number}.\n" + "\n".join(f"{title}: {text}" for title, text in shown.items())
 
 
 def _objection(wording: PatternWording) -> str | None:

@@ -10,9 +10,12 @@ number that is not in what it read.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -23,7 +26,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.extracts import Sentence, extract, numbers_in, sentences
 from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id, Text
+from recollect.domain.record import Id, Text, clipped_within
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Scope, Step, equal
@@ -35,7 +38,8 @@ from recollect.services.wording import Wording, worded
 
 # How many words a summary has on each level.
 ROOM = {"stretch": 80, "session": 120, "day": 160, "project": 220}
-SHOWN_OF_AN_ITEM = 2000
+# Characters that the language model is shown: the fewer items there are, the more of each.
+SHOWN_OF_AN_ITEM, SHOWN_OF_ALL = 2000, 40_000
 INSTRUCTIONS = """\
 Summarise the following {what} in at most {words} words. Keep names, dates, numbers, decisions, preferences, open
 questions, and who said what. Use only what is there; leave out small talk. Plain sentences, no headings."""
@@ -130,8 +134,11 @@ def _worded(core: Core, scope: Scope, unit: Unit) -> Wording[SummaryWording]:
     read = _sentences(core, scope, unit)
     chosen = extract(read, room)
     offline = SummaryWording(summary="\n".join(f"{one.by}: {one.text}" if one.by else one.text for one in chosen))
+    most = max(SHOWN_OF_AN_ITEM, SHOWN_OF_ALL // max(len(unit.items), 1))
     material = "\n".join(
-        f"{f'{item.by}: ' if item.by else ''}{item.text[:SHOWN_OF_AN_ITEM]}" for item in unit.items if item.text.strip()
+        f"{f'{item.by}: ' if item.by else ''}{clipped_within(item.text, most)}"
+        for item in unit.items
+        if item.text.strip()
     )
     prompt = Prompt(INSTRUCTIONS.format(what=WHAT[unit.level], words=room), material, most_tokens=room * 4)
 
@@ -146,20 +153,34 @@ def _worded(core: Core, scope: Scope, unit: Unit) -> Wording[SummaryWording]:
 
 
 def _sentences(core: Core, scope: Scope, unit: Unit) -> list[Sentence]:
-    """The sentences of all items, each with the vector its memory already has."""
-    vectors = _stored_vectors(core, scope, [item.id for item in unit.items if item.memory])
-    found = [sentence for item in unit.items for sentence in sentences(item.text, item.by, vectors.get(item.id))]
+    """The sentences of all items, each with the vector that its passage of its memory already has."""
+    stored = _stored_vectors(core, scope, [item.id for item in unit.items if item.memory])
+    found: list[Sentence] = []
+    for item in unit.items:
+        found += sentences(item.text, item.by, partial(_at, stored.get(item.id, [])))
     return found or [Sentence("(nothing was said)")]
 
 
-def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+Placed = tuple[int, NDArray[np.float32]]
+"""Where a passage begins, and its vector."""
+
+
+def _at(passages: Sequence[Placed], place: int) -> NDArray[np.float32] | None:
+    """The vector of the last passage that begins no later."""
+    upto = bisect_right(passages, place, key=itemgetter(0))
+    return passages[max(upto - 1, 0)][1] if passages else None
+
+
+def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, list[Placed]]:
+    """The passages of each memory, in order."""
     if core.embedder is None or not ids:
         return {}
     space = space_name(LONG_TERM, core.embedder.model)
     rows = cast(VectorSource, core.store).stored_vectors(scope, space, ids)
-    # Of several passages the first: what a text is about stands at its beginning.
-    first = {id: vector for id, vector, _, _, _ in sorted(rows, key=lambda row: row[3] or 0, reverse=True)}
-    return {id: np.frombuffer(vector, dtype="<f2").astype(np.float32) for id, vector in first.items()}
+    found: dict[str, list[Placed]] = {}
+    for id, vector, _, start, _ in sorted(rows, key=lambda row: row[3] or 0):
+        found.setdefault(id, []).append((start or 0, np.frombuffer(vector, dtype="<f2").astype(np.float32)))
+    return found
 
 
 class UndoSummaryRequest(Request):
