@@ -7,6 +7,7 @@ adapter a setting means, `moving` and `checking` are what needs no open memory.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
-from recollect.errors import DuplicateKey, InvalidSettings, typed_os_errors
+from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
 from recollect.ports.layout import Partitioned
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.outside import Folders
@@ -39,6 +40,8 @@ from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
 
+Prepare = Callable[[RecordStore, Scope], None]
+MOST_NAMED = 10
 LOG_TABLES = ("execution", "cycle", "result", "message")
 
 
@@ -46,12 +49,14 @@ def open(
     source: str | Path | RecordStore | None = None,
     *,
     create: bool = True,
+    create_organization: bool | None = None,
     embedder: Embedder | Any = None,
     language_model: LanguageModel | Any = None,
     **settings: Any,
 ) -> Recollect:
     """Open a memory: a file path, an address, a YAML settings file, or a record store of your own, which stays yours to
-    close. Without any, what the settings say. With `create=False` a file that is not there is not made.
+    close. Without any, what the settings say. With `create=False` a file that is not there is not made, nor an
+    organization (`create_organization` says otherwise of that alone): whoever comes to read has misspelt it.
 
     Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
     of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
@@ -68,9 +73,11 @@ def open(
     loaded = load(None if store is not None else cast("str | Path | None", source), **settings)
     if store is None and not create:
         refuse_missing(loaded.store)
+    makes = create if create_organization is None else create_organization
+    prepare = ensure_organization if makes else require_organization
     with typed_os_errors():
-        core = build(loaded, own, own_model, store)
-    return Recollect(core, Scope(loaded.organization, loaded.actor), ensure_organization)
+        core = build(loaded, own, own_model, store, prepare)
+    return Recollect(core, Scope(loaded.organization, loaded.actor), prepare)
 
 
 def _is_store(given: object) -> TypeGuard[RecordStore]:
@@ -93,6 +100,7 @@ def build(
     embedder: Embedder | None = None,
     language_model: LanguageModel | None = None,
     own_store: RecordStore | None = None,
+    prepare: Prepare | None = None,
 ) -> Core:
     from recollect.adapters.folders import LocalFolders
     from recollect.adapters.world import LocalWorld
@@ -109,7 +117,7 @@ def build(
         embedders = embedders_of(settings, embedder)
         model = language_model if language_model is not None else language_model_of(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
-        ensure_organization(store, scope)
+        (prepare or ensure_organization)(store, scope)
         vectors = vector_store(store, index_folder, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
@@ -188,6 +196,20 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
             store.transact(scope, [Insert(Organization(organization_id=id, id=id, name=id))])
         except DuplicateKey:
             return  # another process opened the same new store a moment ago
+
+
+def require_organization(store: RecordStore, scope: Scope) -> None:
+    """For those who come to read. The one that nobody need name is there as soon as anybody looks for it."""
+    id = scope.organization_id
+    if id == Settings.model_fields["organization"].default:
+        ensure_organization(store, scope)
+    elif store.get(scope, Organization, id, deleted=True) is None:
+        known = store.tenants()
+        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+        there = f"there are: {', '.join(known[:MOST_NAMED])}{more}" if known else "there are none yet"
+        raise NotFound(
+            f"this store has no organization '{id}'", remedy=f"{there}; the first thing that is written makes a new one"
+        )
 
 
 def _account_of(store: RecordStore, scope: Scope, id: str) -> Literal["user", "key"] | None:

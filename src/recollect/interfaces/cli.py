@@ -305,7 +305,9 @@ def _execute(
     fields = _fields(operation, given)
     validated(operation, fields)  # a wrong request is wrong wherever the store is
     begins = operation.name in BEGINNING
-    with recollect.open(store, create=begins, organization=organization, actor=actor) as mem:
+    makes = begins or operation.permission == "write"
+    seen = {"organization": organization, "actor": actor}
+    with recollect.open(store, create=begins, create_organization=makes, **seen) as mem:
         renderer = Renderer(mem.timezone)
         if operation.asks and not yes and not fields.get("dry_run"):
             _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)
