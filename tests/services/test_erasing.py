@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,33 @@ def test_whoever_overwrites_traces_has_noted_what_is_owed() -> None:
 
 def _is_plain_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_items_whose_time_is_up_leave_no_trace_when_they_are_swept(kind: str, tmp_path: Path) -> None:
+    address = str(tmp_path / "a.db") if kind == "sqlite" else f"duckdb:///{tmp_path}/a.duckdb"
+    mem: Any = recollect.open(address, embedder="hash")
+    with mem:
+        mem.item.put(["notes"], "code", value={"text": "the secret is xyzzy"}, ttl_minutes=0.0001)
+        mem.item.put(["notes"], "other", value={"text": "the harbour"})
+        time.sleep(0.02)
+        assert mem.item.sweep().expired == 1
+        left = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"xyzzy" not in left
+    assert b"harbour" in left
+
+
+def test_swept_items_whose_traces_could_not_be_overwritten_stay_owed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mem: Any = recollect.open(tmp_path / "a.db", embedder="hash")
+    with mem:
+        mem.item.put(["notes"], "code", value={"text": "the secret is xyzzy"}, ttl_minutes=0.0001)
+        time.sleep(0.02)
+        mend = fails(mem, monkeypatch)
+        with pytest.raises(StoreFull, match="traces"):
+            mem.item.sweep()
+        assert owed(mem._core, mem._scope) == 1
+        mend()
+        mem.sweep()
+        assert owed(mem._core, mem._scope) == 0

@@ -51,6 +51,7 @@ from recollect.ports.records import (
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
 from recollect.services.embedding import Vectorized, left_out, passage_vectors, question_vector, read_whole
+from recollect.services.erasing import erase_traces, owing
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
@@ -384,12 +385,15 @@ class SweepItemsRequest(Request):
 
 class ItemsSwept(Reply):
     expired: int
+    notes: list[str] = Field(default_factory=list)
 
 
 def sweep(core: Core, scope: Scope, request: SweepItemsRequest) -> ItemsSwept:
-    """Delete for good every item whose time is up. Until then it is already not shown."""
+    """Delete for good every item whose time is up, traces included. Until then it is already not shown."""
     expired = (Compare("expires_at", "<=", now()),)
     count = core.store.count(scope, Query(Item, expired))
-    if count:
-        commit(core, scope, [DeleteWhere(Item, expired), logged(scope, "delete", "item.sweep", None, count=count)])
-    return ItemsSwept(expired=count)
+    if not count:
+        return ItemsSwept(expired=0)
+    entry = logged(scope, "delete", "item.sweep", None, count=count)
+    commit(core, scope, [DeleteWhere(Item, expired), owing(scope, "item.sweep"), entry])
+    return ItemsSwept(expired=count, notes=erase_traces(core, scope))
