@@ -18,9 +18,10 @@ from pebbles import Pebble1, Pebble2, Pebble3, program
 
 from every_store import EVERY_STORE
 from postgres_server import server
-from recollect.adapters.records import ddl, schema
+from recollect.adapters.records import schema
 from recollect.adapters.records.sqlite_file import connect
 from recollect.app.stores import record_store
+from recollect.domain import words
 from recollect.domain.memory import Memory
 from recollect.errors import DuplicateKey, StoreError
 from recollect.ports.records import Insert, Query, Scope
@@ -257,7 +258,7 @@ def test_other_words_make_every_text_index_again_at_the_next_opening(
     EMPTIED[kind](address)
     with opened(address) as store:
         assert search(store, ACME, "anchor") == []  # opening again makes nothing again
-    monkeypatch.setattr(ddl, "WORDS", ddl.WORDS + 1)
+    monkeypatch.setattr(words, "VERSION", words.VERSION + 1)
     with opened(address) as store:
         assert search(store, ACME, "anchor") == ["m"]
         store.transact(ACME, [Insert(memory(ACME, "n", "another anchor"))])

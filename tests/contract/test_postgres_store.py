@@ -379,6 +379,7 @@ class TestTalk:
         monkeypatch.setattr(Link, "cursor_factory", Listening)
         with recollect.open(address, embedder="hash") as mem:
             mem.add_user("ann", id="ann")
+            mem.remember("the boat is old", user="ann")  # looks up where she lives, once for a while
             said.clear()
             mem.remember("the boat is blue", user="ann", tags=["boats"])
         assert [one[:9] for one in said] == [
@@ -550,7 +551,7 @@ store.link.write("acme", work)
             (memory(acme), ["id"]),
             (memory(acme, "new", idempotency_key="once"), ["idempotency_key"]),
             (embedding(acme, "other", b"\x00\x3c"), ["id"]),
-            (embedding(acme, "fact", b"\x00\x3c", id="second"), ["memory_id", "namespace", "model"]),
+            (embedding(acme, "fact", b"\x00\x3c", id="second"), ["memory_id", "namespace", "model", "part"]),
         ):
             with pytest.raises(DuplicateKey) as caught:
                 stored(store, acme, record)

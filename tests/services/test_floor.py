@@ -37,9 +37,9 @@ SOMEBODY_KNOWS = "which pet did Caroline adopt?"
 
 def test_what_nobody_knows_packs_no_unrelated_memories(minds: Any) -> None:
     packed = minds.context(NOBODY_KNOWS, tokens=4000)
-    assert packed.used == []
-    assert packed.left_out == 50
-    assert "50 that hardly answer were left out" in packed.notes[0]
+    assert len(packed.used) == 3, "a few of the best are kept, should the words of the question meet nothing"
+    assert packed.left_out == 47
+    assert "47 that hardly answer were left out" in packed.notes[0]
     assert "min_match=0" in packed.notes[0]
     assert len(minds.context(NOBODY_KNOWS, tokens=4000, min_match=0).used) == 50
     acted = minds.recall(NOBODY_KNOWS, purpose="act")

@@ -175,8 +175,12 @@ def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | No
     return hit.model_copy(update={"status": status, "citations": cited, "why": why})
 
 
-def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = False) -> Recalled:
-    """With `to_use` the hits go straight into a prompt: what hardly answers is left out, as it is to act."""
+def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = False, at_least: int = 0) -> Recalled:
+    """With `to_use` the hits go straight into a prompt: what hardly answers is left out, as it is to act.
+
+    The best few, `at_least`, are kept all the same: where little is known, the words of a question may meet nothing,
+    and a few that do not fit mislead less than fifty.
+    """
     moment = now()
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
     question = _read(core, scope, request, moment)
@@ -184,9 +188,10 @@ def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = Fal
     with core.turn:
         ranked = _ranked(pool, request, moment, None if to_use or request.purpose == "act" else request.limit)
         least = _least(ranked, request, pool, to_use)
-        best = [hit for hit in ranked if hit.match >= least]
+        kept = 0 if request.purpose == "act" or request.min_match is not None else at_least
+        best = [hit for place, hit in enumerate(ranked) if place < kept or hit.match >= least]
         hits = _shown(core, scope, narrowed, best[: request.limit], pool, question)
-        left_out = sum(hit.match < least for hit in ranked[: request.limit]) if request.min_match is None else 0
+        left_out = sum(hit.match < least for hit in ranked[kept : request.limit]) if request.min_match is None else 0
         notes = [*pool.notes, *_left_out_note(left_out, least)]
         recent = _recent(core, scope, request, hits)
         return Recalled(hits=hits, left_out=left_out, recent=recent, notes=notes)
