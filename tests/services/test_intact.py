@@ -18,13 +18,17 @@ from recollect.ports.records import Put, Query
 
 WAYS: dict[str, Callable[[Any, str], object]] = {
     "show": lambda mem, id: mem.show(id),
-    "recall": lambda mem, id: mem.recall("how many euros"),
-    "by words": lambda mem, id: mem.recall("euros"),
-    "context": lambda mem, id: mem.context("how many euros"),
-    "list": lambda mem, id: mem.list(),
     "history": lambda mem, id: mem.history(id),
     "revise": lambda mem, id: mem.revise(id, content="Pay 2000 euros"),
     "promote": lambda mem, id: mem.promote(id),
+}
+
+
+AMONG_OTHERS: dict[str, Callable[[Any], tuple[Any, str]]] = {
+    "recall": lambda mem: (mem.recall("how many euros"), "hits"),
+    "by words": lambda mem: (mem.recall("euros", by="words"), "hits"),
+    "by meaning": lambda mem: (mem.recall("how many euros", by="meaning"), "hits"),
+    "list": lambda mem: (mem.list(), "memories"),
 }
 
 
@@ -53,15 +57,34 @@ def test_a_changed_memory_is_an_error_that_names_it(each: Any, way: str, fields:
     assert caught.value.details["id"] == id
 
 
+@pytest.mark.parametrize("way", AMONG_OTHERS)
+def test_among_others_a_changed_memory_is_left_out_and_named(each: Any, way: str) -> None:
+    id = each.remember("Pay 1000 euros").id
+    other = each.remember("Pay 20 euros for the harbour").id
+    damage(each, id, content={"text": "Pay 9000 euros"}, text="Pay 9000 euros")
+    shown, field = AMONG_OTHERS[way](each)
+    assert [one.id for one in getattr(shown, field)] == [other]
+    assert any(id in note and "damaged" in note for note in shown.notes)
+
+
+def test_a_changed_memory_is_not_packed_into_a_prompt(each: Any) -> None:
+    id = each.remember("Pay 1000 euros").id
+    damage(each, id, content={"text": "Pay 9000 euros"}, text="Pay 9000 euros")
+    packed = each.context("how many euros")
+    assert "9000" not in packed.text
+    assert any(id in note for note in packed.notes)
+
+
 @pytest.mark.parametrize("kind", ["duckdb", "dynamodb", "postgres"])
 def test_every_store_is_looked_at_alike(kind: str, tmp_path: Path) -> None:
     with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
         id = mem.remember("Pay 1000 euros").id
         other = mem.remember("The harbour opens at nine").id
         damage(mem, id, content={"text": "Pay 9000 euros"}, text="Pay 9000 euros")
-        for look in (lambda: mem.show(id), lambda: mem.recall("euros"), mem.list):
-            with pytest.raises(DamagedData):
-                look()
+        with pytest.raises(DamagedData):
+            mem.show(id)
+        assert id not in [hit.id for hit in mem.recall("euros")]
+        assert [one.id for one in mem.list().memories] == [other]
         assert mem.show(other).text == "The harbour opens at nine"
         mem.erase(id)
         assert [one.id for one in mem.list().memories] == [other]
@@ -115,6 +138,6 @@ def test_a_byte_that_changed_in_the_log_is_not_served(tmp_path: Path) -> None:
         with log.open("r+b") as file:
             file.write(raw.replace(b"Pay 1000 euros", b"Pay 9000 euros"))
         with recollect.open(path, embedder="hash") as other:
-            for look in (lambda: other.show(id), lambda: other.recall("euros"), other.list):
-                with pytest.raises(DamagedData):
-                    look()
+            with pytest.raises(DamagedData):
+                other.show(id)
+            assert (other.recall("euros").hits, other.list().memories) == ([], [])

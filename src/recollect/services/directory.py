@@ -45,7 +45,7 @@ from recollect.services.core import (
     tags_of,
 )
 from recollect.services.erasing import erase_traces, owing
-from recollect.services.intact import intact
+from recollect.services.intact import intact, left_out_note
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.removal import PARTIES, Plan, Taken, counted, planned, removing_steps, returning_steps
 from recollect.services.times import MomentText, RecordFields
@@ -413,6 +413,7 @@ class MemoryPage(Reply):
     memories: list[MemoryLine]
     next: str | None = None
     total: int
+    notes: list[str] = Field(default_factory=list)
 
 
 def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
@@ -427,6 +428,8 @@ def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
             occurred_at=m.occurred_at.isoformat(), priority=m.priority,
         )
-        for m in map(intact, page.records)
+        for m in page.records
+        if left_out_note(m.__dict__) is None
     ]  # fmt: skip
-    return MemoryPage(memories=lines, next=page.next, total=total)
+    notes = [note for m in page.records if (note := left_out_note(m.__dict__)) is not None]
+    return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)

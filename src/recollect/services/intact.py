@@ -2,6 +2,8 @@
 
 A store may serve a byte that changed beneath it (SQLite does not check its log while it is in use, DuckDB and DynamoDB
 are as good as what they stand on). So whatever shows a memory asks here first; a few hashes take some microseconds.
+Who asks for one memory is told that it is damaged; among others it is left out and named, so that one damaged memory
+does not keep all others from being found.
 """
 
 from __future__ import annotations
@@ -19,6 +21,12 @@ def intact(memory: Memory) -> Memory:
     """The memory, if it reads as it was written."""
     check_fields(memory.__dict__)
     return memory
+
+
+def left_out_note(fields: Mapping[str, Any]) -> str | None:
+    """What is said of a damaged memory where others are shown; None if it reads as it was written."""
+    what = _difference(fields)
+    return f"memory '{fields['id']}' is damaged and left out ({what}): run `recollect verify`" if what else None
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

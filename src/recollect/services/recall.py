@@ -30,7 +30,7 @@ from recollect.services.citations import CitationView
 from recollect.services.core import Core, Reply, load
 from recollect.services.embedding import given_vector
 from recollect.services.gathering import Pool, gather, gather_near
-from recollect.services.intact import check_fields
+from recollect.services.intact import left_out_note
 from recollect.services.narrowing import Narrowed, Wanted, narrow
 from recollect.services.past import gather_past
 from recollect.services.rechecking import Recheck
@@ -288,8 +288,10 @@ def _shown(
     memories = known or {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rest[0]}
     cited, tagged = citations.by_memory(core, scope, evidence), _tags(tags)
     for id in ids:
-        if id in memories:
-            check_fields(memories[id])
+        damage = left_out_note(memories[id]) if id in memories else None
+        if damage is not None:
+            pool.notes.append(damage)
+            del memories[id]
     texts = {hit.id: memories[hit.id]["text"] for hit in best if hit.id in memories}
     passages = best_passages(core, scope, narrowed, pool, question, texts)
     return [
