@@ -249,10 +249,10 @@ def test_an_interrupted_wait_for_the_file_keeps_nobody_out(tmp_path: Path, monke
 
     with closing(DuckdbStore(tmp_path / "store.duckdb")) as store:
         found(store, "acme")
-        with store.vector_snapshot(), monkeypatch.context() as patch:
+        with store.vector_snapshot(), monkeypatch.context() as patch, ThreadPoolExecutor(1) as another:
             patch.setattr(store._file._gate, "wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                store.erase_traces()
+                another.submit(store.erase_traces).result()
         with monkeypatch.context() as patch:
             patch.setattr(store._file._gate, "wait", lambda *_: pytest.fail("waits for somebody who is gone"))
             assert store.tenants() == ["acme"]

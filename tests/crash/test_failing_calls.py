@@ -92,6 +92,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "relate": [Example({"id": "cited", "to": "plain", "type": "supports"})],
     "cite": [Example({"id": "plain", "cites": [ALICE, BOB]})],
     "uncite": [Example({"id": "verified", "citation": lambda mem, _: mem.show("verified").citations[0].id})],
+    "confirm": [Example({"id": "verified", "citation": lambda mem, _: mem.show("verified").citations[0].id})],
     "check": [Example({"id": "outdated"}), Example({}, in_pieces=True)],
     "promote": [Example({"id": "cited"})],
     "demote": [Example({"id": "verified"})],

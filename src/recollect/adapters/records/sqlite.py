@@ -294,6 +294,7 @@ class _Tables:
         self._seq = 0
         self._records = 0
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
+        self._remakes_tables = False
         self.codec = codec
         self.compiler = compiler
 
@@ -302,7 +303,7 @@ class _Tables:
             self.rollback()
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
-            self._lost = None
+            self._lost, self._remakes_tables = None, False
             self._seq, self._records = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
                 " (SELECT value FROM recollect_store WHERE key = 'records')"
@@ -319,7 +320,9 @@ class _Tables:
                 return result
             except BaseException as error:
                 self._lost = error
-                if not self._connection.get_autocommit():
+                # A text index made anew is not undone by a savepoint: the commit would stumble over it ("constraint
+                # failed"). So what was to be committed with it is given up, too.
+                if not self._connection.get_autocommit() and not self._remakes_tables:
                     self._undo_piece()
                     self._seq, self._records = before
                 raise
@@ -401,6 +404,7 @@ class _Tables:
         self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
 
     def rebuild_text(self) -> list[str]:
+        self._remakes_tables = True
         return rebuild_text(self._connection, self.codec)
 
     def merge_text(self) -> None:
