@@ -116,6 +116,12 @@ class ServerSettings(_Settings):
         None, description="Where the first start puts the owner's key; beside the store's file if left out"
     )
     upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
+    passages_at_once: int = Field(
+        32,
+        ge=2,
+        le=100_000,
+        description="How many passages of a text are embedded while the caller waits; more are done in the background",
+    )
     check_seconds: float | None = Field(
         60.0,
         gt=0,

@@ -119,6 +119,10 @@ class Core:
     stale_seconds: float = 86_400.0
     """After how long what was found of a citation is looked at again."""
     restore_days: float = 30
+    passages_at_once: int | None = None
+    """How many passages one call has embedded while its caller waits; the vectors of longer ones are owed. The service
+    sets it, which makes them afterwards; in process a call does all its work itself.
+    """
     owns_store: bool = True
     """Whether closing closes the store, too; one that was handed in is its owner's to close."""
     workspaces: WorkspaceLimits = WorkspaceLimits()

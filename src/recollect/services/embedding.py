@@ -30,6 +30,7 @@ MOST_DIMENSIONS = 16_000  # more than any index holds
 GivenVectors = Mapping[str, Vectors]
 """What a caller gave for one memory, by the name of the model that made it."""
 MOST_OF_A_WHOLE = 8  # passages of a question, or of a text compared as a whole; each costs a run of the model
+LATER = "long texts get their vectors in the background; their words find them at once"
 _MARKS = 16  # what a model adds to a text, and what the estimate of its tokens may be short of
 
 
@@ -91,12 +92,17 @@ def index_steps(
     steps: list[Step] = []
     became = [Indexed() for _ in memories]
     for embedder in core.embedders:
-        asked = [place for place, kept in enumerate(own) if embedder.model not in kept]
+        wanting = [place for place, kept in enumerate(own) if embedder.model not in kept]
+        asked = _at_once(core, embedder, memories, wanting)
+        for place in sorted(set(wanting) - set(asked)):
+            steps += _tasks(memories[place], embedder.model, LATER)
+            became[place].queued.append(f"vector:{embedder.model}")
+            became[place].notes += [] if LATER in became[place].notes else [LATER]
         try:
             made = embedded(core, embedder, [memories[place] for place in asked])
         except EmbedderFailed as failure:
             for place in asked:
-                steps += _tasks(memories[place], embedder.model, failure)
+                steps += _tasks(memories[place], embedder.model, failure.message)
                 became[place].queued.append(f"vector:{embedder.model}")
             continue
         for place, vectors in zip(asked, made, strict=True):
@@ -109,6 +115,30 @@ def index_steps(
             steps += [Insert(record) for record in whole]
             became_of_it.made[model] = 1
     return steps, became
+
+
+def _at_once(core: Core, embedder: Embedder, memories: Sequence[Memory], wanting: Sequence[int]) -> list[int]:
+    """Which of the memories are embedded while the caller waits: as many, in their order, as the bound leaves time for.
+
+    One key must not keep the model busy for minutes with a few large requests.
+    """
+    if core.passages_at_once is None:
+        return list(wanting)
+    chosen: list[int] = []
+    left = float(core.passages_at_once)
+    for place in wanting:
+        costs = cost_of(text_of(memories[place]), embedder)
+        if costs <= left:
+            chosen.append(place)
+            left -= costs
+    return chosen
+
+
+def cost_of(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> float:
+    """How many passages a text is; one that does not fill its only passage takes the model less time than a whole."""
+    if len(text) <= PASSAGE_TOKENS:
+        return max(len(text) / PASSAGE_TOKENS, 1 / 8)
+    return float(len(read_whole(text, embedder, most).passages))
 
 
 def left_out(found: Cut) -> list[str]:
@@ -247,7 +277,7 @@ def embeddings(memory: Memory, model: str, made: Sequence[Vectorized], given: bo
             )
 
 
-def _tasks(memory: Memory, model: str, failure: EmbedderFailed) -> Iterator[Step]:
+def _tasks(memory: Memory, model: str, problem: str) -> Iterator[Step]:
     for namespace in memory.namespaces:
         yield Insert(
             IndexTask(
@@ -255,7 +285,7 @@ def _tasks(memory: Memory, model: str, failure: EmbedderFailed) -> Iterator[Step
                 memory_id=memory.id,
                 namespace=namespace,
                 model=model,
-                problem=failure.message,
+                problem=problem,
             )
         )
 

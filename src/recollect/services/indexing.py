@@ -83,6 +83,29 @@ def reindex(
     return ReindexReply(made=made, vectors=vectors, dropped=dropped, remaining=remaining, indexed=indexed, notes=notes)
 
 
+def make_owed(
+    core: Core, scope: Scope, embedder: Embedder, passages: int, go_on: Callable[[], None] = lambda: None
+) -> int:
+    """Make the vectors of memories that were noted as owed, the oldest first, of about so many passages; how many
+    memories got theirs. One memory is done at least, and each is a transaction of its own.
+    """
+    notes = Query(IndexTask, (equal("model", embedder.model),), (Order("id"),), limit=passages)
+    tasks = core.store.select(scope, notes, ("memory_id",))
+    ids = list(dict.fromkeys(id for (id,) in tasks))
+    known = {one.id: one for one in core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records}
+    made = spent = 0
+    for id in ids:
+        if spent >= passages:
+            break
+        go_on()
+        if id in known:
+            _, filled, got = _fill(core, scope, [known[id]], embedder)
+            made, spent = made + filled, spent + got
+        else:  # forgotten meanwhile
+            core.store.transact(scope, [DeleteWhere(IndexTask, (equal("memory_id", id),))])
+    return made
+
+
 def _wanting(core: Core, scope: Scope, wanted: Query[Memory], embedder: Embedder) -> Iterator[list[Memory]]:
     """Those without a vector, then those with one that is of the beginning of a longer text."""
     yield from _batches(core, scope, wanted)

@@ -31,7 +31,10 @@ from recollect.domain.items import (
     names_match,
     path_of,
 )
+from recollect.domain.passages import MOST_PASSAGES
 from recollect.domain.record import LONGEST_SECONDS, Json, QueryText, Text, now
+from recollect.errors import TooLarge
+from recollect.ports.models import Embedder
 from recollect.ports.records import (
     AnyOf,
     Compare,
@@ -50,7 +53,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_CONDITIONS
 from recollect.services.core import Core, Reply, Request, commit, logged, made
-from recollect.services.embedding import Vectorized, left_out, passage_vectors, question_vector, read_whole
+from recollect.services.embedding import Vectorized, cost_of, left_out, passage_vectors, question_vector, read_whole
 from recollect.services.erasing import erase_traces, owing
 
 MOST_AT_ONCE = 5000
@@ -145,11 +148,12 @@ def _vectors(core: Core, scope: Scope, kept: dict[str, PutItemRequest]) -> tuple
     texts = [(id, one, place, text) for id, one in kept.items() for place, text in one.texts.items() if text]
     if not texts or core.embedder is None:
         return [], []
-    found = passage_vectors(core.embedder, [text for *_, text in texts])
+    most = _share(core.embedder, core.passages_at_once, [text for *_, text in texts])
+    found = passage_vectors(core.embedder, [text for *_, text in texts], most=most)
     notes = [
         f"{one.key[:80]}, {place[:80]}: {note}"
         for _, one, place, text in texts
-        for note in left_out(read_whole(text, core.embedder))
+        for note in left_out(read_whole(text, core.embedder, most))
     ]
     vectors = [
         _vector(scope, (id, path_of(one.namespace), place), core.embedder.model, part, passage)
@@ -157,6 +161,22 @@ def _vectors(core: Core, scope: Scope, kept: dict[str, PutItemRequest]) -> tuple
         for part, passage in enumerate(passages)
     ]
     return vectors, notes
+
+
+def _share(embedder: Embedder, bound: int | None, texts: Sequence[str]) -> int:
+    """How many passages of each text get a vector while the caller waits.
+
+    Items have no vectors that are owed, since they are mostly looked up by key. So under a bound a long text has
+    fewer, evenly spread, which the caller is told; and too many texts at once are refused.
+    """
+    if bound is None:
+        return MOST_PASSAGES
+    most = min(MOST_PASSAGES, max(2, bound // len(texts)))
+    needed = sum(cost_of(text, embedder, most) for text in texts)
+    if needed > bound:
+        remedy = "put fewer items at once, or give fewer texts to find them by"
+        raise TooLarge(f"{len(texts)} texts to be searched are too many for one call of the service", remedy=remedy)
+    return most
 
 
 def _vector(scope: Scope, text: tuple[str, str, str], model: str, part: int, found: Vectorized) -> ItemVector:

@@ -53,7 +53,7 @@ from recollect.ports.records import (
 )
 from recollect.services.bounding import MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
-from recollect.services.embedding import GivenVectors, check_lengths, given_vector, reindex_steps
+from recollect.services.embedding import LATER, GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.intact import intact
 from recollect.services.times import From, Through, zone_of
 
@@ -143,6 +143,7 @@ def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
         indexed=["text", *_spaces(steps, Embedding)] if fields or given else [],
         queued=_spaces(steps, IndexTask),
         vectors=_vectors(steps, memory),
+        notes=_owed(steps),
         seq=seq,
     )
 
@@ -233,6 +234,12 @@ def _spaces(steps: Sequence[Step], kind: type[Embedding] | type[IndexTask]) -> l
     """The models whose vectors some steps store, or leave owed."""
     made = [step.record for step in steps if isinstance(step, Insert)]
     return list(dict.fromkeys(f"vector:{one.model}" for one in made if isinstance(one, kind)))
+
+
+def _owed(steps: Sequence[Step]) -> list[str]:
+    """What is to be said of vectors that were left for later."""
+    owed = (step.record for step in steps if isinstance(step, Insert) and isinstance(step.record, IndexTask))
+    return [LATER] if any(one.problem == LATER for one in owed) else []
 
 
 def _vectors(steps: Sequence[Step], memory: Memory) -> int:

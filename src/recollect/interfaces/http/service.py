@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,7 +54,7 @@ class Service:
     """What the routes share: the core, the threads, the limits and the figures."""
 
     def __init__(self, core: Core, settings: ServerSettings, operator: str) -> None:
-        self.core = core
+        self.core = core = replace(core, passages_at_once=settings.passages_at_once)
         self.settings = settings
         self.operator = operator
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")

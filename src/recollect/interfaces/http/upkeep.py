@@ -1,9 +1,9 @@
 """What the service does by itself, beside the requests.
 
-It writes what was noted, seals the access log, makes vectors that are owed because a model was away, deletes what has
-expired, looks citations up again and writes summaries that are due. (Months of partitions a PostgreSQL store makes
-ahead by itself.) Several services on one store may all do so: each piece of work is one transaction that finds what
-another has done, and citations are looked up by whoever takes the turn.
+It writes what was noted, seals the access log, makes vectors that are owed since a model was away or a text is long,
+deletes what has expired, looks citations up again and writes summaries that are due. (Months of partitions a PostgreSQL
+store makes ahead by itself.) Several services on one store may all do so: each piece of work is one transaction that
+finds what another has done, and citations are looked up by whoever takes the turn.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from recollect.ports.records import Query, Scope
 from recollect.services import items
 from recollect.services.audit import SealRequest, seal
 from recollect.services.erasing import finish, owed
-from recollect.services.indexing import ReindexRequest, reindex
+from recollect.services.indexing import make_owed
 from recollect.services.lifecycle import SweepRequest, sweep
 from recollect.services.rechecking import check_oldest, takes_turn
 from recollect.services.rollup import RollUpRequest, roll_up
 
 OWED_SECONDS = 60.0  # a model that is away is not asked again at once
+OWED_PASSAGES = 256  # made each time we look; the built-in model takes some seconds for them
 SWEEP_SECONDS = 3600.0
 log = logging.getLogger("recollect.upkeep")
 
@@ -64,8 +65,8 @@ class Upkeep:
         """What one tenant needs. Long work is done in pieces that each commit, and ends early when we stop."""
         core, tenant, seconds = self._service.core, scope.organization_id, self._service.settings.summary_seconds
         self._try("seal", partial(seal, core, scope, SealRequest()))
-        if core.store.count(scope, Query(IndexTask)) and self._is_due(f"vectors {tenant}", OWED_SECONDS):
-            self._try("vectors", partial(reindex, core, scope, ReindexRequest(), self._go_on))
+        if core.store.count(scope, Query(IndexTask)):
+            self._make_owed(scope)
         if owed(core, scope) and self._is_due(f"erasure {tenant}", OWED_SECONDS):
             self._try("erasure", partial(finish, core, scope))
         if self._is_due(f"sweep {tenant}", SWEEP_SECONDS):
@@ -77,6 +78,19 @@ class Upkeep:
         checking = self._service.settings.check_seconds
         if checking is not None and self._is_due(f"citations {tenant}", checking):
             self._try("citations", partial(self._check_citations, tenant, checking))
+
+    def _make_owed(self, scope: Scope) -> None:
+        """Some each time, so that one tenant's long texts keep neither the others nor the requests waiting."""
+        core = self._service.core
+        for embedder in core.embedders:
+            task = f"vectors {scope.organization_id} {embedder.model}"
+            if not self._is_due(task, 0.0):
+                continue
+            try:
+                make_owed(core, scope, embedder, OWED_PASSAGES, partial(self._go_on, 0, 0))
+            except RecollectError as error:
+                log.warning("vectors: %s", error.code)
+                self._due[task] = time.monotonic() + OWED_SECONDS
 
     def _check_citations(self, tenant: str, seconds: float) -> None:
         """By one service of all on this store, which sees of the machine no more than those who ask it."""
