@@ -15,7 +15,10 @@ from pydantic_core import core_schema
 MOST_LISTED = 1000
 """Entries of a list, and members of an object, where a field names no other number."""
 MOST_TAGS = MOST_CITATIONS = MOST_LINKS = 100
-"""What hangs on one memory."""
+"""What one call may hang on a memory; of tags and citations, also what hangs on it in all."""
+MOST_LINKS_IN_ALL = 1000
+"""Links from one memory: what was concluded from many memories has more than a call may relate."""
+MOST_NAMESPACES = 20
 MOST_CONDITIONS = 50
 """Members of an object, or tags, that must all be met: each is a condition of its own in the store."""
 MOST_VALUES = 100_000

@@ -20,6 +20,7 @@ from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope
 from recollect.services.bounding import MOST_CITATIONS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged
 from recollect.services.derivation import supported_steps
+from recollect.services.hanging import refuse_more
 from recollect.services.remember import citation_mark, citation_record
 from recollect.services.revise import change_steps, dependants, fallen_steps
 from recollect.services.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
@@ -45,8 +46,10 @@ def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
     world = core.world(scope, None)
     given = [read_citation(one) for one in request.cites]
     cited = [citation_record(scope, memory.id, one.sealed(world), one) for one in given]
-    had = {citation_mark(citation) for citation in citations_of(core, scope, memory.id)}
+    stored = citations_of(core, scope, memory.id)
+    had = {citation_mark(citation) for citation in stored}
     records = list({mark: one for one in cited if (mark := citation_mark(one)) not in had}.values())
+    refuse_more(Citation, len(stored), len(records))
     if records:
         entry = logged(scope, "update", "cite", memory, sources=[record.source for record in records])
         commit(core, scope, [*(Insert(record) for record in records), entry])
@@ -381,7 +384,9 @@ def relate(core: Core, scope: Scope, request: RelateRequest) -> Related:
     memory = load(core, scope, Memory, request.id)
     load(core, scope, Memory, request.to)
     same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))
+    links = core.store.count(scope, Query(Relationship, (equal("source_id", request.id),)))
     if not core.store.count(scope, Query(Relationship, same)):
+        refuse_more(Relationship, links, 1)
         link = Relationship(
             organization_id=scope.organization_id,
             source_id=request.id,

@@ -8,6 +8,7 @@ that is only mentioned, and is no part of the graph until somebody describes it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,6 +21,7 @@ from recollect.domain.record import Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.core import Core, Reply, Request, commit, insistently, load, logged, made
+from recollect.services.hanging import refuse_more
 from recollect.services.narrowing import Wanted, narrow
 from recollect.services.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.revise import change_steps, new_content
@@ -179,6 +181,9 @@ def create_relations(core: Core, scope: Scope, request: CreateRelationsRequest) 
     wanted = {(ids[one.start], ids[one.to], one.relationType): one for one in request.relations}
     there = set(_links(core, scope, {source for source, _, _ in wanted}))
     new = {key: one for key, one in wanted.items() if key not in there}
+    has = Counter(source for source, _, _ in there)
+    for source, more in Counter(source for source, _, _ in new).items():
+        refuse_more(Relationship, has[source], more)
     if new:
         links = [made(Relationship, scope, source_id=a, target_id=b, type=type) for a, b, type in new]
         commit(core, scope, [*map(Insert, links), logged(scope, "update", "create_relations", None, count=len(new))])

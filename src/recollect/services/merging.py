@@ -41,6 +41,7 @@ from recollect.services.governance import (
     standing,
     unsupported_steps,
 )
+from recollect.services.hanging import refuse_more
 from recollect.services.revise import change_steps, fallen_steps
 
 MERGED_INTO = "merged_into"
@@ -80,6 +81,8 @@ def merge(core: Core, scope: Scope, request: MergeRequest) -> Merged:
     own = citations_of(core, scope, kept.id)
     fresh = _evidence(core, scope, kept, own, others)
     tags = _tags(core, scope, kept, others)
+    refuse_more(Citation, len(own), len(fresh))
+    refuse_more(Tag, len(tags_of(core, scope, kept.id)), len(tags))
     steps: list[Step] = [Require(Memory, kept.id, {"version": kept.version})]
     if request.promote is not None:
         own = [looked_up(core, scope, citation) for citation in own]

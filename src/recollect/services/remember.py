@@ -7,6 +7,7 @@ state as a revision.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -50,7 +51,7 @@ from recollect.ports.records import (
     Step,
     equal,
 )
-from recollect.services.bounding import MOST_CITATIONS, MOST_LINKS, MOST_TAGS
+from recollect.services.bounding import MOST_CITATIONS, MOST_LINKS, MOST_NAMESPACES, MOST_TAGS
 from recollect.services.core import Core, Reply, Request, citations_of, commit, load, logged, made
 from recollect.services.embedding import (
     GivenVectors,
@@ -61,12 +62,12 @@ from recollect.services.embedding import (
     given_vector,
     index_steps,
 )
+from recollect.services.hanging import refuse_more
 from recollect.services.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.supersession import end_steps, refuse_replaced
 from recollect.services.times import From, Through
 
 MOST_AT_ONCE = 10_000
-MOST_NAMESPACES = 20
 DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
 
 
@@ -509,11 +510,16 @@ def _added(
     """A duplicate is not stored twice, but its evidence, tags, links and vector are added to what is known, once."""
     added: dict[str, tuple[Memory, list[Hanging | Embedding]]] = {}
     had: dict[str, set[str]] = {}
+    held: dict[str, Counter[type[Hanging]]] = {}
     for draft, known in repeated:
         memory = known.memory if isinstance(known, _Draft) else known
         stored = known.hangs_on_it() if isinstance(known, _Draft) else _hanging(core, scope, known.id)
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
         new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
+        counts = held.setdefault(memory.id, Counter(type(record) for record in stored))
+        for kind, more in Counter(type(record) for record in new).items():
+            refuse_more(kind, counts[kind], more)
+            counts[kind] += more
         marks.update(map(_mark, new))
         vectors = [] if memory.is_deleted or not draft.given else _new_vectors(core, scope, draft, known)
         added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]

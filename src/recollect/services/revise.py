@@ -51,7 +51,7 @@ from recollect.ports.records import (
     equal,
     revised,
 )
-from recollect.services.bounding import MOST_TAGS
+from recollect.services.bounding import MOST_NAMESPACES, MOST_TAGS
 from recollect.services.core import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.embedding import LATER, GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.intact import intact
@@ -93,7 +93,9 @@ class ReviseRequest(Request):
     expires_at: Through | None = Field(None, description="When to let go of it")
     scope: MemoryScope | None = Field(None, description="How far it holds: task, project or global")
     level: Name | None = Field(None, description="How high it stands: item, stretch, session, day, project, …")
-    namespaces: list[Namespace] | None = Field(None, min_length=1, description="Where it is searched from now on")
+    namespaces: list[Namespace] | None = Field(
+        None, min_length=1, max_length=MOST_NAMESPACES, description="Where it is searched from now on"
+    )
     user: Id | None = Field(None, description="The user it belongs to; null for none, like the others below")
     agent: Id | None = Field(None, description="The agent it belongs to")
     session: Id | None = Field(None, description="The session it was made in")
