@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import recollect
-from recollect.adapters.records import sqlite_keeping
+from recollect.adapters.records import sqlite_keeping, sqlite_place
 from recollect.adapters.records.sqlite import SqliteStore
 from recollect.adapters.records.sqlite_notes import LogNotes, notes_of
 from recollect.domain.memory import Memory
@@ -123,6 +125,35 @@ def test_upkeep_that_a_lost_log_takes_along_leaves_no_wrong_notes(path: Path) ->
     store.close()
 
 
+def test_who_opens_a_store_whose_log_was_changed_reads_what_is_sound_and_writes_nothing(
+    path: Path, tmp_path: Path
+) -> None:
+    first = recollect.open(path, embedder="hash")
+    sound, hit = first.remember("the harbour is open").id, first.remember("payment of 1000 euros").id
+    change(log_of(path), b"of 1000 euros", b"of 9000 euros")
+    before = log_of(path).read_bytes(), path.read_bytes()
+    second = recollect.open(path, embedder="hash")
+    with pytest.raises(DamagedData) as refused:
+        second.remember("is not written behind the damage")
+    assert "export FILE --damaged skip" in refused.value.remedy
+    assert "backup" in refused.value.remedy
+    with pytest.raises(DamagedData):
+        second.backup(str(tmp_path / "copy.db"))
+    assert not (tmp_path / "copy.db").exists()
+    assert second.show(sound).text == "the harbour is open"
+    with pytest.raises(DamagedData):
+        second.show(hit)
+    assert not second.verify().sound
+    exported = second.export(str(tmp_path / "saved.jsonl"), damaged="skip")
+    assert [one.id for one in exported.left_out if one.table == "memory"] == [hit]
+    second.close()
+    assert (log_of(path).read_bytes(), path.read_bytes()) == before
+    with pytest.raises(DamagedData):  # nor does the one who had it open
+        first.backup(str(tmp_path / "copy.db"))
+    first.close()
+    assert b"of 9000 euros" not in path.read_bytes()
+
+
 @pytest.mark.parametrize("how", ["cut", "emptied", "deleted", "damaged"])
 def test_acknowledged_writes_that_a_lost_log_takes_along_are_named(killed: Path, how: str) -> None:
     log = log_of(killed)
@@ -198,6 +229,116 @@ def test_a_file_that_was_replaced_takes_no_more_writes_and_loses_none_of_the_oth
     again = SqliteStore(path)
     assert {one.id for one in again.find(ACME, Query(Memory)).records} == {"old", "restored and written"}
     again.close()
+
+
+def overwrite(path: Path, other: Path) -> None:
+    """As `cp` does: the same file, another content."""
+    with path.open("wb") as file:
+        file.write(other.read_bytes())
+
+
+def another(path: Path, how: str) -> Path:
+    """What somebody copies over an open store: a backup, an older copy of the file itself, or something else."""
+    other = path.with_name("other.db")
+    if how == "backup":
+        store = SqliteStore(path)
+        store.backup(other)
+        store.close()
+    elif how == "older":
+        shutil.copy(path, other)
+    elif how == "another store":
+        SqliteStore(other).close()
+    elif how == "another program's":
+        with closing(sqlite3.connect(other)) as theirs:
+            theirs.execute("CREATE TABLE theirs(x)")
+    else:
+        other.write_bytes(b"no store at all " * 5000 if how == "scrap" else b"")
+    return other
+
+
+@pytest.mark.parametrize("how", ["backup", "older", "another store", "another program's", "scrap", "nothing"])
+def test_a_file_that_was_written_over_is_neither_read_nor_written_any_more(path: Path, how: str) -> None:
+    first = SqliteStore(path)
+    found(first, "acme")
+    stored(first, ACME, memory(ACME, "old"))
+    first.close()
+    other = another(path, how)
+    SqliteStore(path).close()
+    store, reader = SqliteStore(path), SqliteStore(path)
+    stored(store, ACME, memory(ACME, "newer"))
+    store.erase_traces()  # the file has it
+    stored(store, ACME, memory(ACME, "newest"))
+    assert reader.get(ACME, Memory, "newest") is not None
+    wanted = other.read_bytes()
+    overwrite(path, other)
+    for _ in range(3):
+        with pytest.raises(FileReplaced):
+            stored(store, ACME, memory(ACME, "into nothing"))
+        for one in (store, reader):
+            with pytest.raises(FileReplaced):
+                one.get(ACME, Memory, "newest")
+            with pytest.raises(FileReplaced):
+                one.find(ACME, Query(Memory))
+    for refused in (store.verify, store.mend, store.erase_traces, lambda: store.backup(path.with_name("copy.db"))):
+        with pytest.raises(FileReplaced):
+            refused()
+    store.close()
+    reader.close()
+    assert path.read_bytes() == wanted
+    assert not path.with_name("copy.db").exists()
+
+
+@pytest.mark.parametrize("how", ["backup", "older"])
+def test_what_was_written_over_an_open_file_opens_once_the_old_log_is_away(path: Path, how: str) -> None:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, memory(ACME, "old"))
+    store.close()
+    other = another(path, how)
+    store = SqliteStore(path)
+    stored(store, ACME, memory(ACME, "newer"))
+    store.erase_traces()
+    stored(store, ACME, memory(ACME, "newest"))
+    overwrite(path, other)
+    with pytest.raises(FileReplaced):
+        stored(store, ACME, memory(ACME, "into nothing"))
+    store.close()
+    with pytest.raises(FileReplaced, match="log"):
+        SqliteStore(path)
+    for ending in ("-wal", "-shm", "-notes"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    again = SqliteStore(path)
+    assert again.verify() == []
+    assert {one.id for one in again.find(ACME, Query(Memory)).records} == {"old"}
+    again.close()
+
+
+def test_moving_the_log_is_not_taken_for_writing_over_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 20)
+    looks: list[Path] = []
+    standing = sqlite_place.standing
+
+    def counted(at: Path) -> sqlite_place.Standing:
+        looks.append(at)
+        return standing(at)
+
+    monkeypatch.setattr(sqlite_place, "standing", counted)
+    first, second = SqliteStore(path), SqliteStore(path)
+    found(first, "acme")
+    for number in range(40):
+        for store in (first, second):
+            stored(store, ACME, memory(ACME, f"m{number} {store is first}"))
+            assert len(store.find(ACME, Query(Memory, limit=200)).records) == 2 * number + 1 + (store is second)
+    assert len(looks) > 4
+    before = len(looks)
+    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 100_000)
+    first.erase_traces()
+    for number in range(20):
+        stored(first, ACME, memory(ACME, f"n{number}"))
+    assert len(looks) <= before + 2, "the file is read only after it changed"
+    first.close()
+    assert second.verify() == []
+    second.close()
 
 
 def test_a_store_that_was_moved_with_all_its_files_opens(killed: Path) -> None:

@@ -66,7 +66,7 @@ class LogPage(Reply):
 
 def show_log(core: Core, scope: Scope, request: LogRequest) -> LogPage:
     """The access log, the newest first. Reads are written within a second of happening."""
-    core.journal.flush()
+    core.journal.flush_quietly()
     named: dict[str, Any] = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
     named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
     where: list[Filter] = [equal(name, value) for name, value in named.items() if value is not None]

@@ -140,11 +140,11 @@ class Journal:
             self._notes.append((scope, entry, ids))
             full = len(self._notes) % FLUSH_NOTES == 0
             if self._timer is None and not full:
-                self._timer = threading.Timer(self._flush_seconds, self._flush_quietly)
+                self._timer = threading.Timer(self._flush_seconds, self.flush_quietly)
                 self._timer.daemon = True
                 self._timer.start()
         if full:
-            self._flush_quietly()
+            self.flush_quietly()
 
     def flush(self) -> None:
         """Write what was noted, one transaction per tenant."""
@@ -179,9 +179,9 @@ class Journal:
             log.warning("%d notes that cannot be written were let go: %s", len(notes), error.code)
 
     def close(self) -> None:
-        self._flush_quietly()
+        self.flush_quietly()
 
-    def _flush_quietly(self) -> None:
+    def flush_quietly(self) -> None:
         """Statistics must not break the reads they are about: trouble is logged, and the next flush tries again."""
         try:
             self.flush()

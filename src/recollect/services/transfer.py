@@ -126,8 +126,10 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 def _written(core: Core, scope: Scope, request: ExportRequest, target: _Target, progress: Progress) -> Written:
     """Writes all the lines; gives how many records there are, their hash, and what is not among them."""
-    core.journal.flush()
     digest, count = hashlib.sha256(), -1
+    with _remedied(request):
+        # A store whose log is damaged takes no more notes, and can be saved nevertheless.
+        core.journal.flush_quietly() if request.damaged == "skip" else core.journal.flush()
     with _remedied(request), core.store.snapshot(scope) as reading:
         taking = _Taking(reading, scope, request.damaged == "skip")
         records = _exported(request.audit)

@@ -37,6 +37,7 @@ from recollect.adapters.records.sqlite_file import (
 from recollect.adapters.records.sqlite_keeping import (
     Keeping,
     is_current,
+    log_damage,
     log_problems,
     loss,
     note_loss,
@@ -45,7 +46,7 @@ from recollect.adapters.records.sqlite_keeping import (
 from recollect.adapters.records.sqlite_log import log_of
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted
 from recollect.adapters.records.sqlite_sealing import seal_by_content, seal_proven
-from recollect.adapters.records.sqlite_upkeep import check_content, check_records, migrate, rebuild_text
+from recollect.adapters.records.sqlite_upkeep import check_content, check_records, is_up_to_date, migrate, rebuild_text
 from recollect.adapters.records.sqlite_words import check_text
 from recollect.adapters.records.steps import Steps, insert_statement, update_statement
 from recollect.adapters.records.vector_rows import VECTOR_COLUMNS, vector_row
@@ -77,7 +78,8 @@ class SqliteStore(SqlReads):
         super().__init__(cipher)
         self._notes = LogNotes(path)
         connection, keeping = self._opened(vfs)
-        self._readers = Readers(path, vfs)
+        self._place = keeping.place
+        self._readers = Readers(path, vfs, self._place.check)
         self._sizes = sqlite_text.Sizes()
         self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
@@ -104,9 +106,13 @@ class SqliteStore(SqlReads):
             connection = connect(self.path, writable=True, vfs=vfs)
             try:
                 prepare(connection, self.path)
-                migrate(connection, self.path, self.codec)
-                note_loss(connection, self.path, self._notes, noted)
-                keeping = Keeping(self.path, connection, self._notes)
+                damage = log_damage(connection, self.path, self._notes, noted)
+                if damage is None:
+                    migrate(connection, self.path, self.codec)
+                    note_loss(connection, self.path, self._notes, noted)
+                elif not is_up_to_date(connection):
+                    raise damage
+                keeping = Keeping(self.path, connection, self._notes, damage)
                 keeping.note()
             except BaseException:
                 connection.close()
@@ -121,6 +127,7 @@ class SqliteStore(SqlReads):
         try:
             return read()
         except DamagedData:
+            self._place.check()
             if not seal_proven(self.path, self._notes):
                 raise
         return read()
@@ -156,6 +163,8 @@ class SqliteStore(SqlReads):
             )
         # Under another name until it is whole: SQLite would take a half of it for an empty store.
         aside = target.with_name(target.name + ".part")
+        with our_errors(self.path):
+            self._tables.keeping.look_first()
         with our_errors(target):
             discard(aside)
             with unfinished(self.path, aside):
@@ -178,6 +187,7 @@ class SqliteStore(SqlReads):
 
     def verify(self) -> list[Problem]:
         with our_errors(self.path):
+            self._place.check()
             seal_proven(self.path, self._notes)
             in_log = log_problems(self.path, self._notes)
         with self._readers.snapshot(fresh=True) as connection:
@@ -188,6 +198,7 @@ class SqliteStore(SqlReads):
 
     def mend(self) -> list[str]:
         with our_errors(self.path):
+            self._tables.keeping.look_first()
             sealed = seal_proven(self.path, self._notes) + seal_by_content(self.path, self._content_problems)
             mended = [f"{sealed} pages that another program wrote are in order, and sealed"] if sealed else []
             noted = self._notes.read()
@@ -232,7 +243,7 @@ class SqliteStore(SqlReads):
 
         with self._unless_moved(), reading(self, scope, self._readers.snapshot(), run) as moment:
             yield moment
-        if told:
+        if told and self._tables.keeping.is_sound():
             with self._readers.one() as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -247,6 +258,7 @@ class SqliteStore(SqlReads):
         try:
             yield
         except DamagedData as damage:
+            self._place.check()
             if not seal_proven(self.path, self._notes):
                 raise
             raise StoreBusy(f"another program moved the log of '{self.path.name}'", remedy="try again") from damage

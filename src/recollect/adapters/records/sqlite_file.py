@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -215,9 +215,10 @@ def _damaged(path: Path) -> DamagedData:
 class Readers:
     """Connections for reading: one per thread that reads at the moment, kept for the next."""
 
-    def __init__(self, path: Path, vfs: str | None = None) -> None:
+    def __init__(self, path: Path, vfs: str | None, check: Callable[[], None]) -> None:
         self._path = path
         self._vfs = vfs
+        self._check = check
         self._idle: list[apsw.Connection] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -225,10 +226,15 @@ class Readers:
 
     @contextmanager
     def one(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
+        """`check` is asked before and after: what was read while the file was written over is no answer."""
         connection = self._take(fresh)
         try:
             with our_errors(self._path):
-                yield connection
+                self._check()
+                try:
+                    yield connection
+                finally:
+                    self._check()
         finally:
             self._give_back(connection)
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import apsw
 
-from recollect.adapters.asides import identity, refuse_replaced
-from recollect.adapters.records.sqlite_file import BUSY_SECONDS, address, our_errors
-from recollect.adapters.records.sqlite_log import open_log, read_frames, read_header
+from recollect.adapters.records.sqlite_log import open_log, read_header
 from recollect.adapters.records.sqlite_notes import LogNotes, Noted, store_mark
-from recollect.adapters.records.sqlite_sealing import PLAIN_VFS, seal_proven
+from recollect.adapters.records.sqlite_place import Place, standing
+from recollect.adapters.records.sqlite_sealing import changed_frames, seal_proven
 from recollect.errors import DamagedData, FileReplaced
 from recollect.ports.records import Problem
 
@@ -28,26 +27,33 @@ log = logging.getLogger("recollect.records")
 class Keeping:
     """Of the connection that writes."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, notes: LogNotes) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, notes: LogNotes, damage: DamagedData | None) -> None:
         self._path, self._connection, self._notes = path, connection, notes
-        self._place = identity(path)
-        self._store = store_mark(_incarnation(connection))
+        incarnation = _incarnation(connection)
+        self.place = Place(path, incarnation)
+        self._store = store_mark(incarnation)
         self._frames = 0
         self._looked_at = (b"", 0)  # of which generation of the log, how many frames were found in order
         self._settled = b""  # the generation that this process moved into the file, whole
-        self.damage: DamagedData | None = None
+        self.damage = damage
         # Also ends SQLite's own moving of the log, which would not look at it first.
         connection.set_wal_hook(self._wrote)
 
     def begin(self) -> None:
         """Before a transaction: whether it makes sense to write."""
         self._frames = 0
+        self.same_file()
         if self.damage is not None:
             raise self.damage
-        self.same_file()
 
     def same_file(self) -> None:
-        refuse_replaced(self._path, self._place)
+        """For the thread that writes; others ask the place itself."""
+        try:
+            self.place.check()
+        except FileReplaced:
+            if self.place.is_written_over:
+                self._notes.disown()
+            raise
 
     def committed(self, seq: int) -> None:
         """After a commit, before it is acknowledged. It is on disk already: trouble here is told, and fails nobody."""
@@ -62,6 +68,8 @@ class Keeping:
 
     def note(self) -> None:
         """Note what the log holds already: what was migrated, or written by those before us."""
+        if self.damage is not None:
+            return
         seq = int(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get)
         frames, _ = self._connection.wal_checkpoint("main", mode=apsw.SQLITE_CHECKPOINT_NOOP)
         self._frames = max(frames, 0)
@@ -96,10 +104,14 @@ class Keeping:
             self._looked_at = (noted.salts, noted.frames)
 
     def look_first(self) -> None:
-        """Before somebody else moves the log: DamagedData if it must stay where it is."""
-        self.look()
-        if self.damage is not None:
+        """Before somebody else moves or copies the log: DamagedData if it must stay where it is."""
+        if not self.is_sound() and self.damage is not None:
             raise self.damage
+
+    def is_sound(self) -> bool:
+        self.place.check()
+        self.look(everything=True)
+        return self.damage is None
 
     def close(self) -> None:
         """The last connection moves the log and deletes it by name: neither must happen to a log that is damaged, or to
@@ -122,28 +134,6 @@ class Keeping:
             seal_proven(self._path, self._notes, noted)
 
 
-def changed_frames(path: Path, notes: LogNotes, noted: Noted, first: int = 0) -> list[int]:
-    """The pages of the log's frames that are not what was noted when they were written."""
-    handle = open_log(path)
-    if handle is None:
-        return []
-    try:
-        header = read_header(handle)
-        if header is None or header.salts != noted.salts:
-            return []
-        known = notes.entries(noted.frames)[first:]
-        found = read_frames(handle, header, first, noted.frames)
-        if len(found) == len(known) and (known == found).all():
-            return []
-        if read_header(handle) != header:  # begun anew while we looked: what it held before is in the file
-            return []
-    finally:
-        os.close(handle)
-    if len(found) < len(known):
-        return [int(known[len(found)][0])]
-    return [int(page) for page in known[(known != found).any(axis=1), 0]]
-
-
 def log_problems(path: Path, notes: LogNotes) -> list[Problem]:
     """What `verify` says about the log: changed bytes, and acknowledged writes that are missing."""
     noted = notes.read()
@@ -163,6 +153,22 @@ def loss(noted: Noted) -> str:
         f"acknowledged changes {noted.lost_after + 1} to {noted.lost_upto} are missing: "
         "the log was cut, damaged or deleted after the process had ended"
     )
+
+
+def log_damage(connection: apsw.Connection, path: Path, notes: LogNotes, noted: Noted | None) -> DamagedData | None:
+    """What is wrong with a log that others use as well: SQLite checks it only for the first who opens it.
+
+    After a crash it does: what is behind a damaged frame is cut off then, and `note_loss` says what is missing.
+    """
+    if noted is None or not noted.frames:
+        return None
+    frames, _ = connection.wal_checkpoint("main", mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    changed = changed_frames(path, notes, noted) if frames >= noted.frames else []
+    if not changed:
+        return None
+    damage = _damage(path, changed)
+    log.error("%s", damage)
+    return damage
 
 
 def note_loss(connection: apsw.Connection, path: Path, notes: LogNotes, noted: Noted | None) -> None:
@@ -200,7 +206,7 @@ def refuse_other_log(path: Path, noted: Noted | None) -> None:
     """SQLite would write the log that it finds into whatever file has the name, a restored backup, say."""
     if noted is None or not noted.frames or not path.is_file() or not is_current(path, noted):
         return
-    alone = _incarnation_without_log(path)
+    alone = standing(path).incarnation
     if alone is not None and store_mark(alone) != noted.store:
         raise FileReplaced(
             f"the log '{path.name}-wal' belongs to another file than '{path.name}': one was put in the other's place",
@@ -211,22 +217,10 @@ def refuse_other_log(path: Path, noted: Noted | None) -> None:
 def _damage(path: Path, pages: list[int]) -> DamagedData:
     return DamagedData(
         f"the log of '{path.name}' is not what was written to it: {len(pages)} pages, the first is {pages[0]}",
-        remedy="run `recollect verify` and `recollect export` to see and save what can be read, then restore a backup",
+        remedy="nothing more is written to it; restore a backup, or save what can be read with `recollect export FILE "
+        "--damaged skip` and import that into a new store",
     )
 
 
 def _incarnation(connection: apsw.Connection) -> str:
     return str(connection.execute("SELECT value FROM recollect_store WHERE key = 'incarnation'").get)
-
-
-def _incarnation_without_log(path: Path) -> str | None:
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with our_errors(path):
-        connection = apsw.Connection(address(path, immutable=1), flags=flags, vfs=PLAIN_VFS)
-    try:
-        connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-        return _incarnation(connection)
-    except apsw.Error:  # a new store's file has no tables yet: all is in the log
-        return None
-    finally:
-        connection.close()

@@ -33,6 +33,7 @@ except ImportError:  # Windows
 _HEADER = struct.Struct("<8s8sIIQQQ16sI")
 _MAGIC = b"RCLNOTE1"
 ENTRY_BYTES = 12
+_NOBODY = b"\xff" * 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,13 @@ class LogNotes:
         with self._held() as handle:
             noted = _parsed(_read(handle, _HEADER.size)) or Noted()
             _write(handle, _packed(replace(noted, lost_after=0, lost_upto=0)), 0)
+
+    def disown(self) -> None:
+        """Somebody wrote over the file: its log must never be moved into what is there now."""
+        if self._handle is not None:
+            with self._held() as handle:
+                noted = _parsed(_read(handle, _HEADER.size)) or Noted()
+                _write(handle, _packed(replace(noted, store=_NOBODY)), 0)
 
     def let_go(self) -> None:
         """Of the log, before SQLite closes: some systems delete no file that is open."""

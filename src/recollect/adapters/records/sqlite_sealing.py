@@ -40,7 +40,9 @@ def seal_proven(path: Path, notes: LogNotes, noted: Noted | None = None) -> int:
         if pages is None or not (wanting := pages.wanting(known.keys() | _in_log(path).keys())):
             return 0
         with write_locked(path):
-            sealed = pages.seal(wanting, known | _in_log(path))
+            changed = changed_frames(path, notes, noted) if known and noted else []
+            # Where notes and log disagree, the log proves nothing.
+            sealed = pages.seal(wanting, known | _in_log(path) | {page: known[page] for page in changed})
     if sealed:
         log.warning(
             "%d pages of '%s' had no checksum, as when another program moves them there; they are whole, and sealed",
@@ -91,6 +93,28 @@ def write_locked(path: Path) -> Iterator[apsw.Connection]:
 def last_sums(entries: Any) -> dict[int, Sum]:
     """The checksum of each page as it was written last."""
     return {number: (first, second) for number, first, second in entries.tolist()}
+
+
+def changed_frames(path: Path, notes: LogNotes, noted: Noted, first: int = 0) -> list[int]:
+    """The pages of the log's frames that are not what was noted when they were written."""
+    handle = open_log(path)
+    if handle is None:
+        return []
+    try:
+        header = read_header(handle)
+        if header is None or header.salts != noted.salts:
+            return []
+        known = notes.entries(noted.frames)[first:]
+        found = read_frames(handle, header, first, noted.frames)
+        if len(found) == len(known) and (known == found).all():
+            return []
+        if read_header(handle) != header:  # begun anew while we looked: what it held before is in the file
+            return []
+    finally:
+        os.close(handle)
+    if len(found) < len(known):
+        return [int(known[len(found)][0])]
+    return [int(page) for page in known[(known != found).any(axis=1), 0]]
 
 
 def _in_log(path: Path) -> dict[int, Sum]:

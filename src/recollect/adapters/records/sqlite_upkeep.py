@@ -61,7 +61,7 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
     with _alone(connection):
         create(connection)  # also says so at once if the file cannot be written
-        if _is_current(connection):
+        if is_up_to_date(connection):
             return []
     applied = []
     for migration in schema.migrations():
@@ -75,7 +75,7 @@ def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[
     return applied
 
 
-def _is_current(connection: apsw.Connection) -> bool:
+def is_up_to_date(connection: apsw.Connection) -> bool:
     """Asked first: most stores that are opened were opened before."""
     done = {migration.number: migration.checksum for migration in schema.migrations()}
     return _recorded(connection) == done and marks(connection) == text_marks(TOKENIZER)
