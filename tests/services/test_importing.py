@@ -15,7 +15,7 @@ from every_store import EVERY_STORE
 from recollect.domain.agents import Result
 from recollect.domain.memory import Embedding, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
-from recollect.errors import Conflict, DuplicateKey, InvalidInput, StoreFull
+from recollect.errors import Conflict, DamagedData, DuplicateKey, InvalidInput, StoreFull
 from recollect.ports.records import Delete, Query
 from recollect.services import importing
 
@@ -108,6 +108,25 @@ def test_nothing_is_written_of_a_file_with_one_bad_line_at_its_end(tmp_path: Pat
             with pytest.raises(InvalidInput):
                 mem.import_(str(tmp_path / "bad.jsonl"))
             assert mem.stats().memories == 0
+
+
+@pytest.mark.parametrize("table", ["memory", "revision"])
+def test_a_memory_that_is_not_what_its_hash_says_is_refused_by_line_and_id(tmp_path: Path, table: str) -> None:
+    with recollect.open("memory://", embedder="hash") as source:
+        paid = source.remember("Pay 1000 euros").id
+        source.revise(paid, "Pay 1000 pounds", why="abroad")
+        lines = exported(source, tmp_path / "all.jsonl").splitlines(keepends=True)
+    number = next(at for at, line in enumerate(lines) if f'"table":"{table}"'.encode() in line)
+    lines[number] = lines[number].replace(b"Pay 1000", b"Pay 9000")
+    id = json.loads(lines[number])["record"]["id"]
+    body = b"".join(lines[:-1])
+    end = {"end": "recollect-export-1", "records": len(lines) - 2, "hash": hashlib.sha256(body).hexdigest()}
+    (tmp_path / "bad.jsonl").write_bytes(body + json.dumps(end).encode() + b"\n")
+    with recollect.open("memory://", embedder="hash") as mem:
+        with pytest.raises(DamagedData, match=f"line {number + 1} .*{table} '{id}'") as refused:
+            mem.import_(str(tmp_path / "bad.jsonl"))
+        assert (refused.value.details["line"], refused.value.details["id"]) == (number + 1, id)
+        assert mem.stats().memories == 0
 
 
 def test_parts_of_memories_that_are_not_in_the_file_are_refused(tmp_path: Path) -> None:

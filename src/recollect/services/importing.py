@@ -36,6 +36,7 @@ from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scop
 from recollect.services.access import refuse_higher
 from recollect.services.core import Core, Request, commit, insistently, logged
 from recollect.services.indexing import Progress, refreshed
+from recollect.services.intact import difference
 from recollect.services.proving import Proving
 from recollect.services.transfer import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
 
@@ -83,6 +84,18 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     written -= len(proving.fallen)  # each has a former state that is not in the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
     return Transferred(path=str(path), records=written, hash=survey.hash, **told)
+
+
+def _refuse_damaged(name: str, number: int, record: Record) -> None:
+    """A memory is taken only as it was written: the hash of the file says nothing of what was damaged before."""
+    wrong = difference(record)
+    if wrong:
+        raise DamagedData(
+            f"line {number} of '{name}', the {record.shape.table} '{record.id}', is damaged: {wrong}",
+            remedy="nothing was imported; export it again with --damaged skip, which leaves out what is damaged",
+            line=number,
+            id=record.id,
+        )
 
 
 def _refuse_rise(scope: Scope, record: Record) -> None:
@@ -139,10 +152,11 @@ class _Survey:
         self.records, self.hash, self.left_out = checked(file, self.name)
         owners, places = array("Q"), array("Q")
         offset = file.seek(0)
-        for line in file:
+        for number, line in enumerate(file, 1):
             record = _validated(line, self.scope)
             if record is not None:
                 _refuse_rise(self.scope, record)
+                _refuse_damaged(self.name, number, record)
             owner = _owner_of(record) if record is not None else None
             if owner is not None and type(record) in PARTS:
                 owners.append(_digest_of(*owner))

@@ -14,6 +14,7 @@ from typing import Any
 from recollect.domain import kinds
 from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Memory, Revision, content_hash
+from recollect.domain.record import Record
 from recollect.errors import DamagedData, InvalidInput
 
 
@@ -44,6 +45,16 @@ def check_revision(revision: Revision) -> Revision:
     """The same for a former state."""
     check_fields({**revision.state, "text": revision.text, "id": revision.memory_id})
     return revision
+
+
+def difference(record: Record) -> str:
+    """What is wrong with a memory or a former state of one; nothing if it reads as it was written, or is neither."""
+    try:
+        if isinstance(record, Memory):
+            return _difference(record.__dict__)
+        return _difference({**record.state, "text": record.text}) if isinstance(record, Revision) else ""
+    except (KeyError, TypeError, ValueError):
+        return "it is not a state of a memory"
 
 
 def _difference(fields: Mapping[str, Any]) -> str:

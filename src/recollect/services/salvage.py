@@ -13,10 +13,10 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import Record
 from recollect.errors import DamagedData
 from recollect.ports.records import Order, Query, Reads, Scope, encode_cursor
+from recollect.services.intact import difference
 
 R = TypeVar("R", bound=Record)
 PAGE = 500
@@ -105,6 +105,4 @@ def fault(record: Record) -> str | None:
         type(record).model_validate(record.__dict__)
     except ValidationError:
         return "it is not valid"
-    if isinstance(record, Memory) and content_hash(record.kind, record.content) != record.content_hash:
-        return "its content is not what its hash says"
-    return None
+    return difference(record) or None
