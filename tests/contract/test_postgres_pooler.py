@@ -29,7 +29,7 @@ from recollect.testing.conformance import RecordStoreContract
 from recollect.testing.conformance.makers import embedding, found, memory
 
 pytestmark = needs_pgbouncer
-SIZE = 2
+SIZE = 3
 
 
 @pytest.fixture(scope="module")

@@ -122,11 +122,12 @@ class Connection(HttpToolsProtocol):
             return
         if self._head_since is None and self._is_whole and not self._is_answering:
             self._head_since, self._head_bytes = self.loop.time(), 0
+        ends_a_body = not self._is_whole
         super().data_received(data)
         if self._is_answering or not self._is_whole:
             self._head_since = None
         elif self._head_since is not None:
-            self._head_bytes += len(data)
+            self._head_bytes += 0 if ends_a_body else len(data)  # the rest of a body is no head
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
                 self._end_with(InvalidInput("the head of the request is too long", remedy="send less"), 431)
 
