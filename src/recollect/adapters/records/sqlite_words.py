@@ -15,6 +15,7 @@ from recollect.adapters.records.sqlite_text import INDEXED_AT_ONCE, TOKENIZER, f
 from recollect.adapters.records.sqlite_upkeep import CodecOf, marks
 from recollect.adapters.records.terms import READ_OTHERWISE, terms_of
 from recollect.domain.record import RECORDS, Record
+from recollect.errors import DamagedData
 from recollect.ports.records import Problem
 
 
@@ -33,8 +34,10 @@ def check_text(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Probl
 def _check_index(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[Problem]:
     table, held = record.shape.table, _held(connection, record)
     for row, living in _living(connection, record, codec):
-        wanted = _sum([*facet_tokens(living).split(), *terms_of(living)])
         found = held.pop(row, None)
+        if living is None:
+            continue
+        wanted = _sum([*facet_tokens(living).split(), *terms_of(living)])
         if found is None:
             yield Problem("is missing from the text index", table, living.id, living.organization_id, "index")
         elif found != wanted:
@@ -43,8 +46,8 @@ def _check_index(connection: apsw.Connection, record: type[Record], codec: Codec
         yield Problem(f"the text index holds row {row}, which is not a living record", table, part="index")
 
 
-def _living(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[tuple[int, Record]]:
-    """Rows that cannot be read are named by the check of the records."""
+def _living(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[tuple[int, Record | None]]:
+    """None for rows that cannot be read: these are named by the check of the records."""
     columns = ", ".join(quoted(column) for column in codec.names)
     statement = (
         f"SELECT _row, {columns} FROM {quoted(record.shape.table)} WHERE is_deleted = 0 AND _row > ? "
@@ -53,7 +56,10 @@ def _living(connection: apsw.Connection, record: type[Record], codec: Codec) -> 
     last = -1
     while some := connection.execute(statement, (last,)).fetchall():
         for row, *stored in cast(list[tuple[Any, ...]], some):
-            yield row, codec.record(stored)
+            try:
+                yield row, codec.record(stored)
+            except DamagedData:
+                yield row, None
         last = cast(int, some[-1][0])
 
 

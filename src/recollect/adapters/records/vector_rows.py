@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from recollect.domain.memory import space_name
+from recollect.errors import DamagedData
 from recollect.ports.vectors import VectorRow
 
 VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
@@ -14,7 +15,12 @@ VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, ve
 
 @lru_cache(maxsize=100_000)
 def _facets_of(raw: str) -> tuple[str | None, ...]:
-    return tuple(json.loads(raw))
+    try:
+        return tuple(json.loads(raw))
+    except (ValueError, TypeError) as error:
+        raise DamagedData(
+            "a stored vector cannot be read", remedy="run `recollect verify`, then restore a backup"
+        ) from error
 
 
 def vector_row(row: tuple[Any, ...]) -> VectorRow:
