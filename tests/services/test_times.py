@@ -199,7 +199,7 @@ def test_times_outside_the_calendar_are_refused_readably(berlin: Any) -> None:
         with pytest.raises(InvalidInput, match="since"):
             berlin.recall("tea", since=given)
     with pytest.raises(InvalidInput, match="until"):
-        berlin.recall("tea", until="9999-12-31")
+        berlin.recall("tea", until="9999-12-31T23:59:59-12:00")
     berlin.remember("first tea", at="0001-01-01T12:00Z")
     assert berlin.list().memories[0].occurred_at.startswith("0001-01-01")
 

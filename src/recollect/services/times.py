@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
@@ -90,10 +90,20 @@ def _read(value: Any, handler: Any, info: ValidationInfo, *, whole_day: bool) ->
         if zone is None:
             return _as_said(value, moment)
         if whole_day and _is_bare_date(value):
-            moment += timedelta(days=1)
+            return _end_of(moment, ZoneInfo(zone))
         return moment.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     except OverflowError:
         raise ValueError(_OUTSIDE) from None
+
+
+def _end_of(day: datetime, zone: ZoneInfo) -> datetime:
+    """The end of a day; of the last one in the calendar, the last moment that there is."""
+    try:
+        return (day + timedelta(days=1)).replace(tzinfo=zone).astimezone(UTC)
+    except OverflowError:
+        if day.year == MAXYEAR:
+            return datetime.max.replace(tzinfo=UTC)
+        raise
 
 
 def _is_bare_date(value: Any) -> bool:

@@ -360,7 +360,7 @@ def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
             made = reindex(core, scope, ReindexRequest()).made
             if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(core, scope)):
                 made += reindex(core, scope, ReindexRequest(everything=True)).made
-            done.append(f"{made} vectors made")
+            done += [f"{made} vectors made"] if made else []
         except EmbedderFailed as failure:
             done.append(f"no vectors made: {failure.message}")
         try:

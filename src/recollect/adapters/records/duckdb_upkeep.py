@@ -278,4 +278,4 @@ def rebuild_text(run: Run, codec_of: CodecOf) -> list[str]:
     for table, mark in text_marks(MAKER).items():
         run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
         run("INSERT INTO recollect_store VALUES (?, ?)", [MARK + table, mark])
-    return [f"{table}: {count} in the text index" for table, count in made.items()]
+    return [f"{table}: {count} in the text index" for table, count in made.items() if count]

@@ -82,7 +82,8 @@ def rebuild_text(connection: Connection, codec_of: CodecOf) -> list[str]:
             count = fill_text(connection, RECORDS[table], codec_of)
             connection.execute(_NOTE, (MARK + table, mark))
         connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
-        done.append(f"{table}: {count} in the text index")
+        if count:
+            done.append(f"{table}: {count} in the text index")
     return done
 
 

@@ -234,7 +234,7 @@ def rebuild_text(connection: apsw.Connection, codec_of: CodecOf) -> list[str]:
     made = {record.shape.table: make_text(connection, record, codec_of(record)) for record in _searched()}
     for table, mark in text_marks(TOKENIZER).items():
         connection.execute("INSERT OR REPLACE INTO recollect_store VALUES (?, ?)", (MARK + table, mark))
-    return [f"{table}: {count} in the text index" for table, count in made.items()]
+    return [f"{table}: {count} in the text index" for table, count in made.items() if count]
 
 
 def _searched() -> list[type[Record]]:
