@@ -51,7 +51,7 @@ def test_every_command_has_help_and_json(cli: Any, command: str) -> None:
     assert code == 0
     assert COMMANDS[command].summary in out
     assert "--json" in out
-    names_stores_itself = isinstance(COMMANDS[command], Program) and command != "mcp"
+    names_stores_itself = isinstance(COMMANDS[command], Program) and "source" in COMMANDS[command].positional
     assert ("--store" in out) != names_stores_itself
 
 

@@ -258,4 +258,17 @@ def _place(item: Any) -> str:
 def _in_words(item: Any) -> str:
     if item["type"].startswith("datetime"):
         return "is not a time; write 2024-05-08 or 2024-05-08T12:00:00+07:00"
+    if item["type"] in ("too_long", "too_short"):
+        return _of_length(item)
     return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _of_length(item: Any) -> str:
+    """How long it may be: pydantic counts "items after validation", of a text as of a list."""
+    is_long, told, given = item["type"] == "too_long", item["ctx"], item["input"]
+    bound = told["max_length" if is_long else "min_length"]
+    unit = "character" if isinstance(given, str) else "byte" if isinstance(given, bytes) else "entry"
+    units = unit if bound == 1 else {"entry": "entries"}.get(unit, f"{unit}s")
+    actual = told.get("actual_length")
+    said = f", not {actual:,}" if isinstance(actual, int) else ""
+    return f"should have at {'most' if is_long else 'least'} {bound:,} {units}{said}"

@@ -44,6 +44,10 @@ BEGINNING = frozenset(
 HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
+LEADING = ("--store", "--organization", "--actor", "--json")
+"""Options that may stand before the command."""
+
+
 class Program(Operation):
     """A command that is no operation of one open store: its function opens what it needs."""
 
@@ -85,6 +89,8 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(f"recollect {__version__}")
         return 0
+    if arguments[0].startswith("-"):
+        return _no_command(arguments)
     if arguments[0] in ROOMS:
         return _enter(arguments[0], arguments[1:])
     operation = COMMANDS.get(arguments[0])
@@ -100,6 +106,8 @@ def _enter(room: str, arguments: list[str]) -> int:
         print(f"Usage: recollect {room} COMMAND [OPTIONS]\n\n{ROOMS[room]}\n")
         _list_commands([name for name, operation in COMMANDS.items() if operation.room == room])
         return 0
+    if arguments[0].startswith("-"):
+        return _no_command(arguments, f"{room} ")
     operation = COMMANDS.get(f"{room} {arguments[0]}")
     if operation is None:
         return _unknown(f"{room} {arguments[0]}", COMMANDS)
@@ -109,7 +117,7 @@ def _enter(room: str, arguments: list[str]) -> int:
 def _command_first(arguments: list[str]) -> list[str]:
     """`recollect --store x list` means `recollect list --store x`."""
     leading: list[str] = []
-    while arguments and arguments[0].partition("=")[0] in ("--store", "--organization", "--actor", "--json"):
+    while arguments and arguments[0].partition("=")[0] in LEADING:
         width = 1 if arguments[0] == "--json" or "=" in arguments[0] else 2
         leading, arguments = leading + arguments[:width], arguments[width:]
     return [*arguments, *leading]
@@ -130,6 +138,23 @@ def _list_commands(names: Sequence[str]) -> None:
     width = max(map(len, names), default=0)
     for name in names:
         print(f"  {name:{max(width, 12)}} {ROOMS[name] if name in ROOMS else COMMANDS[name].summary}")
+
+
+def _no_command(arguments: list[str], room: str = "") -> int:
+    """An option stands where the command should: it is unknown, has no value, or is all there is."""
+    from difflib import get_close_matches
+
+    option, see = arguments[0].partition("=")[0], f"see recollect {room}--help"
+    last = arguments[-1]
+    if option not in LEADING:
+        near = get_close_matches(option, [*LEADING, "--help", "--version"], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"options of a command come after it; {see}"
+        print(f"error: there is no option '{option}' ({hint})", file=sys.stderr)
+    elif last in LEADING and last != "--json" and (len(arguments) < 2 or arguments[-2] not in LEADING[:3]):
+        print(f"error: {last} needs a value (write recollect {room}COMMAND {last} VALUE)", file=sys.stderr)
+    else:
+        print(f"error: no command was given ({see})", file=sys.stderr)
+    return 2
 
 
 def _unknown(name: str, known: Iterable[str]) -> int:
@@ -200,8 +225,9 @@ def _command(operation: Operation) -> Callable[..., Any]:
         "actor": (str | None, typer.Option("--actor", help="On whose behalf")),
         "as_json": (bool, typer.Option("--json", help="Answer in JSON")),
     }
-    if isinstance(operation, Program):
-        common = {"as_json": common["as_json"]}
+    if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
+        kept = ("store", "as_json") if "settings" in operation.request.model_fields else ("as_json",)
+        common = {name: common[name] for name in kept}
     if operation.asks:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask first"))
     for name, (type, option) in common.items():
@@ -239,7 +265,7 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
     else:
         if type is not bool:
             shown["metavar"] = _metavar(type, how, field.annotation)
-        flag = "cite" if name == "cites" else _option_name(name, type).replace("_", "-")
+        flag = _flag(name, field.annotation)
         info = typer.Option(f"--{flag}/--no-{flag}" if on_by_default else f"--{flag}", **shown)
     annotation = type if required or type is bool else type | None
     default = inspect.Parameter.empty if required else (on_by_default if type is bool else None)
@@ -304,6 +330,8 @@ def _execute(
 
     fields = _fields(operation, given)
     validated(operation, fields)  # a wrong request is wrong wherever the store is
+    if operation.name == "import_":
+        _expect_file(fields["path"])
     begins = operation.name in BEGINNING
     makes = begins or operation.permission == "write"
     seen = {"organization": organization, "actor": actor}
@@ -314,6 +342,16 @@ def _execute(
         with renderer.progress(operation.summary, shown=operation.progress and not as_json) as progress:
             reply = mem.call(operation.name, progress=progress, **fields)
     return _answer(renderer, operation, reply, as_json)
+
+
+def _expect_file(path: str) -> None:
+    """Before a store is made for what is in it."""
+    from recollect.errors import InvalidInput
+
+    try:
+        Path(path).open("rb").close()
+    except OSError as error:
+        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
 
 
 def _ask(renderer: Renderer, operation: Operation, preview: Any, fields: dict[str, Any]) -> None:
@@ -330,9 +368,14 @@ def _ask(renderer: Renderer, operation: Operation, preview: Any, fields: dict[st
         raise InvalidInput("nobody is there to say yes", remedy="look with --dry-run, then repeat it with --yes")
 
 
-def _start(program: Operation, given: dict[str, Any], as_json: bool) -> int:
+def _start(program: Operation, given: dict[str, Any], as_json: bool, store: str | None = None) -> int:
+    from recollect.errors import InvalidInput
     from recollect.interfaces.render import Renderer
 
+    if store is not None:
+        if given.get("settings") is not None:
+            raise InvalidInput("two stores are named", remedy=f"give '{given['settings'][:80]}' or --store, not both")
+        given["settings"] = store
     request, renderer = validated(program, _fields(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
         reply = program.function(request, progress)
@@ -367,7 +410,7 @@ def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
         if name == "cites":
             fields[name] = list(value)
         elif how == "pairs":
-            fields[name] = dict(_pair(one) for one in value)
+            fields[name] = dict(_pair(one, name, field.annotation) for one in value)
         elif how == "json list":
             fields[name] = [_json_or_text(one) for one in value]
         else:
@@ -375,13 +418,24 @@ def _fields(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _pair(text: str) -> tuple[str, Any]:
+_EXAMPLES = {"metadata": "colour=blue", "boost": "recency=0.5", "relates": "MEMORY_ID=contradicts"}
+
+
+def _pair(text: str, name: str, annotation: Any) -> tuple[str, Any]:
     from recollect.errors import InvalidInput
 
     key, separator, value = text.partition("=")
     if not separator or not key:
-        raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy="write --metadata colour=blue")
+        example = f"--{_flag(name, annotation)} {_EXAMPLES.get(name, 'NAME=VALUE')}"
+        words = _choices(get_args(annotation)[0]) if get_origin(annotation) is dict else []
+        known = f"; KEY is one of {', '.join(words)}" if words else ""
+        raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy=f"write {example}{known}")
     return key, _json_or_text(value)
+
+
+def _flag(name: str, annotation: Any) -> str:
+    """What the option of a field is called."""
+    return "cite" if name == "cites" else _option_name(name, shape_of(annotation)[0]).replace("_", "-")
 
 
 def _json_or_text(value: str) -> Any:

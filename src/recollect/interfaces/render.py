@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -62,7 +62,9 @@ class Renderer:
     def when(self, moment: datetime | str) -> str:
         if isinstance(moment, str):
             moment = datetime.fromisoformat(moment)
-        return moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M")
+        with suppress(OverflowError):  # the first and last days of the calendar have no local time everywhere
+            moment = moment.astimezone(self._zone)
+        return moment.strftime("%Y-%m-%d %H:%M")
 
     def recalled(self, reply: Recalled) -> None:
         if not reply.hits:
@@ -75,11 +77,17 @@ class Renderer:
             self.console.print(f"           [dim]{escape(hit.why)}  {escape(hit.id)}[/]")
             for citation in hit.citations:
                 self.console.print(f"           {_citation(citation.source, citation.state, citation.note)}")
-        for note in reply.notes:
-            self.console.print(f"[yellow]note:[/] {escape(note)}")
+        self.notes(reply.notes)
 
     def packed(self, reply: Context) -> None:
         self.console.print(escape(reply.text), soft_wrap=True)
+        self.notes(reply.notes)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Beside what was asked for, so that who reads that with a program is not given more."""
+        aside = Console(stderr=True, highlight=False, soft_wrap=True)
+        for note in notes:
+            aside.print(f"[yellow]note:[/] {escape(note)}")
 
     def why_not(self, reply: WhyNot) -> None:
         for reason in reply.reasons:
