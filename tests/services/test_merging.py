@@ -36,8 +36,8 @@ def test_everything_is_in_the_access_log_in_one_transaction(mem: Any) -> None:
     three(mem)
     mem.merge("kept", ["said"], promote="verified")
     entries = mem.log().entries[:3]
-    assert {(entry.action, entry.memory) for entry in entries} == {
-        ("merge", "kept"), ("promoted", "kept"), ("archived", "said"),
+    assert {(entry.action, entry.request.get("change"), entry.memory) for entry in entries} == {
+        ("merge", None, "kept"), ("merge", "promoted", "kept"), ("merge", "archived", "said"),
     }  # fmt: skip
 
 
