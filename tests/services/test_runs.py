@@ -60,7 +60,7 @@ def test_an_accepted_run_is_there_before_any_work(mem: Any) -> None:
     shown = mem.run.show(run)
     assert (shown.status, shown.length, shown.priority, shown.metadata) == ("queued", 0, 7, {"a": 1})
     assert shown.next == "when a worker claims it: thinks about step 1"
-    assert [entry.action for entry in stored(mem, AccessLog)][-1] == "start run"
+    assert [entry.action for entry in stored(mem, AccessLog)][-1] == "run.start"
 
 
 def test_the_same_key_returns_the_same_run(mem: Any) -> None:
