@@ -56,17 +56,20 @@ def make_text(connection: Connection, codec_of: CodecOf) -> None:
             connection.execute(f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text")
             connection.execute("DELETE FROM recollect_store WHERE key = %s", (MARK + table,))
             if table in wanted:
-                _add_column(connection, table)
+                for statement in text_statements(table):
+                    connection.execute(statement)
                 fill_text(connection, RECORDS[table], codec_of)
                 connection.execute(_NOTE, (MARK + table, wanted[table]))
         for statement in _FORMER:
             connection.execute(statement)
 
 
-def _add_column(connection: Connection, table: str) -> None:
-    connection.execute(f"ALTER TABLE {quoted(table)} ADD COLUMN _text tsvector NOT NULL DEFAULT ''")
-    index = f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({PENDING})"
-    connection.execute(index)
+def text_statements(table: str) -> tuple[str, str]:
+    """The column of terms and its index."""
+    return (
+        f"ALTER TABLE {quoted(table)} ADD COLUMN _text tsvector NOT NULL DEFAULT ''",
+        f"CREATE INDEX {quoted(table + '_text')} ON {quoted(table)} USING gin (_text) WITH ({PENDING})",
+    )
 
 
 def _marks(connection: Connection) -> dict[str, str]:
