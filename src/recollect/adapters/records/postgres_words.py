@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psycopg
-
 from recollect.adapters.records.ddl import MARK, text_marks
 from recollect.adapters.records.postgres_link import Connection
 from recollect.adapters.records.rows import Codec
 from recollect.adapters.records.sql import quoted
 from recollect.adapters.records.terms import READ_OTHERWISE, terms_of
 from recollect.domain.record import RECORDS, Record
+from recollect.errors import DamagedData
 from recollect.ports.records import Problem
 
 BATCH = 1000
@@ -130,7 +129,7 @@ def check_text(connection: Connection, codec_of: CodecOf) -> Iterator[Problem]:
             for row in rows.execute(f"SELECT {columns}, tsvector_to_array(_text) FROM {quoted(table)}"):
                 try:
                     wanted = terms_of(codec.record(row[:-1])).keys()
-                except (psycopg.Error, ValueError):
+                except DamagedData:
                     continue  # the check of the records says so
                 if wanted != set(row[-1]):
                     yield Problem("is not in the text index as it reads", table, row[1], row[0], "index")
