@@ -370,10 +370,12 @@ class TestTextSearch:
 class TestTalk:
     def test_a_memory_is_few_statements(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
+        here = threading.get_ident()  # behind it, the index looks whether it is worth an index of its own
 
         class Listening(psycopg.Cursor[Any]):
             def execute(self, query: Any, *given: Any, **named: Any) -> Any:
-                said.append(str(query).partition("(")[0])
+                if threading.get_ident() == here:
+                    said.append(str(query).partition("(")[0])
                 return super().execute(query, *given, **named)
 
         monkeypatch.setattr(Link, "cursor_factory", Listening)

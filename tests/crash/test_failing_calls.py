@@ -241,7 +241,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "item.put_many": [
         Example({"items": [{"namespace": ["a"], "key": key, "value": {"n": 1}} for key in ("k", "l")]}),
     ],
-    "item.sweep": [Example()],
+    "item.sweep": [Example(in_pieces=True)],
 }
 
 
