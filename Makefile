@@ -85,7 +85,7 @@ lock: $(BIN)/python  ## choose and pin the versions of everything
 		--no-emit-index-url --extra dev --extra bench -o requirements.lock pyproject.toml
 
 migration: $(TEST_READY)  ## write the next migration after a record changed: make migration NAME=what
-	@$(BIN)/python -m recollect.adapters.records.schema $(NAME)
+	@$(BIN)/python -m recollect.adapters.records.common.migrations $(NAME)
 
 golden: $(TEST_READY) $(EMULATOR_READY)  ## write the golden stores of this version, once, when it is released
 	@PYTHONPATH=tests $(BIN)/python -m golden.make

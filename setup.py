@@ -8,8 +8,8 @@ import sys
 from setuptools import Extension, setup
 
 kernel = Extension(
-    "recollect.adapters.vectors._scan",
-    sources=["src/recollect/adapters/vectors/_scan.c"],
+    "recollect.adapters.vectors.embedded._scan",
+    sources=["src/recollect/adapters/vectors/embedded/_scan.c"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     optional=True,

@@ -19,7 +19,7 @@ import recollect
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.ports.records import Put, revised
-from recollect.services.timeline import lease_name
+from recollect.services.runs.history import lease_name
 from shared import console, disk_bytes, in_words, machine, summary, sync_ms, table, timed
 
 RESULTS = Path(__file__).parent / "results"

@@ -27,12 +27,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recollect.adapters.records.rows import Codec, Plain
-from recollect.adapters.records.sqlite import SqliteStore
-from recollect.adapters.records.sqlite_dialect import DIALECT
-from recollect.adapters.records.sqlite_file import connect
-from recollect.adapters.vectors.codes import code_width
-from recollect.adapters.vectors.embedded import EmbeddedIndex
+from recollect.adapters.records.common.codec import Codec, Plain
+from recollect.adapters.records.sqlite.connection import connect
+from recollect.adapters.records.sqlite.dialect import DIALECT
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+from recollect.adapters.vectors.embedded.quantization import code_width
 from recollect.domain.memory import LONG_TERM, Embedding, space_name
 from shared import Vectors, console, disk_bytes, in_words, machine, near, summary, table, timed, unit
 

@@ -61,11 +61,11 @@ def _dynamodb(folder: Path) -> Iterator[str]:
 
 
 STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "sqlite": (_sqlite, "recollect.adapters.records.sqlite"),
-    "memory": (_memory, "recollect.adapters.records.memory"),
-    "postgres": (_postgres, "recollect.adapters.records.postgres"),
-    "duckdb": (_duckdb, "recollect.adapters.records.duckdb"),
-    "dynamodb": (_dynamodb, "recollect.adapters.records.dynamodb"),
+    "sqlite": (_sqlite, "recollect.adapters.records.sqlite.store"),
+    "memory": (_memory, "recollect.adapters.records.in_memory"),
+    "postgres": (_postgres, "recollect.adapters.records.postgres.store"),
+    "duckdb": (_duckdb, "recollect.adapters.records.duckdb.store"),
+    "dynamodb": (_dynamodb, "recollect.adapters.records.dynamodb.store"),
 }
 HELPERS = {"dynamodb": "dynamodb_server"}
 

@@ -20,7 +20,7 @@ from rich.rule import Rule
 
 import recollect
 from recollect.catalogue import OPERATIONS
-from recollect.interfaces.render import Renderer
+from recollect.interfaces.cli.render.replies import Renderer
 
 console = Console(highlight=False, width=110)
 renderer = Renderer(console=console)

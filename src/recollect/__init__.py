@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from recollect.interfaces.runner import GiveUp as GiveUp
     from recollect.interfaces.runner import Runner as Runner
     from recollect.interfaces.runner import Task as Task
-    from recollect.interfaces.tools import tool as tool
+    from recollect.interfaces.tool_runner import tool as tool
     from recollect.settings import Settings as Settings
 
 __version__ = "0.2.0"
@@ -43,7 +43,7 @@ _HOMES = {
     "Recollect": "recollect.interfaces.client",
     "Runner": "recollect.interfaces.runner",
     "Task": "recollect.interfaces.runner",
-    "tool": "recollect.interfaces.tools",
+    "tool": "recollect.interfaces.tool_runner",
     "RecollectError": "recollect.errors",
     "Settings": "recollect.settings",
 }

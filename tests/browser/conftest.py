@@ -48,7 +48,15 @@ def address(filled: SimpleNamespace) -> Iterator[str]:
         "RECOLLECT_EMBEDDER__PROVIDER": "hash",
         "RECOLLECT_CITATION_ROOTS": str(filled.folder),
     }
-    command = [sys.executable, "-m", "recollect.interfaces.cli", "serve", str(filled.folder / "team.db"), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "recollect.interfaces.cli.main",
+        "serve",
+        str(filled.folder / "team.db"),
+        "--port",
+        "0",
+    ]
     with (filled.folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=filled.folder)
     try:

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.records.postgres_link import ON_ONE_SERVER, Link
-from recollect.adapters.records.postgres_schema import BY_MONTH
+from recollect.adapters.records.postgres.connection import ON_ONE_SERVER, Link
+from recollect.adapters.records.postgres.schema import BY_MONTH
 from recollect.domain.record import RECORDS
 
 TENANT_TABLES = (*RECORDS, "recollect_gone")

@@ -12,7 +12,7 @@ from unittest import mock
 from pydantic import Field
 
 import recollect.domain  # registers the records
-from recollect.adapters.records import schema, sql, steps
+from recollect.adapters.records.common import migrations, sql_compiler, sql_transaction
 from recollect.domain.record import RECORDS, Id, JsonList, Record, Reference, Shape, Text, TextIndex, Unique
 
 _OF_TENANT = {"organization_id": Reference("organization")}
@@ -69,7 +69,7 @@ class Pebble3(Record):
 
 VERSIONS: tuple[Any, ...] = (Pebble1, Pebble2, Pebble3)
 del RECORDS["pebble"]
-_RELEASED = schema.migrations()
+_RELEASED = migrations.migrations()
 
 
 @contextmanager
@@ -79,11 +79,11 @@ def program(version: int) -> Iterator[Any]:
     try:
         for number, record in enumerate(VERSIONS[:version]):
             RECORDS["pebble"] = record
-            changed = schema.difference(schema.built(history), {"pebble": schema.declared_table(record)})
+            changed = migrations.difference(migrations.built(history), {"pebble": migrations.declared_table(record)})
             checksum = hashlib.sha256(json.dumps(changed).encode()).hexdigest()
-            history.append(schema.Migration(len(history) + 1, f"pebbles_{number + 1}", tuple(changed), checksum))
+            history.append(migrations.Migration(len(history) + 1, f"pebbles_{number + 1}", tuple(changed), checksum))
         _forget_statements()
-        with mock.patch.object(schema, "migrations", return_value=tuple(history)):
+        with mock.patch.object(migrations, "migrations", return_value=tuple(history)):
             yield VERSIONS[version - 1]
     finally:
         RECORDS.pop("pebble", None)
@@ -91,8 +91,8 @@ def program(version: int) -> Iterator[Any]:
 
 
 def _forget_statements() -> None:
-    sql.changes_statement.cache_clear()
-    steps.referrers.cache_clear()
+    sql_compiler.changes_statement.cache_clear()
+    sql_transaction.referrers.cache_clear()
 
 
 assert recollect.domain

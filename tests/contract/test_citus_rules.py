@@ -17,11 +17,12 @@ from citus_rules import broken
 
 import recollect
 from postgres_server import server
-from recollect.adapters.records import postgres_layout, schema
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import ON_ONE_SERVER, Link
-from recollect.adapters.records.postgres_schema import DDL
-from recollect.adapters.records.postgres_words import text_statements
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.postgres import partitions
+from recollect.adapters.records.postgres.connection import ON_ONE_SERVER, Link
+from recollect.adapters.records.postgres.fulltext_index import text_statements
+from recollect.adapters.records.postgres.schema import DDL
+from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
 from recollect.errors import Unavailable
 from recollect.ports.records import Insert, Query, Scope
@@ -31,18 +32,18 @@ CITUS = os.environ.get("RECOLLECT_CITUS_URL")
 ABSENT = "NOT RUN ON A REAL CITUS CLUSTER: set RECOLLECT_CITUS_URL to the address of a coordinator"
 
 
-@pytest.mark.parametrize("migration", schema.migrations(), ids=lambda one: one.name)
-def test_every_migration_keeps_the_rules(migration: schema.Migration) -> None:
-    tables = schema.built(one for one in schema.migrations() if one.number < migration.number)
+@pytest.mark.parametrize("migration", migrations.migrations(), ids=lambda one: one.name)
+def test_every_migration_keeps_the_rules(migration: migrations.Migration) -> None:
+    tables = migrations.built(one for one in migrations.migrations() if one.number < migration.number)
     for step in migration.steps:
         made = DDL.statements(step, tables.get(step["table"], {}))
         assert {text: wrong for text in made if (wrong := broken(text))} == {}
-        schema.apply_step(tables, step)
+        migrations.apply_step(tables, step)
 
 
 @pytest.mark.parametrize("table", sorted(RECORDS))
 def test_every_declared_record_keeps_the_rules(table: str) -> None:
-    declared = schema.declared_table(RECORDS[table])
+    declared = migrations.declared_table(RECORDS[table])
     made = [
         *DDL.statements({"do": "create_table", **declared}, {}),
         *(text_statements(table) if declared["text"] else ()),
@@ -85,8 +86,8 @@ def test_a_broken_rule_is_noticed(statement: str, is_broken: bool) -> None:
 
 
 def test_all_tables_are_spread_beside_the_organizations() -> None:
-    tables = [*postgres_layout.BOOKKEEPING, *sorted(RECORDS), "recollect_gone"]
-    made = list(postgres_layout.distribution(tables))
+    tables = [*partitions.BOOKKEEPING, *sorted(RECORDS), "recollect_gone"]
+    made = list(partitions.distribution(tables))
     spread = [text for text in made if "create_distributed_table" in text]
     assert len(spread) == len(RECORDS) + 1
     assert "\"organization\"', 'organization_id', colocate_with => 'none'" in spread[0]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.duckdb.store import DuckdbStore
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, TooLarge, Unsupported
-from recollect.interfaces import cli
+from recollect.interfaces.cli import main
 from recollect.ports.records import Query
 
 SECRET = "xyzzy of globex"
@@ -247,8 +247,8 @@ def test_the_command_line_draws_a_table(tmp_path: Path, capsys: pytest.CaptureFi
     store = f"duckdb:///{tmp_path}/cli.duckdb"
     with recollect.open(store, embedder="hash") as mem:
         mem.remember("Alice prefers pytest", tags=["testing"])
-    assert cli.run(["sql", "SELECT tag, count(*) AS n FROM tag GROUP BY tag", "--store", store]) == 0
+    assert main.run(["sql", "SELECT tag, count(*) AS n FROM tag GROUP BY tag", "--store", store]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [["tag", "n"], ["testing", "1"]]
-    assert cli.run(["sql", "DROP TABLE memory", "--store", store]) == 2
+    assert main.run(["sql", "DROP TABLE memory", "--store", store]) == 2
     assert "not one SELECT" in capsys.readouterr().err

@@ -18,8 +18,8 @@ import duckdb
 import pytest
 
 import recollect
-from recollect.adapters.records import schema
-from recollect.adapters.records.duckdb import DuckdbStore
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.duckdb.store import DuckdbStore
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.tenancy import Organization
@@ -75,7 +75,7 @@ def in_another_process(path: Path, *, read_only: bool = False) -> str:
         import os, sys
         from pathlib import Path
         from recollect.errors import RecollectError
-        from recollect.adapters.records.duckdb import DuckdbStore
+        from recollect.adapters.records.duckdb.store import DuckdbStore
         try:
             DuckdbStore(Path({str(path)!r})).close()
             print("open")
@@ -136,7 +136,7 @@ def test_a_child_that_was_forked_off_is_told_to_open_it_itself(path: Path) -> No
     script = f"""if True:
         import os
         from pathlib import Path
-        from recollect.adapters.records.duckdb import DuckdbStore
+        from recollect.adapters.records.duckdb.store import DuckdbStore
         from recollect.errors import Closed
         from recollect.ports.records import Scope
         store = DuckdbStore(Path({str(path)!r}))
@@ -169,7 +169,7 @@ def test_a_process_that_ends_without_closing_ends_quietly_and_loses_nothing(path
 
 
 def test_a_missing_package_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "recollect.adapters.records.duckdb")
+    monkeypatch.delitem(sys.modules, "recollect.adapters.records.duckdb.store")
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingExtra, match=r"recollect\[duckdb\]"):
         recollect.open("duckdb:///x.duckdb")
@@ -298,7 +298,7 @@ def test_traces_are_erased_from_a_store_whose_log_was_left_by_a_killed_process(p
     script = f"""if True:
         import os
         from pathlib import Path
-        from recollect.adapters.records.duckdb import DuckdbStore
+        from recollect.adapters.records.duckdb.store import DuckdbStore
         from recollect.domain.tenancy import Organization
         from recollect.ports.records import Insert, Scope
         store = DuckdbStore(Path({str(path)!r}))
@@ -386,7 +386,7 @@ def test_a_backup_never_overwrites(store: DuckdbStore, tmp_path: Path) -> None:
 
 def test_a_newer_file_is_refused_and_a_foreign_one_left_alone(path: Path, tmp_path: Path) -> None:
     DuckdbStore(path).close()
-    meddle(path, f"INSERT INTO recollect_migrations VALUES ({len(schema.migrations()) + 1}, 'next', 'x', now())")
+    meddle(path, f"INSERT INTO recollect_migrations VALUES ({len(migrations.migrations()) + 1}, 'next', 'x', now())")
     with pytest.raises(NewerStore):
         DuckdbStore(path)
     meddle(tmp_path / "theirs.duckdb", "CREATE TABLE theirs(a INT)")
@@ -417,9 +417,12 @@ def test_an_upgrade_adds_columns_and_indexes_to_a_store_with_records(
         {"do": "add_index", "table": "memory", "fields": ["author_id"]},
         {"do": "drop_index", "table": "memory", "fields": ["created_at"]},
     )
-    known = (*schema.migrations(), schema.Migration(len(schema.migrations()) + 1, "next", steps[:2] + steps[3:], "sum"))
+    known = (
+        *migrations.migrations(),
+        migrations.Migration(len(migrations.migrations()) + 1, "next", steps[:2] + steps[3:], "sum"),
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "migrations", lambda: known)
+        patch.setattr(migrations, "migrations", lambda: known)
         upgraded = DuckdbStore(path)
         assert upgraded.get(ACME, Memory, "fact") == kept
         assert upgraded.verify() == []

@@ -18,10 +18,10 @@ from pebbles import Pebble1, Pebble2, Pebble3, program
 
 from every_store import EVERY_STORE
 from postgres_server import server
-from recollect.adapters.records import schema
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.app.stores import record_store
-from recollect.domain import words
+from recollect.domain import tokenizer
 from recollect.domain.memory import Memory
 from recollect.errors import DuplicateKey, StoreError
 from recollect.ports.records import Insert, Query, Scope
@@ -59,16 +59,16 @@ def as_upgraded(record: Any, version: Any) -> Any:
 
 def test_these_migrations_have_every_kind_of_step() -> None:
     with program(3):
-        done = {step["do"] for migration in schema.migrations()[-3:] for step in migration.steps}
+        done = {step["do"] for migration in migrations.migrations()[-3:] for step in migration.steps}
     assert done == KINDS
 
 
 def test_what_changed_is_told_as_steps() -> None:
     with program(1):
-        first = schema.built(schema.migrations())
+        first = migrations.built(migrations.migrations())
     with program(2):
-        steps = schema.difference({"pebble": first["pebble"]}, {"pebble": schema.declared_table(Pebble2)})
-        second = schema.built(schema.migrations())
+        steps = migrations.difference({"pebble": first["pebble"]}, {"pebble": migrations.declared_table(Pebble2)})
+        second = migrations.built(migrations.migrations())
     assert [step for step in steps if step["do"] == "drop_unique"] == [
         {"do": "drop_unique", "table": "pebble", "unique": {"fields": ["name", "owner_id"], "nulls_equal": False}}
     ]
@@ -80,18 +80,18 @@ def test_what_changed_is_told_as_steps() -> None:
         "marks": ["new", {"n": 1}],
         "place": None,
     }
-    assert schema.difference(second, {"pebble": schema.declared_table(Pebble2)}) == []
+    assert migrations.difference(second, {"pebble": migrations.declared_table(Pebble2)}) == []
 
 
 def test_a_new_field_that_says_nothing_of_older_records_is_refused() -> None:
     with program(1), pytest.MonkeyPatch.context() as patch:
-        wider = schema.declared_table(Pebble1)
+        wider = migrations.declared_table(Pebble1)
         wider["columns"].append(["name", "text", False])
-        have = schema.built(schema.migrations())["pebble"]
+        have = migrations.built(migrations.migrations())["pebble"]
         have["columns"] = [column for column in have["columns"] if column[0] != "name"]
-        patch.setitem(schema.RECORDS, "pebble", Pebble1)
+        patch.setitem(migrations.RECORDS, "pebble", Pebble1)
         with pytest.raises(ValueError, match=r"pebble\.name needs a default"):
-            schema.difference({"pebble": have}, {"pebble": wider})
+            migrations.difference({"pebble": have}, {"pebble": wider})
 
 
 @pytest.mark.parametrize("kind", EVERY_STORE)
@@ -258,7 +258,7 @@ def test_other_words_make_every_text_index_again_at_the_next_opening(
     EMPTIED[kind](address)
     with opened(address) as store:
         assert search(store, ACME, "anchor") == []  # opening again makes nothing again
-    monkeypatch.setattr(words, "VERSION", words.VERSION + 1)
+    monkeypatch.setattr(tokenizer, "VERSION", tokenizer.VERSION + 1)
     with opened(address) as store:
         assert search(store, ACME, "anchor") == ["m"]
         store.transact(ACME, [Insert(memory(ACME, "n", "another anchor"))])

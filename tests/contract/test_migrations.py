@@ -10,7 +10,7 @@ import pytest
 
 import recollect.domain  # noqa: F401 - registers the records
 from every_store import EVERY_STORE
-from recollect.adapters.records import schema
+from recollect.adapters.records.common import migrations
 from recollect.app.stores import examine_store, record_store
 from recollect.domain.record import RECORDS
 from recollect.errors import StoreError
@@ -18,25 +18,25 @@ from recollect.errors import StoreError
 PINS = Path(__file__).parent / "released_migrations.txt"
 
 
-def of_the_model(tables: schema.Tables) -> schema.Tables:
+def of_the_model(tables: migrations.Tables) -> migrations.Tables:
     """Without what other tests may have declared."""
     ours = {table for table, record in RECORDS.items() if record.__module__.startswith("recollect.domain")}
     return {name: table for name, table in tables.items() if name in ours}
 
 
 def test_the_migrations_build_what_is_declared() -> None:
-    assert schema.difference(schema.built(schema.migrations()), of_the_model(schema.declared())) == []
+    assert migrations.difference(migrations.built(migrations.migrations()), of_the_model(migrations.declared())) == []
 
 
 def test_building_leaves_the_migrations_as_they_are() -> None:
-    before = json.dumps([migration.steps for migration in schema.migrations()])
-    schema.built(schema.migrations())
-    schema.built(schema.migrations())
-    assert json.dumps([migration.steps for migration in schema.migrations()]) == before
+    before = json.dumps([migration.steps for migration in migrations.migrations()])
+    migrations.built(migrations.migrations())
+    migrations.built(migrations.migrations())
+    assert json.dumps([migration.steps for migration in migrations.migrations()]) == before
 
 
 def test_the_migrations_build_nothing_else() -> None:
-    built, declared = schema.built(schema.migrations()), of_the_model(schema.declared())
+    built, declared = migrations.built(migrations.migrations()), of_the_model(migrations.declared())
     assert set(built) == set(declared)
     for name, table in declared.items():
         assert {tuple(column) for column in built[name]["columns"]} == {tuple(column) for column in table["columns"]}
@@ -45,23 +45,25 @@ def test_the_migrations_build_nothing_else() -> None:
 
 
 def test_a_declared_field_that_no_migration_makes_is_noticed() -> None:
-    declared = of_the_model(schema.declared())
+    declared = of_the_model(migrations.declared())
     table = declared["user"]
     wider = {**declared, "user": {**table, "columns": [*table["columns"], ["shoe_size", "integer", True]]}}
-    assert schema.difference(schema.built(schema.migrations()), wider) == [
+    assert migrations.difference(migrations.built(migrations.migrations()), wider) == [
         {"do": "add_column", "table": "user", "column": ["shoe_size", "integer", True]}
     ]
 
 
 def test_migrations_are_numbered_without_gaps_and_named_by_their_number() -> None:
-    assert [migration.number for migration in schema.migrations()] == list(range(1, len(schema.migrations()) + 1))
-    folder = Path(schema.__file__).parent / "migrations"
-    names = [f"{migration.number:04d}_{migration.name}.json" for migration in schema.migrations()]
+    assert [migration.number for migration in migrations.migrations()] == list(
+        range(1, len(migrations.migrations()) + 1)
+    )
+    folder = Path(migrations.__file__).parent / "migrations"
+    names = [f"{migration.number:04d}_{migration.name}.json" for migration in migrations.migrations()]
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def test_every_reference_leads_to_a_declared_table() -> None:
-    declared = of_the_model(schema.declared())
+    declared = of_the_model(migrations.declared())
     for table in declared:
         for field, reference in RECORDS[table].shape.references.items():
             assert reference.to in declared, f"{table}.{field}"
@@ -81,10 +83,10 @@ def unlike_the_pins(known: dict[int, str]) -> list[int]:
 
 
 def test_a_released_migration_is_never_edited_or_removed() -> None:
-    known = {migration.number: migration.checksum for migration in schema.migrations()}
+    known = {migration.number: migration.checksum for migration in migrations.migrations()}
     assert sorted(pinned()) == list(range(1, len(pinned()) + 1))
     assert unlike_the_pins(known) == []
-    edited = schema._read(b'{"number": 2, "name": "edited", "steps": []}')
+    edited = migrations._read(b'{"number": 2, "name": "edited", "steps": []}')
     assert unlike_the_pins({**known, 2: edited.checksum}) == [2]
     assert unlike_the_pins({number: checksum for number, checksum in known.items() if number != 2}) == [2]
 
@@ -98,10 +100,10 @@ def test_what_a_release_makes_is_pinned_in_order_of_release() -> None:
 def test_a_store_of_other_migrations_says_what_to_do_and_is_left_as_it_is(kind: str, tmp_path: Path) -> None:
     address = EVERY_STORE[kind](tmp_path)
     record_store(address)[0].close()
-    first, second, *rest = schema.migrations()
+    first, second, *rest = migrations.migrations()
     edited = dataclasses.replace(second, checksum="0" * 64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "migrations", lambda: (first, edited, *rest))
+        patch.setattr(migrations, "migrations", lambda: (first, edited, *rest))
         for _ in range(2):
             with pytest.raises(StoreError, match=r"recollect export.*version that made it.*recollect import"):
                 record_store(address)[0].close()

@@ -10,13 +10,13 @@ import pytest
 
 import recollect
 from postgres_server import server
-from recollect.adapters.records.postgres_schema import first_id, make_partitions
+from recollect.adapters.records.postgres.schema import first_id, make_partitions
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, Unavailable
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 from recollect.ports.records import Insert, Query, Scope
 
 OLD = datetime(2021, 3, 5, tzinfo=UTC)

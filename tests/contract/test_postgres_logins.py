@@ -10,9 +10,9 @@ import pytest
 
 import recollect
 from postgres_server import server
-from recollect.adapters.records import postgres_check
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import APP, UPKEEP
+from recollect.adapters.records.postgres import preflight
+from recollect.adapters.records.postgres.connection import APP, UPKEEP
+from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.app import check_settings
 from recollect.errors import InvalidSettings, StoreReadOnly
 from recollect.ports.records import Insert
@@ -88,7 +88,7 @@ def test_with_one_login_the_same_words_read_them_and_that_is_said(logins: Logins
         assert _foreign_rows(store, INJECTED[0]) == 0
         assert _foreign_rows(store, INJECTED[1]) == 1
         assert "not statements slipped in" in store.capabilities.remarks[0].says
-        assert "not statements slipped in" in postgres_check.examine(logins.upkeep)
+        assert "not statements slipped in" in preflight.examine(logins.upkeep)
     finally:
         store.close()
 
@@ -106,7 +106,7 @@ def test_everything_works_with_two_logins(logins: Logins) -> None:
         said = mem.doctor(fix=True)
         assert said.well
         assert "only serves" in next(one.says for one in said.findings if one.name == "logins")
-    assert "only serves" in postgres_check.examine(logins.serving, logins.upkeep)
+    assert "only serves" in preflight.examine(logins.serving, logins.upkeep)
     with recollect.open(logins.serving, postgres_upkeep=logins.upkeep, embedder="hash") as again:
         assert len(again.recall("boat")) == 1
 
@@ -120,7 +120,7 @@ def test_a_login_that_may_more_than_serve_is_refused(logins: Logins) -> None:
         with pytest.raises(InvalidSettings, match=why):
             PostgresStore(serving, upkeep=logins.upkeep)
         with pytest.raises(InvalidSettings, match=why):
-            postgres_check.examine(serving, logins.upkeep)
+            preflight.examine(serving, logins.upkeep)
 
 
 def test_a_login_that_may_not_serve_learns_what_it_needs(logins: Logins) -> None:
@@ -157,4 +157,4 @@ def test_a_vector_index_in_memory_for_want_of_a_right_is_said(logins: Logins, mo
     server().admin("CREATE EXTENSION vector", "two_logins")
     with recollect.open(logins.upkeep, embedder="hash") as mem:
         assert not [one for one in mem.doctor().findings if one.name == "pgvector"]
-    assert "may not create" not in postgres_check.examine(logins.upkeep)
+    assert "may not create" not in preflight.examine(logins.upkeep)

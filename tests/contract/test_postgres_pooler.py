@@ -16,10 +16,11 @@ from citus_rules import Watched, watch
 import recollect
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
-from recollect.adapters.records import postgres_check, postgres_link
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_errors import meaning
-from recollect.adapters.records.postgres_link import Connection, Link, Question
+from recollect.adapters.records.postgres import connection as postgres_link
+from recollect.adapters.records.postgres import preflight
+from recollect.adapters.records.postgres.connection import Connection, Link, Question
+from recollect.adapters.records.postgres.errors import meaning
+from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.app import restore_backup
 from recollect.domain.memory import Memory
@@ -255,9 +256,9 @@ class TestSaid:
             (said,) = [one for one in mem.doctor().findings if one.name == "pooler"]
         assert said.well
         assert "pooler" in said.says
-        assert "behind a pooler" in postgres_check.examine(address)
+        assert "behind a pooler" in preflight.examine(address)
         direct = server().emptied_store()
-        assert "pooler" not in postgres_check.examine(direct)
+        assert "pooler" not in preflight.examine(direct)
         with recollect.open(direct, embedder="hash") as mem:
             assert not [one for one in mem.doctor().findings if one.name == "pooler"]
 

@@ -22,11 +22,10 @@ import pytest
 
 import recollect
 from postgres_server import BIN, Server, server
-from recollect.adapters.records import postgres_schema, postgres_text
-from recollect.adapters.records.lately import Lately
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_errors import meaning
-from recollect.adapters.records.postgres_link import (
+from recollect.adapters.records.common.migrations import migrations
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.records.postgres import fulltext, schema
+from recollect.adapters.records.postgres.connection import (
     APP,
     UPKEEP,
     WRITERS_AT_ONCE,
@@ -35,11 +34,12 @@ from recollect.adapters.records.postgres_link import (
     Question,
     _turn,
 )
-from recollect.adapters.records.postgres_schema import BY_MONTH, first_id, make_partitions
-from recollect.adapters.records.postgres_text import TextSearch
-from recollect.adapters.records.postgres_vectors import Half
-from recollect.adapters.records.schema import migrations
-from recollect.adapters.vectors.embedded import EmbeddedIndex
+from recollect.adapters.records.postgres.errors import meaning
+from recollect.adapters.records.postgres.fulltext import TextSearch
+from recollect.adapters.records.postgres.schema import BY_MONTH, first_id, make_partitions
+from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.records.postgres.vectors import Half
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _among
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory
@@ -224,7 +224,7 @@ class TestPartitions:
     def test_a_long_reading_keeps_no_new_month_and_nobody_else_waiting(
         self, store: PostgresStore, acme: Scope, address: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(postgres_schema, "WAITED_FOR_MILLISECONDS", 50)
+        monkeypatch.setattr(schema, "WAITED_FOR_MILLISECONDS", 50)
         later = datetime(2091, 5, 1, tzinfo=UTC)
         with psycopg.connect(address) as backup, ThreadPoolExecutor(1) as pool, store.as_owner() as owner:
             backup.execute("SELECT count(*) FROM memory_other")
@@ -254,7 +254,7 @@ class TestMigrations:
     def test_several_processes_may_open_a_new_database_at_once(self) -> None:
         address = server().new_database()
         code = (
-            "import recollect.domain; from recollect.adapters.records.postgres import PostgresStore; "
+            "import recollect.domain; from recollect.adapters.records.postgres.store import PostgresStore; "
             f"PostgresStore({address!r}).close()"
         )
         racers = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(4)]
@@ -297,7 +297,7 @@ class TestTextSearch:
         self, full: PostgresStore, acme: Scope, way: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         chance, paired = random.Random(6), []
-        monkeypatch.setattr(postgres_text, "MANY_TIMES", 0 if way == "pairs" else 1000)
+        monkeypatch.setattr(fulltext, "MANY_TIMES", 0 if way == "pairs" else 1000)
         for number in range(60):
             terms = tuple(chance.sample(self.WORDS, chance.randint(1, 7)))
             facets = {"kind": ("fact",)} if number % 2 else {}
@@ -305,7 +305,7 @@ class TestTextSearch:
             query = TextQuery(Memory, terms, chance.choice([1, 5, 20, 400]), facets, where)
             answers = []
             for few in (1000, 0):
-                monkeypatch.setattr(postgres_text, "FEW", few)
+                monkeypatch.setattr(fulltext, "FEW", few)
                 answers.append(TextSearch(full.link, full.compiler, Lately()).search(acme, query))
             small, broad = answers
             assert [hit.id for hit in broad] == [hit.id for hit in small], query
@@ -316,7 +316,7 @@ class TestTextSearch:
     def test_the_index_finds_the_best_without_a_look_at_all_who_hold_a_common_word(
         self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(postgres_text, "FEW", 0)
+        monkeypatch.setattr(fulltext, "FEW", 0)
         asked, ask = [], full.link.ask
         monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
         query = TextQuery(Memory, ("word0", "word1", "word2", "word30"), 2)
@@ -348,7 +348,7 @@ class TestTextSearch:
         store.transact(acme, [Insert(memory(acme, "a", text="walking")), Insert(memory(acme, "b", text="a red door"))])
         scores = []
         for few in (10, 0):
-            monkeypatch.setattr(postgres_text, "FEW", few)
+            monkeypatch.setattr(fulltext, "FEW", few)
             for terms in (("walk",), ("walk", "walked", "walks")):
                 found = TextSearch(store.link, store.compiler, Lately()).search(acme, TextQuery(Memory, terms, 5))
                 scores += [hit.score for hit in found]
@@ -357,8 +357,8 @@ class TestTextSearch:
     def test_common_words_are_counted_once_in_a_while(
         self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(postgres_text, "FEW", 0)
-        monkeypatch.setattr(postgres_text, "COMMON", 20)
+        monkeypatch.setattr(fulltext, "FEW", 0)
+        monkeypatch.setattr(fulltext, "COMMON", 20)
         asked, ask = [], full.link.ask
         monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
         for _ in range(2):
@@ -521,7 +521,7 @@ class TestFailures:
         acme = found(store, "acme")
         code = f"""
 import time, recollect.domain
-from recollect.adapters.records.postgres import PostgresStore
+from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.ports.records import Insert, Scope
 from recollect.testing.conformance.makers import agent, memory
 store, acme = PostgresStore({address!r}), Scope("acme")
@@ -595,7 +595,7 @@ store.link.write("acme", work)
         named.close()
 
     def test_a_missing_driver_names_the_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("postgres", "postgres_link"):
+        for name in ("postgres.store", "postgres.connection"):
             monkeypatch.delitem(sys.modules, f"recollect.adapters.records.{name}")
         monkeypatch.setitem(sys.modules, "psycopg", None)
         with pytest.raises(MissingExtra, match=r"recollect\[postgres\]"):

@@ -11,11 +11,11 @@ from citus_rules import Watched, watch
 
 from dynamodb_server import dynamodb
 from postgres_server import server
-from recollect.adapters.records.duckdb import DuckdbStore
-from recollect.adapters.records.dynamodb import DynamoStore
-from recollect.adapters.records.memory import MemoryStore
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.duckdb.store import DuckdbStore
+from recollect.adapters.records.dynamodb.store import DynamoStore
+from recollect.adapters.records.in_memory import MemoryStore
+from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 

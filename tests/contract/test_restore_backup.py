@@ -13,7 +13,7 @@ import recollect
 from postgres_server import BIN, server
 from recollect.app import restore_backup
 from recollect.errors import DamagedData, InvalidInput, NotARecollectStore, Unavailable
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 
 
 def filled(address: Any, **settings: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.memory import Embedding, Memory
 from recollect.errors import DamagedData, NotARecollectStore, StoreError
 from recollect.ports.records import Query, Scope

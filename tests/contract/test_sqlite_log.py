@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import recollect
-from recollect.adapters.records import sqlite_keeping, sqlite_place
-from recollect.adapters.records.sqlite import SqliteStore
-from recollect.adapters.records.sqlite_notes import LogNotes, notes_of
+from recollect.adapters.records.sqlite import file_identity, wal_guard
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.adapters.records.sqlite.wal_notes import LogNotes, notes_of
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData, FileReplaced
 from recollect.ports.records import Query, Scope
@@ -75,7 +75,7 @@ def test_a_byte_that_changed_in_the_log_is_never_sealed_into_the_file(path: Path
 
 
 def test_the_log_is_looked_at_before_it_is_moved_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 200)
+    monkeypatch.setattr(wal_guard, "MOVE_PAGES", 200)
     store = SqliteStore(path)
     found(store, "acme")
     stored(store, ACME, memory(ACME, "pay", "Pay 1000 euros"))
@@ -104,7 +104,7 @@ def test_upkeep_that_a_lost_log_takes_along_leaves_no_wrong_notes(path: Path) ->
     body = """
         import os, sys
         from pathlib import Path
-        from recollect.adapters.records.sqlite import SqliteStore
+        from recollect.adapters.records.sqlite.store import SqliteStore
         from recollect.ports.records import Scope
         from recollect.testing.conformance.makers import found, memory, stored
         store, acme = SqliteStore(Path(sys.argv[1])), Scope("acme")
@@ -218,7 +218,7 @@ def test_a_file_that_was_replaced_takes_no_more_writes_and_loses_none_of_the_oth
     body = """
         import sys
         from pathlib import Path
-        from recollect.adapters.records.sqlite import SqliteStore
+        from recollect.adapters.records.sqlite.store import SqliteStore
         from recollect.ports.records import Scope
         from recollect.testing.conformance.makers import memory, stored
         stored(SqliteStore(Path(sys.argv[1])), Scope("acme"), memory(Scope("acme"), "restored and written"))
@@ -314,15 +314,15 @@ def test_what_was_written_over_an_open_file_opens_once_the_old_log_is_away(path:
 
 
 def test_moving_the_log_is_not_taken_for_writing_over_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 20)
+    monkeypatch.setattr(wal_guard, "MOVE_PAGES", 20)
     looks: list[Path] = []
-    standing = sqlite_place.standing
+    standing = file_identity.standing
 
-    def counted(at: Path) -> sqlite_place.Standing:
+    def counted(at: Path) -> file_identity.Standing:
         looks.append(at)
         return standing(at)
 
-    monkeypatch.setattr(sqlite_place, "standing", counted)
+    monkeypatch.setattr(file_identity, "standing", counted)
     first, second = SqliteStore(path), SqliteStore(path)
     found(first, "acme")
     for number in range(40):
@@ -331,7 +331,7 @@ def test_moving_the_log_is_not_taken_for_writing_over_the_file(path: Path, monke
             assert len(store.find(ACME, Query(Memory, limit=200)).records) == 2 * number + 1 + (store is second)
     assert len(looks) > 4
     before = len(looks)
-    monkeypatch.setattr(sqlite_keeping, "MOVE_PAGES", 100_000)
+    monkeypatch.setattr(wal_guard, "MOVE_PAGES", 100_000)
     first.erase_traces()
     for number in range(20):
         stored(first, ACME, memory(ACME, f"n{number}"))

@@ -14,9 +14,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect.adapters.records import schema, sqlite_text
-from recollect.adapters.records.sqlite import SqliteStore
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.sqlite import fulltext
+from recollect.adapters.records.sqlite.connection import connect
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
@@ -40,7 +41,7 @@ ACME = Scope("acme")
 BEGINNING = """
     import os, sys
     from pathlib import Path
-    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.adapters.records.sqlite.store import SqliteStore
     from recollect.domain.agents import Agent
     from recollect.domain.conversations import Session
     from recollect.domain.tenancy import Organization
@@ -238,7 +239,7 @@ def test_opening_an_old_file_applies_only_what_is_missing(path: Path) -> None:
     SqliteStore(path).close()
     connection = connect(path, writable=True)
     rows = connection.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
-    assert rows == [(migration.number, migration.checksum) for migration in schema.migrations()]
+    assert rows == [(migration.number, migration.checksum) for migration in migrations.migrations()]
     connection.close()
     again = SqliteStore(path)
     assert again.migrate() == []
@@ -317,7 +318,7 @@ def test_who_reads_after_an_interrupted_read_does_not_come_into_its_transaction(
 def test_traces_that_cannot_be_erased_because_somebody_reads_are_told(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.adapters.records.sqlite_file.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("recollect.adapters.records.sqlite.connection.BUSY_SECONDS", 0.01)
     with closing(SqliteStore(path)) as store, closing(SqliteStore(path)) as other:
         found(store, "acme")
         stored(store, ACME, memory(ACME, text="xyzzyplugh"))
@@ -513,8 +514,8 @@ def test_the_size_of_a_scope_is_counted_once_until_something_is_written(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    count = sqlite_text._count
-    monkeypatch.setattr(sqlite_text, "_count", lambda *given: counted.append("again") or count(*given))
+    count = fulltext._count
+    monkeypatch.setattr(fulltext, "_count", lambda *given: counted.append("again") or count(*given))
     found(store, "acme")
     stored(store, ACME, memory(ACME, "one", "sky one"))
     for _ in range(3):

@@ -16,14 +16,14 @@ import pytest
 
 from chroma_server import chroma
 from postgres_server import server
-from recollect.adapters.records.memory import MemoryStore
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.sqlite import SqliteStore
-from recollect.adapters.vectors.chroma import ChromaAnnex
-from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.outside import OutsideIndex
+from recollect.adapters.records.in_memory import MemoryStore
+from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+from recollect.adapters.vectors.external.chroma import ChromaAnnex
+from recollect.adapters.vectors.external.index import OutsideIndex
+from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
 from recollect.adapters.vectors.pgvector import PgVectorStore
-from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
 from recollect.errors import StoreBusy
 from recollect.ports.records import RecordStore
 from recollect.ports.vectors import VectorStore
@@ -34,7 +34,7 @@ _WRITER = """
 import json, sys
 import numpy as np
 from pathlib import Path
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.testing.vector_truths import RecordTruth
 path, tenant, id, vector = json.loads(sys.argv[1])
 store = SqliteStore(Path(path))
@@ -169,7 +169,7 @@ class TestChromaFolder(_Outside):
     def test_a_folder_in_use_is_refused(self, truth: RecordTruth, open_index: Any, tmp_path: Path) -> None:
         with closing(open_index(truth)):
             code = (
-                "from pathlib import Path; from recollect.adapters.vectors.chroma import ChromaAnnex; "
+                "from pathlib import Path; from recollect.adapters.vectors.external.chroma import ChromaAnnex; "
                 f"ChromaAnnex(path=Path({str(tmp_path / 'chroma')!r}))"
             )
             other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

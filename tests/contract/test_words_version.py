@@ -16,7 +16,7 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from postgres_server import server
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.sqlite.connection import connect
 
 TEXTS = [f"The {word} café number {number}" for number, word in enumerate(["naïve", "generous", "dying", "北京"])]
 KEPT = ("sqlite", "duckdb", "postgres")
@@ -78,7 +78,7 @@ def test_a_killed_making_again_is_done_at_the_next_opening(name: str, tmp_path: 
     killed = f"""
 import os
 import recollect
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.domain import words
 made, calls = words.terms_of, []
 def terms_of(texts):

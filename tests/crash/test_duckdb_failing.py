@@ -21,8 +21,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from recollect.adapters.records.duckdb import DuckdbStore
-from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.duckdb.store import DuckdbStore
+from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory, Tag
 from recollect.errors import DuplicateKey, RecollectError, StoreBusy, StoreError, StoreFull

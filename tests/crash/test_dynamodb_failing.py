@@ -19,8 +19,8 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from dynamodb_server import dynamodb
-from recollect.adapters.records.dynamodb import DynamoStore
-from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.dynamodb.store import DynamoStore
+from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory, Tag

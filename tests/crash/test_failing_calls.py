@@ -21,7 +21,7 @@ import pytest
 
 import recollect
 from probing import sample
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.catalogue import OPERATIONS
 from recollect.domain.agents import Cycle, Execution, Proposal, Result
 from recollect.domain.conversations import Message
@@ -30,7 +30,7 @@ from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
 from recollect.errors import EmbedderFailed, InvalidInput, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
 from recollect.ports.records import Insert, Query
-from recollect.services.journal import KEPT_NAMES
+from recollect.services.access_journal import KEPT_NAMES
 from recollect.testing.fakes import HashEmbedder
 
 ELSEWHERE = {"sql"}  # reads only, and not on SQLite: tests/contract/test_duckdb_sql.py
@@ -437,7 +437,7 @@ def store(
 ) -> Iterator[Callable[[], tuple[Any, Tables]]]:
     """Opens another copy of the furnished store, whose journal of reads and failures writes only when it is told to."""
     made: list[Tables] = []
-    monkeypatch.setattr("recollect.services.journal.FLUSH_NOTES", 10**9)
+    monkeypatch.setattr("recollect.services.access_journal.FLUSH_NOTES", 10**9)
 
     def copy() -> tuple[Any, Tables]:
         path = folder / f"{len(made)}.db"

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.adapters.vectors.embedded import EmbeddedIndex
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.testing.vector_truths import SqliteTruth, facets_of, nearest, packed
 
 DIMENSIONS = 12
@@ -141,13 +141,13 @@ def test_a_seal_that_dies_at_any_seam_leaves_no_trace(
         fill(truth, chance, 50)
         with monkeypatch.context() as patch:
             if seam == "write":
-                patch.setattr("recollect.adapters.vectors.embedded.write_segment", die)
+                patch.setattr("recollect.adapters.vectors.embedded.index.write_segment", die)
             elif seam == "fsync":
                 patch.setattr(os, "fsync", die)
             elif seam == "replace":
                 patch.setattr(Path, "replace", die)
             else:
-                patch.setattr("recollect.adapters.vectors.shelf.Shelf._sync_folder", die)
+                patch.setattr("recollect.adapters.vectors.embedded.segment_folder.Shelf._sync_folder", die)
             with pytest.raises(Died):
                 index.refresh()
         assert_equal(truth, index, chance)

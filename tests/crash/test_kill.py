@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.records import schema
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.errors import NewerStore
 
 LIVES = 5
 UPGRADE = {
-    "number": len(schema.migrations()) + 1,
+    "number": len(migrations.migrations()) + 1,
     "name": "the_next_one",
     "checksum": "of the next one",
     "steps": [
@@ -115,12 +115,12 @@ def test_a_killed_upgrade_finishes_on_reopening_and_keeps_every_byte(
     mem.remember_many([{"content": f"anchor {n}", "tags": ["a", "b"]} for n in range(50)])
     before = mem.export(str(export)).hash
     mem.close()
-    known = (*schema.migrations(), schema.Migration(**{**UPGRADE, "steps": tuple(UPGRADE["steps"])}))
+    known = (*migrations.migrations(), migrations.Migration(**{**UPGRADE, "steps": tuple(UPGRADE["steps"])}))
     step, log = 1 if times(1) > 1 else 20, tmp_path / "log"
     shutil.copy(old, path)
     for statement in every_kill(children, log, "open", chance.randrange(step), step, path=path, migration=UPGRADE):
         with monkeypatch.context() as patch:
-            patch.setattr(schema, "migrations", lambda: known)
+            patch.setattr(migrations, "migrations", lambda: known)
             mem = opened(path)
             assert mem.export(str(export)).hash == before, f"statement {statement}"
             assert mem.verify().sound

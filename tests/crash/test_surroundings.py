@@ -22,7 +22,7 @@ import apsw
 import pytest
 
 import recollect
-from recollect.adapters.records.sqlite_file import connect
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.domain.record import RECORDS
 from recollect.errors import (
     EmbedderFailed,

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 import pytest
 
 import recollect
-from recollect.adapters.folders import LocalFolders
+from recollect.adapters.local_folders import LocalFolders
 from recollect.app import restore_backup
 from recollect.errors import InvalidInput
 from serving import served
 
 BACKUP = """
     import os, sys, recollect
-    from recollect.adapters.records import {module} as here
+    import recollect.adapters.records.{module} as here
     here.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.open(sys.argv[1], embedder="hash") as mem:
         mem.remember("the secret is xyzzy")
@@ -26,16 +26,16 @@ BACKUP = """
 """
 EXPORT = """
     import os, sys, recollect
-    from recollect.adapters import folders
-    folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
+    from recollect.adapters import local_folders
+    local_folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.open(sys.argv[1], embedder="hash") as mem:
         mem.remember("the secret is xyzzy")
         mem.export(sys.argv[2])
 """
 DOWNLOAD = """
     import os, sys, recollect
-    from recollect.adapters import folders
-    folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
+    from recollect.adapters import local_folders
+    local_folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.connect(sys.argv[1], sys.argv[2]) as mem:
         mem.remember("the secret is xyzzy")
         mem.export(sys.argv[3])
@@ -52,8 +52,8 @@ PUSH = """
 RESTORE = """
     import os, sys
     from recollect import app
-    from recollect.app import moving
-    moving._refuse_damage = lambda store, source: os.kill(os.getpid(), 9)
+    from recollect.app import store_copies
+    store_copies._refuse_damage = lambda store, source: os.kill(os.getpid(), 9)
     app.restore_backup(sys.argv[1], sys.argv[2])
 """
 
@@ -69,7 +69,7 @@ def test_a_killed_backup_is_cleared_when_the_store_is_next_opened(kind: str, tmp
     address = str(tmp_path / "a.db") if kind == "sqlite" else f"duckdb:///{tmp_path}/a.duckdb"
     away = tmp_path / "away"
     away.mkdir()
-    killed(BACKUP.format(module="sqlite" if kind == "sqlite" else "duckdb_file"), address, away / "copy.db")
+    killed(BACKUP.format(module="sqlite.store" if kind == "sqlite" else "duckdb.file"), address, away / "copy.db")
     assert (away / "copy.db.part").exists()
     (away / "mine.part").write_text("of another program")
     recollect.open(address, embedder="hash").close()
@@ -78,7 +78,7 @@ def test_a_killed_backup_is_cleared_when_the_store_is_next_opened(kind: str, tmp
 
 
 def test_a_backup_that_somebody_is_writing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recollect.adapters.records import sqlite
+    from recollect.adapters.records.sqlite import store
 
     seen: list[bool] = []
 
@@ -87,7 +87,7 @@ def test_a_backup_that_somebody_is_writing_is_left_alone(tmp_path: Path, monkeyp
         seen.append(aside.exists())
         aside.replace(target)
 
-    monkeypatch.setattr(sqlite, "publish", publish)
+    monkeypatch.setattr(store, "publish", publish)
     with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
         mem.backup(str(tmp_path / "copy.db"))
     assert seen == [True]

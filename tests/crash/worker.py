@@ -23,16 +23,16 @@ import numpy as np  # noqa: F401 - loaded once, before the forks
 import workload
 
 import recollect
-import recollect.adapters.records.dynamodb
-import recollect.adapters.records.postgres
-import recollect.adapters.records.sqlite
-import recollect.adapters.vectors.embedded
+import recollect.adapters.citation_lookup
+import recollect.adapters.records.dynamodb.store
+import recollect.adapters.records.postgres.store
+import recollect.adapters.records.sqlite.store
+import recollect.adapters.vectors.embedded.index
 import recollect.adapters.vectors.pgvector
-import recollect.adapters.world
 import recollect.interfaces.client
 import recollect.interfaces.runner
 import recollect.testing.fakes
-from recollect.adapters.records import schema
+from recollect.adapters.records.common import migrations
 from recollect.catalogue import OPERATIONS
 from recollect.errors import RecollectError, VersionConflict
 
@@ -96,8 +96,8 @@ def until_statement(path: str, log: str, statement: int, act: str, **given: Any)
 def _opening(path: str, killer: Killer, note: workload.Note, migration: dict[str, Any] | None = None) -> None:
     """Opening makes the tables, and upgrades an older file."""
     if migration is not None:
-        known = (*schema.migrations(), schema.Migration(**{**migration, "steps": tuple(migration["steps"])}))
-        schema.migrations = lambda: known  # type: ignore[assignment]
+        known = (*migrations.migrations(), migrations.Migration(**{**migration, "steps": tuple(migration["steps"])}))
+        migrations.migrations = lambda: known  # type: ignore[assignment]
     killer.armed = True
     recollect.open(path, embedder="hash").close()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recollect.interfaces import cli
+from recollect.interfaces.cli import main
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARYING = (
@@ -76,7 +76,7 @@ def agrees(shown: list[str], printed: list[str]) -> bool:
 def run_command(command: Command) -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = cli.run(shlex.split(command.line, comments=True)[1:])
+        code = main.run(shlex.split(command.line, comments=True)[1:])
     printed = out.getvalue().splitlines()
     wrong_is_shown = "# exits with 1" in command.line or any(line.startswith("error:") for line in command.shown)
     if (code != 0) != wrong_is_shown:

@@ -33,16 +33,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
 EDGES = {
-    ("interfaces/cli.py", "_run_command"),
+    ("interfaces/cli/main.py", "_run_command"),
     ("interfaces/http/upkeep.py", "_keep_up"),
-    ("interfaces/http/service.py", "_answered"),
-    ("interfaces/tools.py", "_answer"),
+    ("interfaces/http/app.py", "_answered"),
+    ("interfaces/tool_runner.py", "_answer"),
     ("interfaces/runner.py", "_decision"),
     ("interfaces/mcp/server.py", "call_tool"),
-    ("adapters/vectors/embedded.py", "_keep_up"),
-    ("adapters/vectors/outside.py", "_keep_up"),
-    ("adapters/records/group_commit.py", "_settle"),
-    ("adapters/records/group_commit.py", "_undo"),
+    ("adapters/vectors/embedded/index.py", "_keep_up"),
+    ("adapters/vectors/external/index.py", "_keep_up"),
+    ("adapters/records/common/group_commit.py", "_settle"),
+    ("adapters/records/common/group_commit.py", "_undo"),
 }
 BROAD = {"Exception", "BaseException"}
 FAMILIES = BROAD | {"OSError", "RecollectError", "StoreError", "apsw.Error", "ValueError"}
@@ -101,15 +101,15 @@ def test_imports_go_one_way(module: Path) -> None:
     ("module", "source", "is_forbidden"),
     [
         ("domain/memory.py", "from recollect.ports.records import Scope", True),
-        ("domain/memory.py", "def late():\n    import recollect.services.core", True),
+        ("domain/memory.py", "def late():\n    import recollect.services.context", True),
         ("domain/memory.py", "if TYPE_CHECKING:\n    from recollect.ports.records import Scope", False),
-        ("services/recall.py", "from recollect.adapters.fetch import fetch", True),
-        ("services/recall.py", "from recollect.catalogue import OPERATIONS", True),
-        ("adapters/fetch.py", "from recollect.services.core import Core", True),
-        ("interfaces/cli.py", "from recollect import adapters", True),
+        ("services/memories/recall.py", "from recollect.adapters.public_fetch import fetch", True),
+        ("services/memories/recall.py", "from recollect.catalogue import OPERATIONS", True),
+        ("adapters/public_fetch.py", "from recollect.services.context import Core", True),
+        ("interfaces/cli/main.py", "from recollect import adapters", True),
         ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
-        ("app.py", "from recollect.adapters.world import LocalWorld", False),
-        ("services/recall.py", "from recollect.errors import NotFound", False),
+        ("app.py", "from recollect.adapters.citation_lookup import LocalWorld", False),
+        ("services/memories/recall.py", "from recollect.errors import NotFound", False),
     ],
 )
 def test_a_wrong_import_is_noticed(module: str, source: str, is_forbidden: bool) -> None:
@@ -132,8 +132,8 @@ HEAVY = ("numpy", "pydantic", "onnxruntime", "apsw", "typer", "rich", "yaml")
     "script",
     [
         "import recollect",
-        "from recollect.interfaces import cli; cli.run(['--help'])",
-        "from recollect.interfaces import cli; cli.run(['--version'])",
+        "from recollect.interfaces.cli import main; main.run(['--help'])",
+        "from recollect.interfaces.cli import main; main.run(['--version'])",
     ],
 )
 def test_starting_is_light(script: str) -> None:

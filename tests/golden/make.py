@@ -24,7 +24,7 @@ from recollect.app.stores import record_store
 from recollect.domain.agents import Lease
 from recollect.domain.record import RECORDS
 from recollect.ports.records import Insert, Order, Query, RecordStore, Scope
-from recollect.services.transfer import record_line
+from recollect.services.admin.export import record_line
 
 HERE = Path(__file__).parent
 ORGANIZATIONS = ("acme", "globex ' \" % é")

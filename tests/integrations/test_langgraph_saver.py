@@ -36,9 +36,9 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine, CheckpointWrites
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.integrations.langgraph import RecollectSaver
-from recollect.interfaces import cli
+from recollect.interfaces.cli import main
 from recollect.ports.records import Compare, Query, equal
-from recollect.services.checkpoints import CheckpointPage, PutCheckpointRequest
+from recollect.services.frameworks.checkpoints import CheckpointPage, PutCheckpointRequest
 from seeds import SEED, SOAK
 
 KINDS = (CheckpointLine, Checkpoint, CheckpointItems, CheckpointWrites)
@@ -504,7 +504,7 @@ def test_people_see_threads_and_items_on_the_command_line(tmp_path: Path, capsys
         "item search",
         "item namespaces",
     ):
-        assert cli.run([*command.split(), "--store", path]) == 0
+        assert main.run([*command.split(), "--store", path]) == 0
         output = capsys.readouterr().out
         assert ("[bold]t[/]" in output) != command.startswith("item")
         assert ("notes / [red]" in output) == command.startswith("item")

@@ -18,7 +18,7 @@ import recollect
 from every_store import EVERY_STORE
 from long_texts import ASKED, FACT, LONG, ShortSighted
 from postgres_server import server
-from recollect.domain.items import Item, ItemVector
+from recollect.domain.key_value import Item, ItemVector
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.integrations.langgraph import RecollectStore
 from recollect.ports.records import Query, Touch

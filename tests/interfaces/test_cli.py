@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from recollect.catalogue import OPERATIONS
-from recollect.interfaces.cli import BEGINNING, COMMANDS, GROUPS, Program, run
+from recollect.interfaces.cli.main import BEGINNING, COMMANDS, GROUPS, Program, run
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_settings_come_from_a_file(cli: Any, tmp_path: Path) -> None:
 
 def test_as_a_program_it_prints_no_traceback_when_the_pipe_closes(tmp_path: Path) -> None:
     environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
-    line = f"{sys.executable} -m recollect.interfaces.cli --help | head -1"
+    line = f"{sys.executable} -m recollect.interfaces.cli.main --help | head -1"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.startswith("Usage")
     assert done.stderr == ""

@@ -10,7 +10,7 @@ import pytest
 
 import recollect
 from recollect.errors import InvalidInput
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 
 
 @pytest.fixture

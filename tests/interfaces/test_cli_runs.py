@@ -10,7 +10,7 @@ import pytest
 
 import recollect
 from recollect import Act, Done, Runner, Task
-from recollect.interfaces.cli import run as run_command
+from recollect.interfaces.cli.main import run as run_command
 
 Say = Callable[..., str]
 

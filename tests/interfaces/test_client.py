@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.records.memory import MemoryStore
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.in_memory import MemoryStore
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.catalogue import OPERATIONS, ROOMS, Operation
 from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, NotFound, RecollectError
 from recollect.interfaces.client import Recollect, attach, signature

@@ -15,17 +15,26 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect import cite
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.catalogue import OPERATIONS
 from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey
-from recollect.interfaces.http.console import agents, conversations, visit
-from recollect.interfaces.http.console.drawing import chart, fans, fenced, line_kinds, parts, slices, weekly, word_diff
-from recollect.interfaces.http.console.visit import MENU
+from recollect.interfaces.http.console import agent_pages, conversation_pages, page_context
+from recollect.interfaces.http.console.page_context import MENU
+from recollect.interfaces.http.console.templating import (
+    chart,
+    fans,
+    fenced,
+    line_kinds,
+    parts,
+    slices,
+    weekly,
+    word_diff,
+)
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope, Touch
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import Settings
 
 PASSWORD = "a few long words"
@@ -458,7 +467,7 @@ def test_a_diff_of_files_does_not_repeat_their_names() -> None:
 
 
 def test_a_long_conversation_is_read_by_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversations, "MESSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(conversation_pages, "MESSAGES_AT_ONCE", 4)
     session = mem.add_session("long").id
     for number in range(10):
         mem.message.add("user", f"said {number}.", session=session)
@@ -554,8 +563,8 @@ def test_many_files_lie_in_folders_and_on_pages(console: Any, mem: Any, monkeypa
     space = mem.workspace.add(mem.add_agent("Scribe").id, "reports").id
     for number in range(7):
         mem.workspace.write(space, f"week-{number}/notes.md", "x")
-    monkeypatch.setattr(agents, "FILES_AT_ONCE", 5)
-    monkeypatch.setattr(agents, "MOST_UNFOLDED", 3)
+    monkeypatch.setattr(agent_pages, "FILES_AT_ONCE", 5)
+    monkeypatch.setattr(agent_pages, "MOST_UNFOLDED", 3)
     sign_in(console)
     shown = page(console, f"/workspaces/{space}?path=week-1/notes.md")
     assert shown.count('<details class="folder">') == 4
@@ -575,7 +584,7 @@ def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monke
     for number in range(3):
         mem.add_user(f"User {number}")
         mem.add_agent(f"Agent {number}")
-    monkeypatch.setattr(visit, "MOST_NAMES", 2)
+    monkeypatch.setattr(page_context, "MOST_NAMES", 2)
     sign_in(console)
     for path in ("/sessions", f"/sessions/{session.id}", "/runs", f"/runs/{run.id}"):
         assert "Scribe" in page(console, path), path

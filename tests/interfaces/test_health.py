@@ -19,11 +19,11 @@ from starlette.testclient import TestClient
 import recollect
 from probing import operations, sample
 from recollect.domain.access import PERMISSIONS
-from recollect.interfaces.http.connections import Connections
+from recollect.interfaces.http.connection_limits import Connections
 from recollect.interfaces.remote import _wired
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import ServerSettings, Settings
 from recollect.testing.fakes import HashEmbedder
 
@@ -116,7 +116,7 @@ def test_health_is_answered_while_every_worker_is_busy_and_the_queue_is_full(tmp
 def watched(mem: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str, list[str]]]:
     """A client of a service, its key, and the verbs of the store and the model that were called where requests are
     taken in. Every note is written at once, so that one made there is seen."""
-    monkeypatch.setattr("recollect.services.journal.FLUSH_NOTES", 1)
+    monkeypatch.setattr("recollect.services.access_journal.FLUSH_NOTES", 1)
     wrong: list[str] = []
     key = key_of(mem)
     agent = mem.add_agent("a", id="something").id

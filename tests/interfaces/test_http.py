@@ -33,7 +33,7 @@ from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.http.openapi import offered
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import ServerSettings, Settings
 from serving import served
 
@@ -363,7 +363,7 @@ def test_answers_are_sent_at_once() -> None:
 
 
 def test_a_public_address_without_keys_is_refused(tmp_path: Path) -> None:
-    from recollect.interfaces.cli import run
+    from recollect.interfaces.cli.main import run
 
     assert run(["serve", str(tmp_path / "x.db"), "--host", "0.0.0.0", "--port", "0"]) == 2
 
@@ -404,9 +404,9 @@ def test_a_body_that_stops_coming_or_trickles_is_given_up(monkeypatch: pytest.Mo
 
     from starlette.requests import Request as Received
 
-    from recollect.interfaces.http import bodies, reading
+    from recollect.interfaces.http import body_timeouts, request_parsing
 
-    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(body_timeouts, "SILENT_SECONDS", 0.05)
     left = list(pieces)
 
     async def slowly() -> Any:
@@ -417,10 +417,10 @@ def test_a_body_that_stops_coming_or_trickles_is_given_up(monkeypatch: pytest.Mo
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         with pytest.raises(InvalidInput, match="stopped coming"):
-            await reading.body_of(Received(scope, receive), 1000)
+            await request_parsing.body_of(Received(scope, receive), 1000)
         assert scope["state"]["is_unread"]
 
-    asyncio.run(bodies.Patience(app)({"type": "http", "headers": [], "state": {}}, slowly, None))  # type: ignore[arg-type]
+    asyncio.run(body_timeouts.Patience(app)({"type": "http", "headers": [], "state": {}}, slowly, None))  # type: ignore[arg-type]
     assert len(left) == 0 or len(left) > 300, "what trickles is not read to its end"
 
 

@@ -177,7 +177,7 @@ def test_memories_are_listed_page_by_page(tmp_path: Path) -> None:
 
 
 def test_standard_output_carries_only_the_protocol(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "recollect.interfaces.cli", "mcp", "--store", str(tmp_path / "x.db")]
+    command = [sys.executable, "-m", "recollect.interfaces.cli.main", "mcp", "--store", str(tmp_path / "x.db")]
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -199,7 +199,7 @@ def test_standard_output_carries_only_the_protocol(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_opened_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from recollect.interfaces.cli import run as command
+    from recollect.interfaces.cli.main import run as command
 
     (tmp_path / "x.db").write_text("this is no store " * 100)
     assert command(["mcp", "--store", str(tmp_path / "x.db")]) == 1

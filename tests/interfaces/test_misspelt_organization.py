@@ -10,7 +10,7 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect.errors import NotFound
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import recollect
 from long_texts import ASKED, prose
 from recollect.domain.memory import IndexTask
 from recollect.errors import TooLarge
-from recollect.interfaces.http.service import Service
+from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import OWED_PASSAGES, Upkeep
 from recollect.interfaces.remote import connect
 from recollect.ports.records import Query, Scope

@@ -24,7 +24,7 @@ from recollect.interfaces.http.openapi import document, offered
 from recollect.interfaces.remote import _path
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import Settings
 from serving import served
 
@@ -193,7 +193,7 @@ from mmap import ACCESS_READ, mmap
 import recollect
 from recollect.catalogue import OPERATIONS, carry_out, validated
 from recollect.ports.records import Scope
-from recollect.services.reading import open_file
+from recollect.services.workspaces.file_reading import open_file
 mem = recollect.open(Path(sys.argv[1]) / "x.db", embedder="none")
 mem.workspace.add(mem.add_agent("a").id, id="w")
 scope = Scope("default")

@@ -20,7 +20,7 @@ from recollect.domain.record import now
 from recollect.errors import Conflict, InvalidInput, StoreBusy
 from recollect.interfaces.runner import History
 from recollect.ports.records import Put, Update, revised
-from recollect.services.timeline import lease_name
+from recollect.services.runs.history import lease_name
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.domain.items import Item
+from recollect.domain.key_value import Item
 from recollect.errors import EmbedderFailed
-from recollect.interfaces.http.service import Service
+from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import Upkeep
 from recollect.ports.records import Query, Scope
 from recollect.settings import ServerSettings

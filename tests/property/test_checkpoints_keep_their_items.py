@@ -19,7 +19,7 @@ from recollect.domain.checkpoints import Checkpoint, CheckpointItems, Checkpoint
 from recollect.domain.record import new_id, now
 from recollect.errors import NotFound
 from recollect.ports.records import DeleteWhere, Order, Query, Update, equal
-from recollect.services.checkpoint_items import MOST_SMALL_RUNS
+from recollect.services.frameworks.checkpoint_streams import MOST_SMALL_RUNS
 
 STREAM = "messages"
 

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from chroma_server import chroma
 from postgres_server import server
-from recollect.adapters.vectors.chroma import ChromaAnnex
-from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.outside import OutsideIndex
-from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+from recollect.adapters.vectors.external.chroma import ChromaAnnex
+from recollect.adapters.vectors.external.index import OutsideIndex
+from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
 from recollect.ports.vectors import FACETS, VectorHit, VectorStore
 from recollect.testing.vector_truths import MemoryTruth, nearest
 from seeds import SOAK

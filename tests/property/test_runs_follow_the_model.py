@@ -21,7 +21,7 @@ from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, LeaseLost, RecollectError
 from recollect.ports.records import Put, revised
-from recollect.services.timeline import lease_name
+from recollect.services.runs.history import lease_name
 from seeds import SOAK
 
 PICK = st.integers(0, 1 << 16)

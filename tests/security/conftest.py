@@ -25,7 +25,7 @@ from recollect.domain.access import PERMISSIONS
 from recollect.domain.record import RECORDS, new_id
 from recollect.interfaces.serve import application
 from recollect.ports.records import Query, Scope
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import Settings
 
 

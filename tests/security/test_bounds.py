@@ -11,7 +11,7 @@ import pytest
 from probing import operations, sample
 from recollect.catalogue import OPERATIONS, Operation, validated
 from recollect.errors import InvalidInput, TooLarge
-from recollect.services.bounding import LARGEST_INTEGER, MOST_VALUES
+from recollect.services.request_limits import LARGEST_INTEGER, MOST_VALUES
 
 HUGE: tuple[Any, ...] = (10**400, -(10**400), 2**63, -(2**63), 1e308, -1e308, 1e-320, True, False)
 NAMES = sorted(one.name for one in operations())

@@ -24,7 +24,7 @@ from recollect.interfaces.mcp.tools import PROFILES
 from recollect.interfaces.mcp.tools import offered as tools
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
-from recollect.services import access
+from recollect.services.admin import access
 from recollect.settings import Settings
 
 SECRET = "DB_PASSWORD=tr0ub4dor"

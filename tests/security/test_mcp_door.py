@@ -12,7 +12,7 @@ from recollect.domain.access import ROLES
 from recollect.domain.record import new_id
 from recollect.interfaces.mcp.tools import GRAPH, PROFILES, Tool, offered
 from recollect.ports.records import Scope
-from recollect.services.copying import content_hash
+from recollect.services.admin.copy import content_hash
 
 TOOLS = [(profile, tool) for profile in PROFILES for tool in offered(profile).values()]
 

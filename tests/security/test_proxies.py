@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect.errors import InvalidSettings
-from recollect.interfaces.http.proxies import neighbourhood, parsed
+from recollect.interfaces.http.client_address import neighbourhood, parsed
 from recollect.interfaces.serve import application
 from recollect.settings import Settings, load
 from serving import served

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from probing import operations
 from recollect.catalogue import OPERATIONS
-from recollect.interfaces.http.service import PREFIX, Service, build
+from recollect.interfaces.http.app import PREFIX, Service, build
 from recollect.settings import ServerSettings
 from seeds import SOAK
 

@@ -16,7 +16,7 @@ from probing import MARKER, Place, operations, places, sample
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.domain.record import RECORDS
 from recollect.ports.records import Scope
-from recollect.services.copying import content_hash
+from recollect.services.admin.copy import content_hash
 from seeds import SOAK
 
 ALWAYS = {"memory", "user", "agent", "session", "workspace"}  # the ids of other tables take turns, all in a soak

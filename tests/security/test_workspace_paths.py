@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.folders import LocalFolders
+from recollect.adapters.local_folders import LocalFolders
 from recollect.domain.workspaces import WorkspaceFile
 from recollect.errors import InvalidInput
 from recollect.ports.records import Query

@@ -18,9 +18,9 @@ from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated, Unavailable
 from recollect.ports.records import Order, Query, Scope, Touch, equal
-from recollect.services import access
-from recollect.services.directory import RemovePartyRequest, remove_party
-from recollect.services.importing import FORMAT, ImportRequest, import_
+from recollect.services.admin import access
+from recollect.services.admin.import_ import FORMAT, ImportRequest, import_
+from recollect.services.memories.browse import RemovePartyRequest, remove_party
 
 HERE = Scope("default")
 ADMIN = Scope("default", "somebody", ROLES["admin"])

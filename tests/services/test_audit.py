@@ -14,7 +14,7 @@ from recollect.domain.audit import AccessLog, Seal
 from recollect.domain.record import new_id, now
 from recollect.errors import InvalidInput
 from recollect.ports.records import Delete, Insert, Order, Query, Scope, Touch
-from recollect.services.audit import _digest
+from recollect.services.admin.audit import _digest
 
 
 @pytest.fixture

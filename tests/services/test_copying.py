@@ -11,12 +11,12 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect import app
-from recollect.adapters.records.memory import MemoryStore
+from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import Organization
 from recollect.errors import Conflict, InvalidInput, NotFound, StoreBusy
 from recollect.ports.records import Insert, Query, Scope, Update
-from recollect.services.copying import content_hash, copy
+from recollect.services.admin.copy import content_hash, copy
 from recollect.testing.conformance import makers
 
 PAIRS = [*permutations(EVERY_STORE, 2), *((kind, kind) for kind in EVERY_STORE)]
@@ -102,7 +102,7 @@ class Failing(MemoryStore):
 
 @pytest.mark.parametrize("stops_after", range(7))
 def test_a_copy_that_was_stopped_goes_on_where_it_was(stops_after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.services.copying.BATCH", 50)
+    monkeypatch.setattr("recollect.services.admin.copy.BATCH", 50)
     source, target = stored(120), Failing(stops_after)
     with pytest.raises(StoreBusy):
         copy(source, target)

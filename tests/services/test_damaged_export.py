@@ -13,7 +13,7 @@ from every_store import EVERY_STORE
 from recollect import cite
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 from recollect.ports.records import Put
 from serving import served
 

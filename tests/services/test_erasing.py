@@ -19,7 +19,7 @@ from every_store import EVERY_STORE
 from recollect.domain.audit import Erasure
 from recollect.errors import NotFound, StoreFull
 from recollect.ports.records import Query
-from recollect.services.erasing import owed
+from recollect.services.erasure import owed
 
 MARK = "xyzzyplugh"
 
@@ -104,9 +104,9 @@ def test_a_process_that_is_killed_between_deleting_and_overwriting_owes_it(tmp_p
 
 def test_whoever_overwrites_traces_has_noted_what_is_owed() -> None:
     checked = 0
-    for file in sorted(Path(recollect.services.__path__[0]).glob("*.py")):
+    for file in sorted(Path(recollect.services.__path__[0]).rglob("*.py")):
         for function in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(function, ast.FunctionDef) or file.name == "erasing.py":
+            if not isinstance(function, ast.FunctionDef) or file.name == "erasure.py":
                 continue
             called = {call.func.id for call in ast.walk(function) if _is_plain_call(call)}
             if "erase_traces" in called:

@@ -16,12 +16,12 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect import app, cite
-from recollect.adapters.folders import LocalFolders
-from recollect.adapters.records import sqlite
+from recollect.adapters.local_folders import LocalFolders
+from recollect.adapters.records.sqlite import store as sqlite
 from recollect.domain.memory import Embedding, Memory
 from recollect.errors import InvalidInput, StoreBusy
 from recollect.ports.records import Delete, Query
-from recollect.services import copying, transfer
+from recollect.services.admin import copy, export
 
 WORDS = ("harbour", "vineyard", "lighthouse", "orchard")
 
@@ -106,7 +106,7 @@ def meddled_export(mem: Any, after: int, path: Path) -> bytes:
     """An export in which everything is changed after so many readings."""
     happens = Meddler(mem)
     meddled = dataclasses.replace(mem._core, store=MeddledWith(mem._core.store, after, happens))
-    transfer.export(meddled, mem._scope, transfer.ExportRequest(path=str(path)))
+    export.export(meddled, mem._scope, export.ExportRequest(path=str(path)))
     assert happens.turns == 1, "nothing was changed meanwhile"
     return path.read_bytes()
 
@@ -199,11 +199,11 @@ def stands_alone(path: Path, target: Path) -> None:
 def test_a_copy_is_of_one_moment_whatever_happens_at_any_point_of_it(after: int, tmp_path: Path) -> None:
     with filled(str(tmp_path / "a.db")) as mem, filled_target(tmp_path / "b.db") as target:
         happens = Meddler(mem)
-        before = copying.content_hash(mem._core.store, mem._scope)
-        copied = copying.copy(MeddledWith(mem._core.store, after, happens), target, ["default"])  # type: ignore[arg-type]
+        before = copy.content_hash(mem._core.store, mem._scope)
+        copied = copy.copy(MeddledWith(mem._core.store, after, happens), target, ["default"])  # type: ignore[arg-type]
         assert happens.turns == 1
-        assert copied.organizations[0].hash == copying.content_hash(target, mem._scope) == before
-        assert copying.content_hash(mem._core.store, mem._scope) != before
+        assert copied.organizations[0].hash == copy.content_hash(target, mem._scope) == before
+        assert copy.content_hash(mem._core.store, mem._scope) != before
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
         failing = dataclasses.replace(mem._core, store=MeddledWith(mem._core.store, 60, fail))
         with pytest.raises(InvalidInput, match="something else"):
-            transfer.export(failing, mem._scope, transfer.ExportRequest(path=str(target)))
+            export.export(failing, mem._scope, export.ExportRequest(path=str(target)))
         assert target.read_text() == "mine"
         assert not list(tmp_path.glob("*.part"))
         with pytest.raises(InvalidInput, match="cannot write"):
@@ -267,7 +267,7 @@ def test_a_full_disk_under_an_export_is_told_of_the_file(tmp_path: Path) -> None
     with filled(str(tmp_path / "a.db")) as mem:
         core = dataclasses.replace(mem._core, folders=FullDisk())
         with pytest.raises(InvalidInput, match=r"cannot write .*all.jsonl.*No space left"):
-            transfer.export(core, mem._scope, transfer.ExportRequest(path=str(tmp_path / "all.jsonl")))
+            export.export(core, mem._scope, export.ExportRequest(path=str(tmp_path / "all.jsonl")))
 
 
 def test_pushed_files_are_on_disk_with_their_names_when_it_is_told(

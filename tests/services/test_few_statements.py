@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.adapters.records import duckdb
-from recollect.adapters.records.reads import SqlReads
-from recollect.adapters.records.sqlite import SqliteStore
+from recollect.adapters.records.common.sql_reads import SqlReads
+from recollect.adapters.records.duckdb import store
+from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.kinds import KINDS
 
 
@@ -127,13 +127,13 @@ def test_pruning_a_duckdb_store_takes_as_many_statements_for_many_as_for_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    execute = duckdb._Tables._execute
+    execute = store._Tables._execute
 
     def noted(self: Any, statement: str, values: Any = ()) -> Any:
         seen.append(statement)
         return execute(self, statement, values)
 
-    monkeypatch.setattr(duckdb._Tables, "_execute", noted)
+    monkeypatch.setattr(store._Tables, "_execute", noted)
     with recollect.open(f"duckdb:///{tmp_path}/x.duckdb", embedder="hash") as mem:
         mem.remember_many([{"content": f"memory {number}", "tags": ["t"]} for number in range(300)])
         counts = []

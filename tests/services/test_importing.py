@@ -17,14 +17,14 @@ from recollect.domain.memory import Embedding, Memory, Relationship, Revision, T
 from recollect.domain.provenance import Citation
 from recollect.errors import Conflict, DamagedData, DuplicateKey, InvalidInput, StoreFull
 from recollect.ports.records import Delete, Query
-from recollect.services import importing
+from recollect.services.admin import import_
 
 BATCH = 12
 
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BATCH", BATCH)
+    monkeypatch.setattr(import_, "BATCH", BATCH)
 
 
 def filled(mem: Any, count: int = 20) -> None:

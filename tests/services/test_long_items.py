@@ -11,7 +11,7 @@ import recollect
 from every_store import EVERY_STORE
 from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect import app
-from recollect.domain.items import Item, ItemVector
+from recollect.domain.key_value import Item, ItemVector
 from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.domain.record import new_id
 from recollect.ports.records import Compare, DeleteWhere, Insert, Query

@@ -14,7 +14,7 @@ from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect.domain.memory import Embedding
 from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.ports.records import DeleteWhere, Put, Query, equal
-from recollect.services.embedding import question_vector, whole_vectors
+from recollect.services.memories.embeddings import question_vector, whole_vectors
 from recollect.testing.fakes import HashEmbedder
 
 

@@ -17,10 +17,10 @@ import pytest
 import recollect
 from chroma_server import ChromaServer, chroma
 from postgres_server import server
-from recollect.adapters.vectors import chroma as adapter
-from recollect.adapters.vectors import outside
+from recollect.adapters.vectors.external import chroma as adapter
+from recollect.adapters.vectors.external import index
 from recollect.errors import IndexFailed, InvalidSettings, MissingExtra, StoreBusy
-from recollect.services import gathering
+from recollect.services.memories import candidates
 from recollect.settings import load
 
 
@@ -34,7 +34,7 @@ def own_server() -> Iterator[ChromaServer]:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(index, "_PAUSE_SECONDS", 0.0)
 
 
 def opened(path: Path, vectors: Any, **settings: Any) -> Any:
@@ -75,7 +75,7 @@ def test_nothing_is_lost_while_the_index_is_away(
         found = mem.recall("pytest", by="meaning")
         assert found[0].id == kept.id
         assert [note.partition(":")[0] for note in found.notes] == ["searched without the vector index"]
-        monkeypatch.setattr(gathering, "EXACT_UP_TO", 1)
+        monkeypatch.setattr(candidates, "EXACT_UP_TO", 1)
         found = mem.recall("pytest")
         assert [hit.id for hit in found] == [kept.id]
         assert [note.partition(":")[0] for note in found.notes] == ["searched by words only"]
@@ -113,7 +113,7 @@ def test_a_store_opens_and_imports_without_the_server(tmp_path: Path) -> None:
 def test_a_failed_index_is_left_alone_for_a_while(
     tmp_path: Path, own_server: ChromaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside, "_PAUSE_SECONDS", 600.0)
+    monkeypatch.setattr(index, "_PAUSE_SECONDS", 600.0)
     with opened(tmp_path, f"chroma+{own_server.url}", background=False) as mem:
         mem.remember("Alice prefers pytest")
         own_server.halt()
@@ -204,7 +204,7 @@ def test_a_missing_package_names_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str, package: str, extra: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("recollect.adapters.vectors.")]:
-        if name.endswith((".chroma", ".pgvector_beside", ".halfvecs")):
+        if name.endswith((".chroma", ".external.pgvector", ".halfvec_sql")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra) as caught:
@@ -234,7 +234,7 @@ def test_a_server_that_takes_calls_and_says_nothing_is_not_waited_for(
 
 
 def test_the_longer_it_is_away_the_less_often_it_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(index, "_PAUSE_SECONDS", 0.001)
     with opened(tmp_path, "chroma+http://127.0.0.1:1", background=False) as mem:
         mem.remember("Alice prefers pytest")
         pauses = []

@@ -18,11 +18,11 @@ from recollect.domain.agents import Lease
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.interfaces.client import Recollect
-from recollect.interfaces.http.service import Service
+from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import Upkeep
 from recollect.ports.records import Put, Query, Scope, Update
-from recollect.services import rechecking
-from recollect.services.keyring import Keyring
+from recollect.services.keyed_hashes import Keyring
+from recollect.services.trust import rechecks
 from recollect.settings import ServerSettings
 
 
@@ -94,8 +94,8 @@ def test_only_what_is_shown_is_looked_at_and_nothing_where_nobody_asks(
 ) -> None:
     looked: list[str] = []
     reads: list[int] = []
-    whole, find = rechecking.looked_up, mem._core.store.find
-    monkeypatch.setattr(rechecking, "looked_up", lambda c, s, one: looked.append(one.source) or whole(c, s, one))
+    whole, find = rechecks.looked_up, mem._core.store.find
+    monkeypatch.setattr(rechecks, "looked_up", lambda c, s, one: looked.append(one.source) or whole(c, s, one))
     monkeypatch.setattr(mem._core.store, "find", lambda *given: reads.append(1) or find(*given))
     mem.recall("port of red", limit=1)
     mem.context("port of red")
@@ -122,7 +122,7 @@ def test_that_the_same_was_found_again_is_not_written_every_time(mem: Any, ports
 
 def test_pages_are_not_fetched_within_a_recall_unless_always(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
-    monkeypatch.setattr("recollect.adapters.fetch.fetch", lambda url: fetched.append(url) or b"page")
+    monkeypatch.setattr("recollect.adapters.public_fetch.fetch", lambda url: fetched.append(url) or b"page")
     with recollect.open(tmp_path / "a.db", embedder="hash", fetch=True) as mem:
         mem.promote(mem.remember("it says so", cites=["url:https://example.org/"]).id)
         fetched.clear()
@@ -169,7 +169,7 @@ def test_the_service_looks_at_the_oldest_first_and_at_so_many(rooted: Any, tmp_p
     upkeep_of(rooted).once()  # another service: it is not its turn yet
     assert rooted.show("blue").status == "verified"
     store, scope = rooted._core.store, rooted._scope
-    lease = store.get(scope, Lease, rechecking.TURN)
+    lease = store.get(scope, Lease, rechecks.TURN)
     store.transact(scope, [Put(lease.changed(expires_at=now() + timedelta(days=365)))])  # by a clock that is ahead
     upkeep_of(rooted).once()
     assert rooted.show("blue").status == "hypothesis"
@@ -191,7 +191,7 @@ def test_forgotten_memories_do_not_hold_up_the_others(rooted: Any) -> None:
     rooted.remember("here", id="here", cites=[cite.user("ann", "said")])
     scope = Scope("default", granted=frozenset({"govern"}))
     for _ in range(2):
-        rechecking.check_oldest(rooted._core, scope, 3)
+        rechecks.check_oldest(rooted._core, scope, 3)
     assert rooted.show("here").citations[0].state == "holds"
 
 
@@ -295,9 +295,9 @@ def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str
         opened.promote("1")
         aged(opened, 10, memory_id="1")
         core, scope = opened._core, Scope("default", granted=frozenset({"govern"}))
-        assert rechecking.check_oldest(core, scope, 2).holds == 2  # what was never tried comes before
+        assert rechecks.check_oldest(core, scope, 2).holds == 2  # what was never tried comes before
         assert {one.memory for one in opened.citations("holds").citations} == {"0", "1", "2"}
         assert opened.show("1").citations[0].checked_at < now() - timedelta(days=9)
-        assert rechecking.check_oldest(core, scope, 9).holds == 1
-        assert [rechecking.takes_turn(core, scope, name, 60) for name in ("a", "b")] == [True, False]
+        assert rechecks.check_oldest(core, scope, 9).holds == 1
+        assert [rechecks.takes_turn(core, scope, name, 60) for name in ("a", "b")] == [True, False]
         assert core.keyring.keyed(scope, "l1:0") == Keyring(core.store).keyed(Scope("default"), "l1:0")

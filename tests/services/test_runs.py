@@ -18,7 +18,7 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, LeaseLost, NotFound, ReferenceMissing, TooLarge
 from recollect.ports.records import Put, Query, Update, revised
-from recollect.services.timeline import lease_name
+from recollect.services.runs.history import lease_name
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

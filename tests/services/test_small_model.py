@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 import recollect
-from recollect.adapters.models.language import OpenAICompatibleModel
+from recollect.adapters.models.openai_chat import OpenAICompatibleModel
 from recollect.errors import ModelFailed
 from recollect.ports.models import Prompt
 

@@ -11,7 +11,7 @@ import pytest
 
 import recollect
 from recollect.domain.conversations import Message
-from recollect.domain.extracts import extract, sentences
+from recollect.domain.extractive import extract, sentences
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.records import Insert

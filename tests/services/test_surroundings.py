@@ -29,7 +29,7 @@ from recollect.errors import (
     of_the_system,
 )
 from recollect.ports.records import Put
-from recollect.services.timeline import lease_name
+from recollect.services.runs.history import lease_name
 
 
 @pytest.mark.parametrize("kind", EVERY_STORE)

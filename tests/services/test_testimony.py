@@ -187,7 +187,7 @@ class TestPages:
     def test_where_pages_are_fetched_it_is_looked_at(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: bytes, found: str
     ) -> None:
-        monkeypatch.setattr("recollect.adapters.fetch.fetch", lambda url: served)
+        monkeypatch.setattr("recollect.adapters.public_fetch.fetch", lambda url: served)
         with recollect.open(tmp_path / "a.db", embedder="hash", fetch=True) as mem:
             bob = through_a_door(mem, "bob")
             given = self.GIVEN | {"content_hash": cite.page_hash(b"as cited")}

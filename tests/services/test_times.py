@@ -16,7 +16,7 @@ import recollect
 from recollect.catalogue import OPERATIONS, validated
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
-from recollect.interfaces.cli import run
+from recollect.interfaces.cli.main import run
 from recollect.interfaces.serve import application
 from recollect.ports.records import Query
 from recollect.services.times import Asking

@@ -15,7 +15,7 @@ from recollect.domain.agents import Cycle
 from recollect.domain.workspaces import Blob, BlobChunk, ChangedBucket, Snapshot, TreeNode, WorkspaceFile
 from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.ports.records import Insert, Query, Update, equal
-from recollect.services.blobs import BATCH_BYTES, collect
+from recollect.services.workspaces.blobs import BATCH_BYTES, collect
 
 CYCLE = Cycle(organization_id="default", id="cycle", agent_id="ada", index=0)
 
@@ -314,7 +314,7 @@ def test_a_snapshot_waits_for_a_writer_that_is_quicker_eighty_times(
         furnished(mem)
         mem.workspace.write("w", "file", "0")
         pauses: list[float] = []
-        monkeypatch.setattr("recollect.services.core.time.sleep", pauses.append)
+        monkeypatch.setattr("recollect.services.context.time.sleep", pauses.append)
         transact, times = mem._core.store.transact, iter(range(1, 81))
 
         def overtaken(scope: Any, steps: Any) -> Any:

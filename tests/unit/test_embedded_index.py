@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors import codes, holdings, probe, scan
-from recollect.adapters.vectors.embedded import EmbeddedIndex
-from recollect.adapters.vectors.segments import open_segment
-from recollect.adapters.vectors.shelf import Shelf
+from recollect.adapters.vectors.embedded import kernels, quantization, search, state
+from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+from recollect.adapters.vectors.embedded.segment import open_segment
+from recollect.adapters.vectors.embedded.segment_folder import Shelf
 from recollect.errors import Closed, StoreFull
 from recollect.ports.vectors import VectorSnapshot
 from recollect.testing.vector_truths import MemoryTruth, nearest, packed
@@ -55,8 +55,8 @@ def open_index(truth: MemoryTruth, tmp_path: Path) -> Iterator[OPEN]:
 @pytest.fixture(params=["compiled", "numpy"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(scan, "compiled", None)
-    elif scan.compiled is None:
+        monkeypatch.setattr(kernels, "compiled", None)
+    elif kernels.compiled is None:
         pytest.skip("installed without a compiler")
 
 
@@ -145,7 +145,9 @@ def test_codes_are_really_used_when_the_scope_is_wide(
     index = open_index(exact_values=0, candidates=50)
     index.refresh()
     held = index._holdings.sections(("default", 16))
-    searched = probe.Probe(held, probe.Scope.of("org0", "default", None), codes.Query.of(np.ones(16)), 2, 0, 50)
+    searched = search.Probe(
+        held, search.Scope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50
+    )
     assert 50 <= len(next(searched._batches()).seq) < 300
 
 
@@ -180,9 +182,9 @@ def test_living_rows_with_wide_bounds_do_not_hide_nearer_ones_with_narrow_bounds
     def bounds(vector: NDArray[np.float64]) -> tuple[float, float, float]:
         """Lower bound, truth, upper bound, as the index sees them."""
         stored = np.frombuffer(packed(vector), "<f2").astype(np.float32)[None, :]
-        coarse, scale, slack = codes.encode(stored)
-        products = scan.dots(coarse, codes.Query.of(query).rounded)
-        _, (estimate,), (error,) = codes.estimates(products, np.zeros(1, np.int64), scale, slack)
+        coarse, scale, slack = quantization.encode(stored)
+        products = kernels.dots(coarse, quantization.Query.of(query).rounded)
+        _, (estimate,), (error,) = quantization.estimates(products, np.zeros(1, np.int64), scale, slack)
         return estimate - error, float(stored[0] @ query) / 16, estimate + error
 
     rough = max(map(spiked, np.linspace(5, 15, 400)), key=lambda one: bounds(one)[2] - bounds(one)[1])
@@ -206,8 +208,8 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
     index.refresh()
     held = index._holdings.sections(("default", 96))
     with truth.vector_snapshot() as snapshot:
-        query = codes.Query.of(clustered(random, 1, 96)[0])
-        searched = probe.Probe(held, probe.Scope.of("org", "default", None), query, 10)
+        query = quantization.Query.of(clustered(random, 1, 96)[0])
+        searched = search.Probe(held, search.Scope.of("org", "default", None), query, 10)
         assert len(searched.run(snapshot)) == 10
     assert searched.asked < 120
 
@@ -219,7 +221,7 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
 def test_colliding_hashes_show_nothing_foreign(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, sealed: bool
 ) -> None:
-    monkeypatch.setattr(codes, "digest", lambda value: 42)
+    monkeypatch.setattr(quantization, "digest", lambda value: 42)
     index = open_index()
     fill(truth, random, 200)
     for number in range(60):
@@ -335,7 +337,7 @@ def test_a_process_that_only_writes_seals_when_it_is_told(
 def test_a_bulk_load_is_sealed_in_pieces_by_the_first_search(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(holdings, "_READ_ROWS", 10)
+    monkeypatch.setattr(state, "_READ_ROWS", 10)
     fill(truth, random, 500)
     index = open_index(seal_rows=20)
     assert_equal(index, truth, random, times=3)
@@ -381,7 +383,7 @@ def test_a_merge_forgets_the_dead_and_purge_forgets_them_all(
 def test_rebuild_makes_one_segment_of_everything(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holdings, "_READ_ROWS", 10)
+    monkeypatch.setattr(state, "_READ_ROWS", 10)
     index = open_index(seal_rows=10)
     fill(truth, random, 100)
     assert index.rebuild() == 100

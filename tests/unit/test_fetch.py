@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters.fetch import fetch, is_public
+from recollect.adapters.public_fetch import fetch, is_public
 from recollect.domain.provenance import page_hash
 from recollect.errors import InvalidInput, NotFound, TooLarge, Unavailable
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.adapters.records import lately
-from recollect.adapters.records.lately import Lately
-from recollect.adapters.vectors.halfvecs import Among, Halfvecs, Server
+from recollect.adapters.records.common import ttl_cache
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.vectors.halfvec_sql import Among, Halfvecs, Server
 
 
 def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     moment, asked = [0.0], []
-    monkeypatch.setattr(lately.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(ttl_cache.time, "monotonic", lambda: moment[0])
 
     def ask(text: str, values: Any) -> list[tuple[Any, ...]]:
         asked.append(moment[0])

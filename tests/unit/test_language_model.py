@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 import recollect
-from recollect.adapters.models.language import OpenAICompatibleModel
+from recollect.adapters.models.openai_chat import OpenAICompatibleModel
 from recollect.errors import InvalidInput, InvalidSettings, ModelFailed
 from recollect.ports.models import Prompt
 from recollect.testing.fakes import ScriptedModel

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.domain.extracts import extract, sentences
+from recollect.domain.extractive import extract, sentences
 from recollect.domain.learning import HALF_LIFE_DAYS, Outcome, beta_cdf, beta_quantile, posterior, verdict
-from recollect.domain.likeness import grouped, likeness
-from recollect.domain.templates import Try, filled, generalized, read_slots, slots_of, steps_of
+from recollect.domain.pattern_templates import Try, filled, generalized, read_slots, slots_of, steps_of
+from recollect.domain.similarity import grouped, likeness
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 counts = st.integers(0, 60)

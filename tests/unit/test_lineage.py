@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recollect.domain.agents import Execution
-from recollect.domain.lineage import Stretch, between, branch_of, history_of, past_for_fork
+from recollect.domain.run_branches import Stretch, between, branch_of, history_of, past_for_fork
 
 
 def run(id: str, **fields: object) -> Execution:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.adapters.models.openai_compatible import OpenAICompatibleEmbedder
+from recollect.adapters.models.openai_embeddings import OpenAICompatibleEmbedder
 from recollect.errors import EmbedderFailed, InvalidInput, RecollectError
 
 KEY = "sk-very-secret-123"

@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors import codes, scan, segments
-from recollect.adapters.vectors.holdings import merge_run
-from recollect.adapters.vectors.segments import DamagedSegment, Heading, Segment, open_segment, parse, write_segment
-from recollect.adapters.vectors.shelf import Name, Shelf, in_force, in_memory, parse_name
-from recollect.adapters.vectors.tail import Tail
+from recollect.adapters.vectors.embedded import kernels as scan
+from recollect.adapters.vectors.embedded import quantization
+from recollect.adapters.vectors.embedded import segment as segments
+from recollect.adapters.vectors.embedded.segment import (
+    DamagedSegment,
+    Heading,
+    Segment,
+    open_segment,
+    parse,
+    write_segment,
+)
+from recollect.adapters.vectors.embedded.segment_folder import Name, Shelf, in_force, in_memory, parse_name
+from recollect.adapters.vectors.embedded.state import merge_run
+from recollect.adapters.vectors.embedded.unsealed_rows import Tail
 from recollect.ports.vectors import FACETS, VectorRow
 from recollect.testing.vector_truths import facets_of, packed
 
@@ -99,7 +108,7 @@ def test_both_kernels_count_the_same_bits(random: np.random.Generator, width: in
 def test_both_kernels_multiply_alike(random: np.random.Generator, dimensions: int) -> None:
     table = random.integers(-127, 128, (60, dimensions), dtype=np.int8)
     table[0] = 127
-    query = codes.Query.of(np.ones(dimensions, np.float32)).rounded
+    query = quantization.Query.of(np.ones(dimensions, np.float32)).rounded
     rows = random.integers(0, 60, 33)
     expected = table.astype(np.int64) @ query.astype(np.int64)
     for _ in kernels():
@@ -147,10 +156,10 @@ def test_no_estimate_is_further_from_the_truth_than_its_slack(random: np.random.
     vectors = np.concatenate(
         [random.standard_normal((300, dimensions)).astype(np.float32), hostile_vectors(random, dimensions)]
     )
-    coarse, scale, slack = codes.encode(vectors)
+    coarse, scale, slack = quantization.encode(vectors)
     for vector in (*random.standard_normal((20, dimensions)), *vectors[-7:]):
-        query = codes.Query.of(vector.astype(np.float32))
-        found = codes.estimates(scan.dots(coarse, query.rounded), np.arange(len(vectors)), scale, slack)
+        query = quantization.Query.of(vector.astype(np.float32))
+        found = quantization.estimates(scan.dots(coarse, query.rounded), np.arange(len(vectors)), scale, slack)
         truth = vectors.astype(np.float64) @ query.exact
         assert (np.abs(found.similarity - truth) <= found.slack).all()
 
@@ -158,14 +167,14 @@ def test_no_estimate_is_further_from_the_truth_than_its_slack(random: np.random.
 def test_the_slack_is_small_enough_to_be_of_use(random: np.random.Generator) -> None:
     vectors = random.standard_normal((200, 384)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1)[:, None]
-    assert codes.encode(vectors).slack.max() < 0.012
+    assert quantization.encode(vectors).slack.max() < 0.012
 
 
 def test_only_none_has_the_hash_zero() -> None:
-    assert codes.digest(None) == 0
+    assert quantization.digest(None) == 0
     values = ["", "0", "None", "ä", "\udc80", "x" * 10_000]
-    assert 0 not in {codes.digest(value) for value in values}
-    assert len({codes.digest(value) for value in values}) == len(values)
+    assert 0 not in {quantization.digest(value) for value in values}
+    assert len({quantization.digest(value) for value in values}) == len(values)
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
@@ -181,10 +190,10 @@ def test_a_segment_holds_what_was_put_into_it(random: np.random.Generator, tmp_p
     assert (segment.after, segment.upto, segment.rows, len(place)) == (0, 1000, 300, 300)
     for row in rows:
         number = np.array([place[row.seq]])
-        assert section.tenants_at(number)[0] == codes.digest(row.organization_id)
+        assert section.tenants_at(number)[0] == quantization.digest(row.organization_id)
         for position, facet in enumerate(FACETS):
-            assert section.at(facet, number)[0] == codes.digest(row.facets[position])
-        coarse, scale, _ = codes.encode(codes.decode([row], 20))
+            assert section.at(facet, number)[0] == quantization.digest(row.facets[position])
+        coarse, scale, _ = quantization.encode(quantization.decode([row], 20))
         assert (section.coarse_at(number) == coarse).all()
         assert section.at("scale", number)[0] == scale[0]
 
@@ -193,12 +202,12 @@ def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) 
     rows = rows_of(random, 300, 8)
     section = segment_of(rows).sections["default", 8]
     for tenant in ("org0", "org3", "nobody"):
-        mine = section.pick(codes.digest(tenant), {})
+        mine = section.pick(quantization.digest(tenant), {})
         assert mine.rows is None
         assert mine.mask is None
         expected = {row.seq for row in rows if row.organization_id == tenant}
         assert set(section.column("seq")[mine.low : mine.high].tolist()) == expected
-        user = section.pick(codes.digest(tenant), {0: np.array([codes.digest("u1")], np.uint64)})
+        user = section.pick(quantization.digest(tenant), {0: np.array([quantization.digest("u1")], np.uint64)})
         expected = {row.seq for row in rows if row.organization_id == tenant and row.facets[0] == "u1"}
         assert set(section.column("seq")[user.low : user.high].tolist()) == expected
 
@@ -207,9 +216,9 @@ def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) 
 def test_other_facets_pick_single_rows(random: np.random.Generator, wanted: list[str | None]) -> None:
     rows = rows_of(random, 300, 8)
     kind = FACETS.index("kind")
-    hashes = np.array(sorted(codes.digest(value) for value in wanted), np.uint64)
+    hashes = np.array(sorted(quantization.digest(value) for value in wanted), np.uint64)
     for section in (segment_of(rows).sections["default", 8], tail_of(rows).sections()[0]):
-        picked = section.pick(codes.digest("org1"), {kind: hashes})
+        picked = section.pick(quantization.digest("org1"), {kind: hashes})
         numbers = picked.numbers()
         chosen = np.arange(picked.low, picked.high) if numbers is None else numbers
         expected = {row.seq for row in rows if row.organization_id == "org1" and row.facets[kind] in wanted}
@@ -236,8 +245,8 @@ def test_a_merge_keeps_the_living_and_finds_its_own_centre(random: np.random.Gen
     section = merged.sections["default", 16]
     assert sorted(section.column("seq").tolist()) == living
     coarse, scale = section.column("coarse"), section.column("scale")
-    assert (section.column("codes") == codes.sign_codes(coarse * scale[:, None], section.centre)).all()
-    assert np.allclose(section.centre, codes.decode(rows, 16).mean(axis=0), atol=0.01)
+    assert (section.column("codes") == quantization.sign_codes(coarse * scale[:, None], section.centre)).all()
+    assert np.allclose(section.centre, quantization.decode(rows, 16).mean(axis=0), atol=0.01)
 
 
 def test_everything_dead_makes_an_empty_segment(random: np.random.Generator) -> None:

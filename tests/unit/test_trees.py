@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.domain.trees import Entries, Entry, bucket_of, differences, grown, levels
+from recollect.domain.hash_tree import Entries, Entry, bucket_of, differences, grown, levels
 from recollect.errors import DamagedData
 
 # Few names, so that a path is changed and removed again; paths with one bucket are found below.

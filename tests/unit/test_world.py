@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters import fetch, repositories, world
-from recollect.adapters.world import GONE, LocalWorld
+from recollect.adapters import citation_lookup, git_repositories, public_fetch
+from recollect.adapters.citation_lookup import GONE, LocalWorld
 from recollect.domain import provenance
 from recollect.domain.provenance import FileCitation, Finding, cite, line_hash, page_hash
 from recollect.errors import InvalidInput, NotFound, Unavailable
@@ -151,11 +151,11 @@ class TestFiles:
         assert here.read_lines("/proc/self/status")
 
     def test_large_files_are_not_read(self, here: LocalWorld, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(world, "FILE_LIMIT_BYTES", len(TEN_LINES) - 1)
+        monkeypatch.setattr(citation_lookup, "FILE_LIMIT_BYTES", len(TEN_LINES) - 1)
         assert here.read_lines("notes.txt") is None
-        monkeypatch.setattr(world, "FILE_LIMIT_BYTES", len(TEN_LINES))
+        monkeypatch.setattr(citation_lookup, "FILE_LIMIT_BYTES", len(TEN_LINES))
         assert here.read_lines("notes.txt") is not None
-        monkeypatch.setattr(world, "FILE_LIMIT_LINES", 9)
+        monkeypatch.setattr(citation_lookup, "FILE_LIMIT_LINES", 9)
         assert here.read_lines("notes.txt") is None
 
     def test_looking_for_moved_lines_of_a_large_file_ends(
@@ -337,7 +337,7 @@ class TestCommits:
         slow.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
         slow.chmod(0o755)
         monkeypatch.setenv("PATH", str(slow.parent))
-        monkeypatch.setattr(repositories, "GIT_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(git_repositories, "GIT_TIMEOUT_SECONDS", 0.2)
         with pytest.raises(LookupError, match="took over"):
             here.commit_message("repo", "1234567")
 
@@ -405,7 +405,7 @@ class TestLogAndPages:
                 raise served
             return served
 
-        monkeypatch.setattr(fetch, "fetch", answer)
+        monkeypatch.setattr(public_fetch, "fetch", answer)
         page = cite.url(
             "https://example.org/",
             crawled_at=datetime(2026, 1, 2, tzinfo=UTC),

@@ -1,0 +1,1 @@
+"""The ports, filled: databases, vector indexes, models, files and the network."""

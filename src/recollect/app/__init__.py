@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 import recollect.domain  # noqa: F401 - registers the records
-from recollect.app.checking import check_settings as check_settings
+from recollect.app.config_check import check_settings as check_settings
 from recollect.app.models import embedders_of, language_model_of
-from recollect.app.moving import copy as copy
-from recollect.app.moving import restore_backup as restore_backup
+from recollect.app.store_copies import copy as copy
+from recollect.app.store_copies import restore_backup as restore_backup
 from recollect.app.stores import file_of, record_store, refuse_missing
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.vectors import vector_store
@@ -26,15 +26,15 @@ from recollect.domain.kinds import define_kind
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
-from recollect.ports.layout import Partitioned
+from recollect.ports.folders import Folders
 from recollect.ports.models import Embedder, LanguageModel
-from recollect.ports.outside import Folders
+from recollect.ports.partitions import Partitioned
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
-from recollect.services.blobs import stored_file
-from recollect.services.core import Core, WorkspaceLimits
-from recollect.services.erasing import finish_quietly
-from recollect.services.journal import Journal
-from recollect.services.keyring import Keyring
+from recollect.services.access_journal import Journal
+from recollect.services.context import Core, WorkspaceLimits
+from recollect.services.erasure import finish_quietly
+from recollect.services.keyed_hashes import Keyring
+from recollect.services.workspaces.blobs import stored_file
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def build(
     own_store: RecordStore | None = None,
     prepare: Prepare | None = None,
 ) -> Core:
-    from recollect.adapters.folders import LocalFolders
-    from recollect.adapters.world import LocalWorld
+    from recollect.adapters.citation_lookup import LocalWorld
+    from recollect.adapters.local_folders import LocalFolders
 
     for kind in settings.kinds:
         define_kind(kind)
@@ -184,7 +184,7 @@ def close(core: Core) -> None:
 
 def local_folders() -> Folders:
     """Files of this machine, for those who keep no store on it."""
-    from recollect.adapters.folders import LocalFolders
+    from recollect.adapters.local_folders import LocalFolders
 
     return LocalFolders()
 

@@ -33,7 +33,7 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
 
 
 def _endpoint(settings: EmbedderSettings) -> Embedder:
-    from recollect.adapters.models.openai_compatible import OpenAICompatibleEmbedder
+    from recollect.adapters.models.openai_embeddings import OpenAICompatibleEmbedder
 
     if not settings.base_url or not settings.model:
         raise InvalidSettings("an endpoint needs base_url and model", remedy="set embedder.base_url and embedder.model")
@@ -48,7 +48,7 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
 def language_model_of(settings: LanguageModelSettings, retries: int = 3) -> LanguageModel | None:
     if settings.provider == "none":
         return None
-    from recollect.adapters.models.language import OpenAICompatibleModel
+    from recollect.adapters.models.openai_chat import OpenAICompatibleModel
 
     if not settings.base_url or not settings.model:
         raise InvalidSettings(

@@ -59,7 +59,7 @@ def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
         examine = import_module(f"recollect.adapters.records.{module}").examine
     except ImportError:
         raise MissingExtra(f"{scheme}:// needs its driver", remedy=f"pip install 'recollect[{extra}]'") from None
-    return str(examine(address, postgres_upkeep) if module == "postgres_check" else examine(path or address))
+    return str(examine(address, postgres_upkeep) if module == "postgres.preflight" else examine(path or address))
 
 
 def _could_be_made(path: Path) -> str:
@@ -90,7 +90,7 @@ def path_of(address: str) -> Path:
 
 
 def _sqlite(address: str) -> tuple[Any, Path | None]:
-    from recollect.adapters.records.sqlite import SqliteStore
+    from recollect.adapters.records.sqlite.store import SqliteStore
 
     path, index = _file_and_index(address)
     return SqliteStore(path), index
@@ -98,7 +98,7 @@ def _sqlite(address: str) -> tuple[Any, Path | None]:
 
 def _duckdb(address: str) -> tuple[Any, Path | None]:
     try:
-        from recollect.adapters.records.duckdb import DuckdbStore
+        from recollect.adapters.records.duckdb.store import DuckdbStore
     except ImportError:
         raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
     path, index = _file_and_index(address)
@@ -118,7 +118,7 @@ def _file_and_index(address: str) -> tuple[Path, Path]:
 
 
 def _memory(address: str) -> tuple[Any, Path | None]:
-    from recollect.adapters.records.memory import MemoryStore
+    from recollect.adapters.records.in_memory import MemoryStore
 
     return MemoryStore(), None
 
@@ -129,7 +129,7 @@ def _postgres(address: str) -> tuple[Any, Path | None]:
 
 def postgres_store(address: str, upkeep: str | None = None) -> Any:
     try:
-        from recollect.adapters.records.postgres import PostgresStore
+        from recollect.adapters.records.postgres.store import PostgresStore
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
     return PostgresStore(address, upkeep=upkeep)
@@ -137,7 +137,7 @@ def postgres_store(address: str, upkeep: str | None = None) -> Any:
 
 def _dynamodb(address: str) -> tuple[Any, Path | None]:
     try:
-        from recollect.adapters.records.dynamodb import DynamoStore
+        from recollect.adapters.records.dynamodb.store import DynamoStore
     except ImportError:
         raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
     return DynamoStore(address), None
@@ -159,10 +159,10 @@ _STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
 
 # Which module looks at a store before it is used, and which extra brings its driver.
 _EXAMINERS = {
-    "": ("sqlite_upkeep", ""),
-    "sqlite": ("sqlite_upkeep", ""),
-    "duckdb": ("duckdb_upkeep", "duckdb"),
-    "postgresql": ("postgres_check", "postgres"),
-    "postgres": ("postgres_check", "postgres"),
-    "dynamodb": ("dynamodb_upkeep", "dynamodb"),
+    "": ("sqlite.maintenance", ""),
+    "sqlite": ("sqlite.maintenance", ""),
+    "duckdb": ("duckdb.maintenance", "duckdb"),
+    "postgresql": ("postgres.preflight", "postgres"),
+    "postgres": ("postgres.preflight", "postgres"),
+    "dynamodb": ("dynamodb.maintenance", "dynamodb"),
 }

@@ -10,7 +10,7 @@ from recollect.ports.vectors import VectorStore
 from recollect.settings import Settings, VectorSettings, secret_of
 
 if TYPE_CHECKING:
-    from recollect.adapters.vectors.annex import Annex
+    from recollect.adapters.vectors.external.port import Annex
 
 
 def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
@@ -28,7 +28,7 @@ def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> V
         from recollect.adapters.vectors.pgvector import PgVectorStore
 
         return PgVectorStore(store, background=settings.background)
-    from recollect.adapters.vectors.embedded import EmbeddedIndex
+    from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 
     if hasattr(store, "vectors_of"):
         from recollect.adapters.vectors.per_tenant import PerTenant
@@ -83,7 +83,7 @@ def _check_vectors(vectors: VectorSettings) -> None:
 
 
 def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
-    from recollect.adapters.vectors.outside import OutsideIndex
+    from recollect.adapters.vectors.external.index import OutsideIndex
     from recollect.adapters.vectors.per_tenant import PerTenant
 
     if hasattr(store, "vectors_of"):
@@ -93,7 +93,7 @@ def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
 
 def _chroma(vectors: VectorSettings) -> Annex:
     try:
-        from recollect.adapters.vectors.chroma import ChromaAnnex
+        from recollect.adapters.vectors.external.chroma import ChromaAnnex
     except ImportError:
         raise MissingExtra("Chroma needs its client", remedy="pip install 'recollect[chroma]'") from None
     return ChromaAnnex(url=vectors.url, path=vectors.path, token=secret_of(vectors))
@@ -101,7 +101,7 @@ def _chroma(vectors: VectorSettings) -> Annex:
 
 def _pgvector_beside(vectors: VectorSettings, url: str) -> Annex:
     try:
-        from recollect.adapters.vectors.pgvector_beside import PgVectorAnnex
+        from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
     except ImportError:
         raise MissingExtra("pgvector needs the driver", remedy="pip install 'recollect[postgres]'") from None
     return PgVectorAnnex(url, password=secret_of(vectors))

@@ -7,7 +7,7 @@ from recollect.domain import agents as agents
 from recollect.domain import audit as audit
 from recollect.domain import checkpoints as checkpoints
 from recollect.domain import conversations as conversations
-from recollect.domain import items as items
+from recollect.domain import key_value as key_value
 from recollect.domain import learning as learning
 from recollect.domain import memory as memory
 from recollect.domain import provenance as provenance

@@ -2,7 +2,7 @@
 
 A step is a cycle with exactly one proposal and one result: a cycle is done exactly when its result is there, and a
 proposal without a result is where a run stands still. `index` counts the cycles of an agent, `number` the steps of
-one run; how runs share and abandon steps is in domain/lineage.py.
+one run; how runs share and abandon steps is in domain/run_branches.py.
 """
 
 from __future__ import annotations

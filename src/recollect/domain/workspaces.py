@@ -1,8 +1,8 @@
 """An agent's sandboxed files, addressed by content, and snapshots of the whole.
 
 Content is kept once per tenant: a blob is named by the hash of its bytes and cut into chunks that fit into every store.
-A snapshot is the root of a hash tree over the paths (see domain/trees.py); its nodes are named by their hash too, so
-what did not change is shared with the snapshot before. `doomed` is set by whoever is about to delete a blob or node,
+A snapshot is the root of a hash tree over the paths (see domain/hash_tree.py); its nodes are named by their hash too,
+so what did not change is shared with the snapshot before. `doomed` is set by whoever is about to delete a blob or node,
 and cleared by whoever begins to use it again.
 """
 

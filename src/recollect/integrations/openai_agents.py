@@ -28,7 +28,7 @@ except ImportError:
 
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
-    from recollect.services.messages import MessageView
+    from recollect.services.conversations.messages import MessageView
 
 ITEM = "openai_agents_item"
 PAGE = 1000

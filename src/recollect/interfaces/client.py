@@ -13,7 +13,7 @@ from typing import Any
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.core import Core, checked_id
+from recollect.services.context import Core, checked_id
 from recollect.services.times import zone_for
 
 Prepare = Callable[[RecordStore, Scope], None]

@@ -8,32 +8,19 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.core import Core
-from recollect.services.access import KeyMade, KeyView, Keys, SignedOut, UserView, Users
-from recollect.services.activity import Activity
-from recollect.services.agents import AgentView, InContext
-from recollect.services.applying import Applied, PatternView, Reported, Suggested
-from recollect.services.audit import LogPage, LogVerified, Sealed
-from recollect.services.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
-from recollect.services.checkpoints import (
-    CheckpointPage,
-    CheckpointsCopied,
-    CheckpointsDeleted,
-    PutCheckpointReply,
-    ThreadPage,
-    WriteCheckpointReply,
-)
-from recollect.services.conversations import SessionPage, SessionView
-from recollect.services.directory import MemoryPage, MemoryView, PartyPage, PartyView, Removed
-from recollect.services.evidence import CitationPage
-from recollect.services.exchange import Pulled, Pushed
-from recollect.services.governance import Checked, Cited, Related, RolledBack, Standing
-from recollect.services.indexing import ReindexReply
-from recollect.services.items import ItemFound, ItemsFound, ItemsPut, ItemsSwept, NamespacePage, PutItemRequest
-from recollect.services.layout import Layout, Migrated
-from recollect.services.lifecycle import Forgotten, History, Pruned, Swept
-from recollect.services.merging import Merged, Unmerged
-from recollect.services.messages import (
+from recollect.services.context import Core
+from recollect.services.admin.access import KeyMade, KeyView, Keys, SignedOut, UserView, Users
+from recollect.services.admin.activity import Activity
+from recollect.services.admin.audit import LogPage, LogVerified, Sealed
+from recollect.services.admin.export import BackedUp, Transferred
+from recollect.services.admin.maintenance import Diagnosis, Stats, Verified
+from recollect.services.admin.partitions import Layout, Migrated
+from recollect.services.agents.agents import AgentView, InContext
+from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
+from recollect.services.agents.prompts import Prompt
+from recollect.services.agents.states import StateDropped, StatePage, StateView
+from recollect.services.agents.tools import ToolPage, ToolRemoved, ToolView
+from recollect.services.conversations.messages import (
     MessagePage,
     MessageReference,
     MessageView,
@@ -43,26 +30,44 @@ from recollect.services.messages import (
     NewMessage,
     Popped,
 )
-from recollect.services.packing import Context
-from recollect.services.patterns import Learned
-from recollect.services.prompts import Prompt
-from recollect.services.querying import SqlReply
-from recollect.services.queueing import Claimed, Renewed
-from recollect.services.reading import FileContent
-from recollect.services.recall import Recalled, WhyNot
-from recollect.services.remember import RememberManyReply, RememberRequest
-from recollect.services.revise import Receipt
-from recollect.services.rollup import RolledUp, Summarized, SummaryTree
-from recollect.services.runtime import Proposed, Recorded
-from recollect.services.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
-from recollect.services.states import StateDropped, StatePage, StateView
-from recollect.services.steering import RunRemoved
-from recollect.services.summaries import SummaryView, Undone
-from recollect.services.timeline import RunPage, RunView, Timeline
-from recollect.services.tools import ToolPage, ToolRemoved, ToolView
-from recollect.services.transfer import BackedUp, Transferred
-from recollect.services.upkeep import Diagnosis, Stats, Verified
-from recollect.services.workspaces import (
+from recollect.services.conversations.sessions import SessionPage, SessionView
+from recollect.services.frameworks.checkpoints import (
+    CheckpointPage,
+    CheckpointsCopied,
+    CheckpointsDeleted,
+    PutCheckpointReply,
+    ThreadPage,
+    WriteCheckpointReply,
+)
+from recollect.services.frameworks.key_value import (
+    ItemFound,
+    ItemsFound,
+    ItemsPut,
+    ItemsSwept,
+    NamespacePage,
+    PutItemRequest,
+)
+from recollect.services.learning.pattern_use import Applied, PatternView, Reported, Suggested
+from recollect.services.learning.patterns import Learned
+from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.learning.summaries import SummaryView, Undone
+from recollect.services.memories.browse import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.memories.context import Context
+from recollect.services.memories.indexing import ReindexReply
+from recollect.services.memories.lifecycle import Forgotten, History, Pruned, Swept
+from recollect.services.memories.merge import Merged, Unmerged
+from recollect.services.memories.recall import Recalled, WhyNot
+from recollect.services.memories.remember import RememberManyReply, RememberRequest
+from recollect.services.memories.revise import Receipt
+from recollect.services.memories.user_sql import SqlReply
+from recollect.services.runs.control import RunRemoved
+from recollect.services.runs.execution import Proposed, Recorded
+from recollect.services.runs.history import RunPage, RunView, Timeline
+from recollect.services.runs.queue import Claimed, Renewed
+from recollect.services.trust.citation_list import CitationPage
+from recollect.services.trust.governance import Checked, Cited, Related, RolledBack, Standing
+from recollect.services.workspaces.file_reading import FileContent
+from recollect.services.workspaces.files import (
     FilePage,
     FileView,
     FilesChanged,
@@ -70,6 +75,8 @@ from recollect.services.workspaces import (
     WorkspacePage,
     WorkspaceView,
 )
+from recollect.services.workspaces.folder_sync import Pulled, Pushed
+from recollect.services.workspaces.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
 
 Prepare = Callable[[RecordStore, Scope], None]
 

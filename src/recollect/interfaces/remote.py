@@ -29,15 +29,15 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
-from recollect.domain.trees import Entry
+from recollect.domain.hash_tree import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
 from recollect.interfaces.client import Recollect, attach
-from recollect.services.importing import ImportRequest, checked
-from recollect.services.reading import FileContent, ReadFileRequest, shown
+from recollect.services.admin.export import ExportRequest, Transferred, Written
+from recollect.services.admin.import_ import ImportRequest, checked
 from recollect.services.times import Asking, in_zone
-from recollect.services.transfer import ExportRequest, Transferred, Written
-from recollect.services.workspaces import FileView, WriteFileRequest, content_of
+from recollect.services.workspaces.file_reading import FileContent, ReadFileRequest, shown
+from recollect.services.workspaces.files import FileView, WriteFileRequest, content_of
 
 PREFIX = "/v1"
 BYTES = "application/octet-stream"

@@ -19,10 +19,10 @@ from typing import Any, Protocol, overload
 
 from recollect.domain.record import new_id
 from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, RecollectError, Unavailable
-from recollect.interfaces.tools import Outcome, Toolbox, error_fields, positive_seconds
-from recollect.services.queueing import AgentBrief, Claimed
-from recollect.services.recall import Recalled
-from recollect.services.timeline import RunView, StepView, Timeline
+from recollect.interfaces.tool_runner import Outcome, Toolbox, error_fields, positive_seconds
+from recollect.services.memories.recall import Recalled
+from recollect.services.runs.history import RunView, StepView, Timeline
+from recollect.services.runs.queue import AgentBrief, Claimed
 
 PAGE = 200
 WAITS_SECONDS = (0.1, 0.5, 2.0, 5.0)

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from recollect import app
 from recollect.errors import InvalidSettings, MissingExtra, Unavailable
-from recollect.ports.outside import private_opener
+from recollect.ports.folders import private_opener
 from recollect.ports.records import Scope
-from recollect.services import access
-from recollect.services.core import Core, Reply, Request
-from recollect.services.indexing import Progress
+from recollect.services.admin import access
+from recollect.services.context import Core, Reply, Request
+from recollect.services.memories.indexing import Progress
 from recollect.settings import ServerSettings, Settings, load
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
@@ -47,7 +47,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         import mcp  # noqa: F401 - one of its doors
         import uvicorn
 
-        from recollect.interfaces.http.connections import Connections
+        from recollect.interfaces.http.connection_limits import Connections
     except ImportError:
         raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
     given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
@@ -66,7 +66,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
                 log_config=None,
                 lifespan="on",
                 server_header=False,
-                proxy_headers=False,  # it would believe whoever is on this machine; interfaces/http/proxies.py does it
+                proxy_headers=False,  # http/client_address.py does it; uvicorn believes whoever is on this machine
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
             server = uvicorn.Server(config)
@@ -90,7 +90,7 @@ def _stopped_by_signals(server: Any) -> Iterator[None]:
 
 def _prepare(core: Core, settings: Settings) -> None:
     scope = Scope(settings.organization)
-    from recollect.interfaces.http.senders import is_loopback
+    from recollect.interfaces.http.host_check import is_loopback
 
     if not is_loopback(settings.server.host) and not access.has_keys(core, scope):
         raise InvalidSettings(
@@ -166,7 +166,7 @@ def _show_logs() -> None:
 def application(core: Core, settings: Settings) -> Any:
     """The whole application, with its background work tied to its life."""
     from recollect.interfaces.http import console, files
-    from recollect.interfaces.http.service import Service, build
+    from recollect.interfaces.http.app import Service, build
     from recollect.interfaces.http.upkeep import Upkeep
     from recollect.interfaces.mcp.http import McpEndpoint
 

@@ -1,0 +1,1 @@
+"""What the product does: one package per area, each operation of the catalogue a function in one of them."""

@@ -26,7 +26,7 @@ from recollect.errors import InvalidInput
 from recollect.ports.records import Scope
 
 if TYPE_CHECKING:
-    from recollect.services.core import Core
+    from recollect.services.context import Core
 
 _BARE_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
 _OUTSIDE = "must lie between the years 1 and 9999 in UTC"

@@ -1,0 +1,1 @@
+"""Record stores: one package per database, what they share in common/."""

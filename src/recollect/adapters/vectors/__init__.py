@@ -1,0 +1,1 @@
+"""Vector search: embedded beside the store, in PostgreSQL, or in another system."""

@@ -18,13 +18,14 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.records.lately import Lately
-from recollect.adapters.records.postgres import PostgresStore
-from recollect.adapters.records.postgres_link import Connection, Question
-from recollect.adapters.records.postgres_schema import BY_TENANT
-from recollect.adapters.records.postgres_vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
-from recollect.adapters.vectors.codes import Query
-from recollect.adapters.vectors.halfvecs import (
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.records.postgres.connection import Connection, Question
+from recollect.adapters.records.postgres.schema import BY_TENANT
+from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.records.postgres.vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
+from recollect.adapters.vectors.embedded.quantization import Query
+from recollect.adapters.vectors.embedded.search import Scope
+from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
@@ -35,7 +36,6 @@ from recollect.adapters.vectors.halfvecs import (
     literal,
     make_index,
 )
-from recollect.adapters.vectors.probe import Scope
 from recollect.errors import RecollectError
 from recollect.ports.vectors import VectorHit
 

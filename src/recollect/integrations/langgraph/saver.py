@@ -32,7 +32,7 @@ from recollect.integrations.langgraph.sharing import Draft, Items, Known, dump, 
 
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
-    from recollect.services.checkpoints import CheckpointPage, KeptCheckpoint
+    from recollect.services.frameworks.checkpoints import CheckpointPage, KeptCheckpoint
 
 MOST_LINES_KNOWN = 64
 PAGE = 100

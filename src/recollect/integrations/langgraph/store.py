@@ -28,7 +28,7 @@ from recollect.errors import InvalidInput
 
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
-    from recollect.services.items import ItemView
+    from recollect.services.frameworks.key_value import ItemView
 
 
 class RecollectStore(BaseStore):

@@ -18,12 +18,18 @@ from starlette.responses import Response, StreamingResponse
 from recollect.catalogue import OPERATIONS, carry_out, invoke, validated
 from recollect.domain.workspaces import Content
 from recollect.errors import TooLarge
-from recollect.interfaces.http.reading import arriving, declared_bytes, media_type, refuse_headers, upload_fields
-from recollect.interfaces.http.service import PREFIX, Endpoint, Service, answer, operation_endpoint
-from recollect.services.core import sanitized
-from recollect.services.reading import OpenFile, ReadFileRequest, open_file
-from recollect.services.transfer import ExportRequest, exported_pieces
-from recollect.services.workspaces import WriteFileRequest
+from recollect.interfaces.http.app import PREFIX, Endpoint, Service, answer, operation_endpoint
+from recollect.interfaces.http.request_parsing import (
+    arriving,
+    declared_bytes,
+    media_type,
+    refuse_headers,
+    upload_fields,
+)
+from recollect.services.admin.export import ExportRequest, exported_pieces
+from recollect.services.context import sanitized
+from recollect.services.workspaces.file_reading import OpenFile, ReadFileRequest, open_file
+from recollect.services.workspaces.files import WriteFileRequest
 
 JSON_LINES = "application/x-ndjson"
 BYTES = "application/octet-stream"

@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from recollect import __version__
 from recollect.catalogue import OPERATIONS, ROOMS, Operation
-from recollect.interfaces.http.reading import kind_of
+from recollect.interfaces.http.request_parsing import kind_of
 
 REF = "#/components/schemas/{model}"
 ERROR = {

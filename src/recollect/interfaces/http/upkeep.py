@@ -17,15 +17,15 @@ from functools import partial
 from recollect.domain.memory import IndexTask
 from recollect.domain.record import new_id
 from recollect.errors import Closed, RecollectError
-from recollect.interfaces.http.service import Service
+from recollect.interfaces.http.app import Service
 from recollect.ports.records import Query, Scope
-from recollect.services import items
-from recollect.services.audit import SealRequest, seal
-from recollect.services.erasing import finish, owed
-from recollect.services.indexing import make_owed
-from recollect.services.lifecycle import SweepRequest, sweep
-from recollect.services.rechecking import check_oldest, takes_turn
-from recollect.services.rollup import RollUpRequest, roll_up
+from recollect.services.admin.audit import SealRequest, seal
+from recollect.services.erasure import finish, owed
+from recollect.services.frameworks import key_value
+from recollect.services.learning.rollup import RollUpRequest, roll_up
+from recollect.services.memories.indexing import make_owed
+from recollect.services.memories.lifecycle import SweepRequest, sweep
+from recollect.services.trust.rechecks import check_oldest, takes_turn
 
 OWED_SECONDS = 60.0  # a model that is away is not asked again at once
 OWED_PASSAGES = 256  # made each time we look; the built-in model takes some seconds for them
@@ -71,7 +71,7 @@ class Upkeep:
             self._try("erasure", partial(finish, core, scope))
         if self._is_due(f"sweep {tenant}", SWEEP_SECONDS):
             self._try("sweep", partial(sweep, core, scope, SweepRequest()))
-            self._try("sweep items", partial(items.sweep, core, scope, items.SweepItemsRequest()))
+            self._try("sweep items", partial(key_value.sweep, core, scope, key_value.SweepItemsRequest()))
         if seconds is not None and self._is_due(f"summaries {tenant}", seconds):
             self._try("summaries", partial(roll_up, core, scope, RollUpRequest(), self._go_on))
 

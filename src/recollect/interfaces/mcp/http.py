@@ -20,14 +20,14 @@ from starlette.types import Scope as Surroundings
 
 from recollect.catalogue import Operation
 from recollect.errors import RecollectError
-from recollect.interfaces.http.observing import log_request
-from recollect.interfaces.http.reading import body_of
-from recollect.interfaces.http.senders import check_host, check_origin
-from recollect.interfaces.http.service import Service, address_of, problem, request_id
+from recollect.interfaces.http.app import Service, address_of, problem, request_id
+from recollect.interfaces.http.host_check import check_host, check_origin
+from recollect.interfaces.http.metrics import log_request
+from recollect.interfaces.http.request_parsing import body_of
 from recollect.interfaces.mcp.server import build
 from recollect.interfaces.mcp.tools import offered
 from recollect.ports.records import Scope
-from recollect.services import access
+from recollect.services.admin import access
 
 PATH = "/mcp"
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.interfaces.mcp.tools import offered
-from recollect.services import graph
-from recollect.services.packing import Context
+from recollect.services.frameworks import graph
+from recollect.services.memories.context import Context
 
 if TYPE_CHECKING:
     from recollect.interfaces.mcp.server import Door

@@ -18,8 +18,8 @@ from recollect import app
 from recollect.catalogue import Operation
 from recollect.errors import MissingExtra
 from recollect.ports.records import Scope
-from recollect.services.core import Core, Request
-from recollect.services.indexing import Progress
+from recollect.services.context import Core, Request
+from recollect.services.memories.indexing import Progress
 from recollect.settings import load
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from mcp import types
 
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput
-from recollect.services.bounding import LARGEST_FLOAT, MOST_CITATIONS
+from recollect.services.request_limits import LARGEST_FLOAT, MOST_CITATIONS
 
 PROFILES: dict[str, str] = {
     "default": "What an assistant needs every day: remembering, recalling, evidence, letting go, know-how.",
@@ -36,7 +36,7 @@ BUILT_ON = (
 ).split()
 """What the profile `agent` has beside those."""
 GRAPH = tuple(
-    Operation(name, f"graph:{name}", permission, route, (), summary)  # type: ignore[arg-type]
+    Operation(name, f"frameworks.graph:{name}", permission, route, (), summary)  # type: ignore[arg-type]
     for name, permission, route, summary in (
         ("create_entities", "write", "POST /graph/entities", "Create multiple new entities in the knowledge graph."),
         (

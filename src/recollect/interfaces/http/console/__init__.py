@@ -6,13 +6,13 @@ changes something is sent by the page's script to the API itself, with the proof
 
 from __future__ import annotations
 
-from recollect.interfaces.http.console import agents, conversations, keeping, memories, signing
-from recollect.interfaces.http.console.visit import page_endpoint
-from recollect.interfaces.http.service import Endpoint, Service
+from recollect.interfaces.http.app import Endpoint, Service
+from recollect.interfaces.http.console import admin_pages, agent_pages, conversation_pages, memory_pages, sign_in
+from recollect.interfaces.http.console.page_context import page_endpoint
 from recollect.settings import Settings
 
 
 def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
     """Every page, with what they are drawn with and the way in and out."""
-    pages = [*memories.PAGES, *conversations.PAGES, *agents.PAGES, *keeping.pages(settings)]
-    return [*signing.endpoints(service), *(page_endpoint(service, page) for page in pages)]
+    pages = [*memory_pages.PAGES, *conversation_pages.PAGES, *agent_pages.PAGES, *admin_pages.pages(settings)]
+    return [*sign_in.endpoints(service), *(page_endpoint(service, page) for page in pages)]

@@ -1,0 +1,210 @@
+"""The steps of a transaction taken together, for stores that are a round trip away.
+
+A run of inserts asks all its questions at once (do the records that they refer to exist, are the keys free), waits once
+and then writes without waiting; a run of absences that differ in one value is one question. All of them count
+something, so a store may ask them in one statement. When something is wrong the run cannot tell which step a
+step-by-step transaction would have named, so it raises `Unclear`: the store undoes all of it and repeats it one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol, cast
+
+from recollect.adapters.records.common.sql_compiler import quoted
+from recollect.adapters.records.common.sql_transaction import _VERBS, Steps, Tables, insert_statement
+from recollect.domain.record import RECORDS, Record
+from recollect.ports.records import Absent, Committed, Compare, Filter, Insert, OneOf, Query, Scope, Step
+
+AT_ONCE = 1000
+
+
+class Unclear(Exception):
+    """A step failed; taken one by one, the steps say which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A statement that counts something, and what to do with the number."""
+
+    statement: str
+    values: Sequence[Any]
+    then: Callable[[int], None]
+
+
+class DistantTables(Tables, Protocol):
+    """What a store lends besides: many answers in one round trip, and many rows in one go."""
+
+    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+        """The answers, and so many new seqs in order."""
+
+    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What steps of one run have in common: inserts, or absences that differ in the value of one field."""
+
+    step: type[Any]
+    record: type[Record] | None = None
+    field: str = ""
+    rest: tuple[Filter, ...] = ()
+
+
+class BulkSteps(Steps):
+    def __init__(self, tables: Tables, scope: Scope) -> None:
+        super().__init__(tables, scope)
+        self._distant = cast(DistantTables, tables)
+        self._counts: list[Count] = []
+
+    def apply(self, steps: Sequence[Step]) -> Committed:
+        for kind, run in groupby(steps, _kind):
+            if kind.step is Absent:
+                self._none_of(kind, cast(list[Absent], list(run)))
+            elif kind.step is Insert:
+                self._insert_all(cast(list[Insert], list(run)))
+            else:
+                self._settle()
+                for step in run:
+                    cast(Callable[[Any], None], _VERBS[type(step)].__get__(self))(step)
+        self._settle()
+        return Committed(self._seq, self._deleted)
+
+    def _settle(self, seqs: int = 0) -> list[int]:
+        """Ask what is to be asked, and look at the answers; gives new seqs."""
+        counts, self._counts = self._counts, []
+        if not counts and not seqs:
+            return []
+        answers, new = self._distant.count_all(counts, seqs)
+        for count, answer in zip(counts, answers, strict=True):
+            count.then(answer)
+        return new
+
+    def _none_of(self, kind: _Kind, run: Sequence[Absent]) -> None:
+        assert kind.record is not None
+        for some in _pieces(run):
+            values = tuple(cast(Compare, step.where[0]).value for step in some)
+            compiler = self._tables.compiler()
+            where = compiler.where(self._scope, Query(kind.record, (OneOf(kind.field, values), *kind.rest)), "t")
+            # Counted: asked for the first one, a planner is tempted to walk through all until it meets one.
+            statement = f"SELECT count(*) FROM {quoted(kind.record.shape.table)} t WHERE {where}"
+            self._counts.append(Count(statement, compiler.values, _is_none))
+
+    def _insert_all(self, run: Sequence[Insert]) -> None:
+        for some in _pieces(run):
+            for step in some:
+                self._check_tenant(step.record)
+            self._ask_for_references(some)
+            for table in self._tables.unguarded & {step.record.shape.table for step in some}:
+                self._ask_for_keys([step.record for step in some if step.record.shape.table == table])
+            ids: dict[str, list[str]] = {}
+            for step in some:
+                ids.setdefault(step.record.shape.table, []).append(step.record.id)
+            back: list[str] = []
+            self._ask_for_gone(ids, back)
+            self._write(some, self._settle(len(some)))
+            for table in back:
+                self._forget_gone(table, ids[table])
+
+    def _ask_for_references(self, run: Sequence[Insert]) -> None:
+        """What is inserted earlier in the run is there; everything else must be in the store."""
+        wanted: dict[tuple[str, bool], dict[str, None]] = {}
+        new: dict[tuple[str, str], bool] = {}
+        for step in run:
+            record = step.record
+            for field, reference in record.shape.references.items():
+                id, living = getattr(record, field), not step.restoring
+                if id is None or (reference.to, id) in self._known:
+                    continue
+                if not (new.get((reference.to, id), False) or ((reference.to, id) in new and not living)):
+                    wanted.setdefault((reference.to, living), {})[id] = None
+            new[record.shape.table, record.id] = not record.is_deleted
+        for (table, living), ids in wanted.items():
+            self._expect_all(table, living, list(ids))
+        self._known.update(key for key, is_living in new.items() if is_living)
+
+    def _expect_all(self, table: str, living: bool, ids: list[str]) -> None:
+        def check(answer: int) -> None:
+            if answer != len(ids):
+                raise Unclear
+            if living:
+                self._known.update((table, id) for id in ids)
+
+        self._count(table, "id", ids, check, " AND is_deleted = FALSE" if living else "")
+
+    def _ask_for_keys(self, records: Sequence[Record]) -> None:
+        """The unique keys that the database cannot keep by itself."""
+        for key in records[0].shape.unique:
+            held = [
+                values
+                for record in records
+                if None not in (values := tuple(getattr(record, name) for name in key.fields)) or key.nulls_equal
+            ]
+            if len(key.fields) > 1 or any(None in values for values in held):
+                for record in records:
+                    self._tables.check_unique(record)
+            elif held:
+                if len(set(held)) < len(held):
+                    raise Unclear
+                self._count(records[0].shape.table, key.fields[0], [value for (value,) in held], _is_none)
+
+    def _ask_for_gone(self, ids: Mapping[str, list[str]], back: list[str]) -> None:
+        """Whether any of them was deleted for good before: then there is a note of it that no longer holds."""
+        for table, some in ids.items():
+            if RECORDS[table].shape.leaves_trace:
+
+                def note(answer: int, table: str = table) -> None:
+                    if answer:
+                        back.append(table)
+
+                self._count("recollect_gone", "id", some, note, f" AND table_name = '{table}'")
+
+    def _count(self, table: str, field: str, among: list[Any], then: Callable[[int], None], besides: str = "") -> None:
+        compiler = self._tables.compiler()
+        tenant = compiler.bind(self._scope.organization_id)
+        held = self._tables.dialect.many(quoted(field), among, compiler.bind)
+        statement = f"SELECT count(*) FROM {quoted(table)} WHERE organization_id = {tenant} AND {held}{besides}"
+        self._counts.append(Count(statement, compiler.values, then))
+
+    def _write(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
+        rows: dict[type[Record], list[list[Any]]] = {}
+        for step, seq in zip(run, seqs, strict=True):
+            record = step.record
+            rows.setdefault(type(record), []).append([seq, *self._tables.codec(type(record)).row(record)])
+        for record_type, values in rows.items():
+            written = self._tables.codec(record_type).written
+            self._distant.write_many(insert_statement(record_type.shape.table, ("_seq", *written)), values)
+            self._grow(record_type, len(values))
+        self._seq = seqs[-1]
+
+    def _forget_gone(self, table: str, ids: list[str]) -> None:
+        compiler = self._tables.compiler()
+        tenant, name = compiler.bind(self._scope.organization_id), compiler.bind(table)
+        among = self._tables.dialect.many("id", ids, compiler.bind)
+        where = f"organization_id = {tenant} AND table_name = {name} AND {among}"
+        self._tables.run(f"DELETE FROM recollect_gone WHERE {where}", compiler.values)
+
+
+def _is_none(answer: int) -> None:
+    if answer:
+        raise Unclear
+
+
+def is_by_key(steps: Sequence[Step]) -> bool:
+    """Whether nothing but keys is looked up: then a plan that is made once does for every tenant."""
+    return all(_kind(step).step is not object for step in steps)
+
+
+def _kind(step: Step) -> _Kind:
+    if isinstance(step, Absent) and step.where:
+        first = step.where[0]
+        if isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None:
+            return _Kind(Absent, step.record, first.field, step.where[1:])
+    return _Kind(Insert) if isinstance(step, Insert) else _Kind(object)
+
+
+def _pieces(run: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(run), AT_ONCE):
+        yield run[start : start + AT_ONCE]

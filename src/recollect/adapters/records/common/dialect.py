@@ -1,0 +1,70 @@
+"""What differs between the databases that speak SQL: how values are kept, and the few phrases they spell otherwise.
+
+Everything else (queries, steps, rows) is written once. All of them understand `?` as the place-holder, TRUE and FALSE,
+IS NOT DISTINCT FROM and NULLS FIRST, or are given a translation of it by their store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from recollect.adapters.records.common.checks import in_utc
+from recollect.domain.record import ColumnType
+from recollect.ports.records import Compare
+
+Bind = Callable[[Any], str]
+"""Adds a value to the statement's bound values and gives its place-holder."""
+
+
+class Encoding(Protocol):
+    @property
+    def encode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
+        """How a value of each type is handed to the driver."""
+
+    @property
+    def decode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
+        """How what the driver gives back is made a value again; `same` where nothing is to be done."""
+
+
+class Dialect(Encoding, Protocol):
+    @property
+    def row(self) -> str:
+        """The column by which the steps find a row again: its row number, or its id."""
+
+    @property
+    def at_row(self) -> str:
+        """The condition that finds it; bound are the tenant where it asks for two values, and the row."""
+
+    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+        """Rows to select from, named p: their number n, and a, b, c of the columns, given as the driver takes them."""
+
+    def listed(self, column: str, rows: str) -> str:
+        """One value that holds a column of rows, in their order."""
+
+    @property
+    def unlisted(self) -> Callable[[Any], list[str]]:
+        """What `listed` made, as the driver gives it back."""
+
+    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+        """The column is one of a list of values, none of them empty."""
+
+    def member(self, column: str, given: Compare, bind: Bind) -> str:
+        """The JSON object has this member, of the value's own type, and it compares so (`!=` stands for `=`)."""
+
+    def holds(self, column: str, value: str, bind: Bind) -> str:
+        """The JSON list has this text among its members."""
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def moment_text(moment: datetime) -> str:
+    """UTC with microseconds and fixed width, so that text order is time order."""
+    return in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+json_text: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,200 @@
+"""Queries to SQL, shared by the stores that speak it.
+
+Identifiers come only from the records' declarations and are always quoted; values are always bound. A dialect says
+only what differs: how a JSON member, a JSON list and a long list of values are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from recollect.adapters.records.common.checks import check_filters, check_ordering, column
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.dialect import Dialect, same
+from recollect.domain.record import RECORDS, Record
+from recollect.ports.records import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Scope, Spans
+
+
+def quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+@cache
+def changes_statement() -> tuple[str, int]:
+    """What changed after a seq, and how often (after, tenant, limit) are bound in it before the last limit."""
+    sources = [(quoted(table), "_seq", f"'{table}'", 0) for table in sorted(RECORDS)]
+    sources.append(("recollect_gone", "seq", "table_name", 1))
+    parts = [
+        f"SELECT * FROM (SELECT {seq} AS seq, {name} AS table_name, id, {gone} AS gone FROM {source} "
+        f"WHERE {seq} > ? AND organization_id = ? ORDER BY {seq} LIMIT ?) c"
+        for source, seq, name, gone in sources
+    ]
+    return f"SELECT * FROM ({' UNION ALL '.join(parts)}) d ORDER BY seq LIMIT ?", len(parts)
+
+
+def dangling_statement(record: type[Record], field: str) -> str:
+    """The tenants and ids of records whose field points at nothing."""
+    target = record.shape.references[field].to
+    return (
+        f"SELECT t.organization_id, t.id FROM {quoted(record.shape.table)} t WHERE t.{quoted(field)} IS NOT NULL "
+        f"AND NOT EXISTS (SELECT 1 FROM {quoted(target)} r WHERE r.organization_id = t.organization_id "
+        f"AND r.id = t.{quoted(field)}) LIMIT 100"
+    )
+
+
+class Compiler:
+    """Builds one statement: collects bound values while it writes the text."""
+
+    def __init__(self, codec_of: Callable[[type[Record]], Codec], dialect: Dialect) -> None:
+        self._codec_of = codec_of
+        self._dialect = dialect
+        self.values: list[Any] = []
+        self._aliases = 0
+
+    def bind(self, value: Any) -> str:
+        self.values.append(value)
+        return "?"
+
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> str:
+        check_ordering(query, fields)
+        alias = self._alias()
+        wanted = ", ".join(f"{alias}.{quoted(name)}" for name in fields)
+        text = (
+            f"SELECT {wanted} FROM {quoted(query.record.shape.table)} {alias} WHERE {self.where(scope, query, alias)}"
+        )
+        start = query.start()
+        if start is not None:
+            text += f" AND {self._beyond(query, alias, start)}"
+        text += " ORDER BY " + ", ".join(
+            self._order(query.record, order.field, order.descending, alias) for order in query.ordering()
+        )
+        if query.limit is not None:
+            text += f" LIMIT {int(query.limit)}"
+        return text
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> str:
+        """For each place, what stands before it (nearest first) and from it on: two short readings of one index."""
+        codec = self._codec_of(query.record)
+        keys = (query.within, query.by, "id")
+        columns = [
+            (codec.types[name], [codec.bound(name, value) for value in values])
+            for name, values in zip(keys, zip(*query.places, strict=True), strict=True)
+        ]
+        sides = [
+            self._dialect.listed("id", self._side(scope, query, operator, order, limit))
+            for operator, order, limit in (("<", " DESC", query.reach), (">=", "", query.reach + 1))
+        ]
+        return f"SELECT p.n, {', '.join(sides)} FROM {self._dialect.places(columns, self.bind)} ORDER BY p.n"
+
+    def _side(self, scope: Scope, query: Beside[Any], operator: str, order: str, limit: int) -> str:
+        alias = self._alias()
+        within, by, id = (f"{alias}.{quoted(name)}" for name in (query.within, query.by, "id"))
+        condition = self.where(scope, Query(query.record, query.where), alias)
+        return (
+            f"SELECT {id} AS id FROM {quoted(query.record.shape.table)} {alias} WHERE {condition} "
+            f"AND {within} = p.a AND ({by}, {id}) {operator} (p.b, p.c) "
+            f"ORDER BY {by}{order}, {id}{order} LIMIT {int(limit)}"
+        )
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> str:
+        groups = [self._span(query.record, one) if isinstance(one, Spans) else f"t.{quoted(one)}" for one in by]
+        places = ", ".join(str(place) for place in range(1, len(groups) + 1))
+        table = quoted(query.record.shape.table)
+        condition = self.where(scope, query, "t")
+        return f"SELECT {', '.join(groups)}, count(*) FROM {table} t WHERE {condition} GROUP BY {places}"
+
+    def _span(self, record: type[Record], given: Spans) -> str:
+        """The number of the stretch, the latest looked at first: most of what is asked for is young."""
+        codec, place = self._codec_of(record), f"t.{quoted(given.field)}"
+        found = "".join(
+            f" WHEN {place} >= {self.bind(codec.bound(given.field, edge))} THEN {number}"
+            for number, edge in reversed(list(enumerate(given.edges, 1)))
+        )
+        return f"CASE{found} ELSE 0 END" if found else "CASE WHEN TRUE THEN 0 END"
+
+    def where(self, scope: Scope, query: Query[Any], alias: str) -> str:
+        check_filters(query.record, query.where)
+        parts = [f"{alias}.{quoted('organization_id')} = {self.bind(scope.organization_id)}"]
+        if query.deleted != "yes":
+            parts.append(f"{alias}.{quoted('is_deleted')} = {'TRUE' if query.deleted == 'only' else 'FALSE'}")
+        parts.extend(self.filter(scope, query.record, one, alias) for one in query.where)
+        return " AND ".join(parts)
+
+    def filter(self, scope: Scope, record: type[Record], given: Filter, alias: str) -> str:
+        if isinstance(given, AnyOf):
+            if not given.filters:
+                return "FALSE"
+            return "(" + " OR ".join(self.filter(scope, record, one, alias) for one in given.filters) + ")"
+        if isinstance(given, Linked):
+            return self._linked(scope, given, alias)
+        codec = self._codec_of(record)
+        place = f"{alias}.{quoted(given.field)}"
+        if isinstance(given, Compare):
+            return self._compare(given, codec, place)
+        if isinstance(given, OneOf):
+            return self._one_of(given, codec, place)
+        if isinstance(given, Holds):
+            return self._dialect.holds(place, given.value, self.bind)
+        return f"{place} IS {'' if given.wanted else 'NOT '}NULL"
+
+    def _compare(self, given: Compare, codec: Codec, column: str) -> str:
+        if given.key is not None:
+            return self._member(given, column)
+        bound = self.bind(codec.bound(given.field, given.value))
+        if given.operator == "!=":
+            return f"{column} IS DISTINCT FROM {bound}"
+        return f"{column} {given.operator} {bound}"
+
+    def _member(self, given: Compare, column: str) -> str:
+        found = self._dialect.member(column, given, self.bind)
+        return f"NOT {found}" if given.operator == "!=" else found
+
+    def _one_of(self, given: OneOf, codec: Codec, column: str) -> str:
+        plain = [value for value in given.values if value is not None]
+        if self._dialect.encode[codec.types[given.field]] is not same:  # thousands of ids are as they are
+            plain = [codec.bound(given.field, value) for value in plain]
+        parts = [self._dialect.many(column, plain, self.bind)] if plain else []
+        if len(plain) < len(given.values):
+            parts.append(f"{column} IS NULL")
+        any_of_them = "(" + " OR ".join(parts) + ")" if parts else "FALSE"
+        return any_of_them if given.wanted else f"({any_of_them} IS NOT TRUE)"
+
+    def _linked(self, scope: Scope, given: Linked, alias: str) -> str:
+        inner = self._alias()
+        query = Query(given.record, given.where)
+        condition = self.where(scope, query, inner)
+        return (
+            f"{'' if given.wanted else 'NOT '}EXISTS (SELECT 1 FROM {quoted(given.record.shape.table)} {inner} "
+            f"WHERE {condition} AND {inner}.{quoted(given.field)} = {alias}.{quoted('id')})"
+        )
+
+    def _order(self, record: type[Record], field: str, descending: bool, alias: str) -> str:
+        # Only where there can be empty ones: the words would keep PostgreSQL from reading an index in order.
+        empty = (" NULLS LAST" if descending else " NULLS FIRST") if column(record, field).nullable else ""
+        return f"{alias}.{quoted(field)}{' DESC' if descending else ''}{empty}"
+
+    def _beyond(self, query: Query[Any], alias: str, start: Sequence[Any]) -> str:
+        """Rows that come after `start` in the ordering, written out field by field because fields may be null."""
+        codec = self._codec_of(query.record)
+        marks = [
+            (f"{alias}.{quoted(order.field)}", order.descending, codec.bound(order.field, value))
+            for order, value in zip(query.ordering(), start, strict=True)
+        ]
+        branches = []
+        for position, (place, descending, stored) in enumerate(marks):
+            same = [f"{before} IS NOT DISTINCT FROM {self.bind(value)}" for before, _, value in marks[:position]]
+            branches.append(" AND ".join([*same, self._further(place, descending, stored)]))
+        return "(" + " OR ".join(branches) + ")"
+
+    def _further(self, column: str, descending: bool, stored: Any) -> str:
+        if stored is None:
+            return "FALSE" if descending else f"{column} IS NOT NULL"
+        if descending:
+            return f"({column} < {self.bind(stored)} OR {column} IS NULL)"
+        return f"{column} > {self.bind(stored)}"
+
+    def _alias(self) -> str:
+        self._aliases += 1
+        return f"t{self._aliases}"

@@ -1,0 +1,1 @@
+"""The record store for analysis: one DuckDB file."""

@@ -1,0 +1,218 @@
+"""One tenant in the table: its head, its log, and finishing what a dead process left half applied.
+
+The head is one small item: `q` the seq of the last transaction, `i` the tenant's incarnation, and while a large
+transaction is being applied `x` its name (or, while the tenant is being deleted, its name with a mark). A transaction
+commits by moving the head from the seq it was planned on, so the transactions of one tenant happen one after another
+whichever process makes them. Whoever reads a head with something under way finishes it first: its writes are staged
+beside it, and each piece of them is applied only as long as the head still names them, so a process that wakes up
+late can neither undo nor repeat anything.
+
+`c` and `u` are a courtesy: a large transaction that stages its writes asks the small ones to wait until a moment.
+Nothing depends on the clock but who waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.adapters.records.common.dialect import json_text
+from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
+from recollect.adapters.records.dynamodb.codec import Item, logged
+from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys
+from recollect.domain.record import RECORDS, new_id
+from recollect.errors import StoreBusy
+
+MOST_WRITES = 99  # of the 100 that a transaction may have, one is the head
+MOST_BYTES = 3_000_000  # of 4 MB
+STAGE = 300_000
+ENDING = "!"
+CLAIM_SECONDS = 2  # and a second for each thousand writes: what a dead process keeps others waiting
+Change = tuple[str, str, int, bool]  # table, id, seq, gone
+Write = tuple[Key, Item | None]  # what to put there, or that it goes
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    seq: int = 0
+    incarnation: str = ""
+    under_way: str = ""
+    claimed_until: int = 0
+
+    @staticmethod
+    def of(item: Item | None) -> Head:
+        return Head(item["q"], item["i"], item.get("x", ""), item.get("u", 0)) if item else Head()
+
+    def is_at(self, other: Head) -> bool:
+        return (self.seq, self.incarnation) == (other.seq, other.incarnation)
+
+
+class Tenant:
+    def __init__(self, link: Link, organization_id: str) -> None:
+        self.link = link
+        self.id = organization_id
+        self.keys = Keys(organization_id)
+        self.writing = threading.Lock()
+        self._known: Head | None = None
+
+    # -- the head ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Head:
+        """A moment that lies in the past and is whole: all that came later is in the log after it."""
+        return self._known or self.head()
+
+    def head(self) -> Head:
+        """The head as it is now, with nothing under way."""
+        for pause in pauses(20):
+            head = Head.of(self.link.get([self.keys.head]).get(self.keys.head))
+            if not head.under_way:
+                self.learn(head)
+                return head
+            try:
+                self.finish(head.under_way)
+            except (Cancelled, Contended):
+                pause()
+        raise StoreBusy("a large transaction is still being applied", remedy="try again in a moment")
+
+    def learn(self, head: Head | None) -> None:
+        self._known = head
+
+    def log_after(self, seq: int) -> Iterator[Change]:
+        after = self.keys.moment_of_log(seq)[1]
+        for page in self.link.pages(self.keys.log, "s > :s", {":s": after}):
+            for item in page:
+                yield from (change for change in logged(item) if change[2] > seq)
+
+    def was_committed(self, seq: int, token: str) -> bool:
+        """Whether a transaction whose answer was lost is in the log."""
+        key = self.keys.moment_of_log(seq)
+        return self.link.get([key]).get(key, {}).get("t") == token
+
+    def condition(self, head: Head) -> dict[str, Any]:
+        """What the head must still be for a transaction planned on it."""
+        return {"was": head.seq, "inc": head.incarnation, "now": int(time.time())}
+
+    def moved(self, head: Head, seq: int, *, also: str = "", **values: Any) -> dict[str, Any]:
+        """The write that moves the head; with `also`, it changes more."""
+        if not head.incarnation:
+            item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id()}
+            return self.link.put({**item, **({"x": values["x"]} if "x" in values else {})}, "attribute_not_exists(p)")
+        # A claim only ever keeps others back; its owner names itself.
+        given = {"c": "", **self.condition(head), "q": seq, **values}
+        return self.link.update(self.keys.head, f"SET q = :q{also} REMOVE c, u", FREE, **given)
+
+    # -- large transactions ------------------------------------------------------------------------------------------
+
+    def claim(self, head: Head, name: str, writes: int) -> None:
+        """Ask others to wait while this transaction is staged."""
+        if head.incarnation:
+            given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS + writes // 1000}
+            self.link.transact([self.link.update(self.keys.head, "SET c = :c, u = :u", FREE, **given)], new_id())
+
+    def stage(self, name: str, writes: Iterable[Write]) -> None:
+        """Note what is to be written, beside the tenant's data, where no reader looks."""
+        items = []
+        for number, piece in enumerate(_pieces(writes)):
+            raw = zlib.compress(json_text(piece).encode(), 1)
+            items.append({"p": self.keys.staged, "s": f"{name}{SEPARATOR}{number:06d}", "e": raw})
+        self.link.put_all(items)
+
+    def finish(self, name: str) -> None:
+        """Apply what is staged and let the head go; done by whoever comes by, as often as need be."""
+        if name.startswith(ENDING):
+            self._end(name)
+            return
+        staged = self._staged(name)
+        for item in staged:
+            for some in grouped(_unstaged(item)):
+                self._apply(name, some)
+        self.link.delete_all([(item["p"], item["s"]) for item in staged])
+        self.link.transact([self.link.update(self.keys.head, "REMOVE x", "x = :x", x=name)], new_id())
+
+    def _staged(self, name: str) -> list[Item]:
+        return self.link.query(self.keys.staged, "begins_with(s, :s)", {":s": name + SEPARATOR})
+
+    def discard(self, name: str) -> None:
+        """Staged writes that were never committed."""
+        self.link.delete_all([(item["p"], item["s"]) for item in self._staged(name)])
+
+    def _apply(self, name: str, writes: Sequence[Write]) -> None:
+        """One piece, fenced: only while the head still names this transaction."""
+        fence = self.link.check(self.keys.head, "x = :x", x=name)
+        made = [self.link.delete(key) if item is None else self.link.put(item) for key, item in writes]
+        for pause in pauses():
+            try:
+                self.link.transact([fence, *made], new_id())
+                return
+            except Contended:
+                pause()
+        raise Contended(name)
+
+    def _end(self, name: str) -> None:
+        """Delete every item of the tenant, the head last."""
+        partitions = [self.keys.records(table) for table in RECORDS]
+        rest = [self.keys.parts, self.keys.index, self.keys.guards, self.keys.log, self.keys.staged]
+        for partition in (*partitions, *rest):
+            for page in self.link.pages(partition, keys_only=True):
+                keys: list[Write] = [((item["p"], item["s"]), None) for item in page]
+                for some in grouped(keys):
+                    self._apply(name, some)
+        last = {"Delete": {**self.link.check(self.keys.head, "x = :x", x=name)["ConditionCheck"]}}
+        self.link.transact([last, self.link.delete((TENANTS, self.id))], new_id())
+
+
+FREE = "q = :was AND i = :inc AND attribute_not_exists(x) AND (attribute_not_exists(u) OR u < :now OR c = :c)"
+
+
+def grouped(writes: Iterable[Write]) -> Iterator[list[Write]]:
+    """As many at a time as one transaction takes."""
+    some: list[Write] = []
+    size = 0
+    for write in writes:
+        more = size_of(write)
+        if some and (len(some) == MOST_WRITES or size + more > MOST_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(write)
+        size += more
+    if some:
+        yield some
+
+
+def size_of(write: Write) -> int:
+    key, item = write
+    held = sum(len(value) for value in (item or {}).values() if isinstance(value, bytes | str))
+    return 200 + 4 * len(key[1]) + held
+
+
+def _pieces(writes: Iterable[Write]) -> Iterator[list[Any]]:
+    piece: list[Any] = []
+    size = 0
+    for key, item in writes:
+        plain = None if item is None else {name: _text(value) for name, value in item.items()}
+        more = size_of((key, item)) * 4 // 3
+        if piece and size + more > STAGE:
+            yield piece
+            piece, size = [], 0
+        piece.append([*key, plain])
+        size += more
+    if piece:
+        yield piece
+
+
+def _text(value: Any) -> Any:
+    return [base64.b64encode(value).decode()] if isinstance(value, bytes) else value
+
+
+def _unstaged(item: Item) -> Iterator[Write]:
+    for partition, sort, held in json.loads(zlib.decompress(item["e"])):
+        made = held and {
+            name: base64.b64decode(value[0]) if isinstance(value, list) else value for name, value in held.items()
+        }
+        yield (partition, sort), made

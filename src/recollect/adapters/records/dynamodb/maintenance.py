@@ -1,0 +1,330 @@
+"""Making, checking, mending and backing up the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError, WaiterError
+
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.common.ddl import taken_twice
+from recollect.adapters.records.common.transaction import dangling
+from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
+from recollect.adapters.records.dynamodb.codec import Item
+from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
+from recollect.adapters.records.dynamodb.log import Tenant
+from recollect.domain.record import RECORDS, Record, new_id
+from recollect.domain.tenancy import Organization
+from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported
+from recollect.ports.records import Problem
+
+if TYPE_CHECKING:
+    from recollect.adapters.records.dynamodb.store import DynamoStore
+
+_KEYS = [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}]
+_TYPES = [{"AttributeName": name, "AttributeType": "S"} for name in ("p", "s")]
+_NOT_OFFERED = ("UnknownOperationException", "ValidationException", "AccessDeniedException", "InvalidAction")
+
+
+def migrate(store: DynamoStore) -> list[str]:
+    """The table, if it is not there; the index entries that a newer program wants; what was left half deleted."""
+    link = store.link
+    _ensure_table(link)
+    done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
+    missing = [one for one in migrations.migrations() if migrations.pending(one, done, link.label)]
+    if missing and done:
+        _refuse_taken_twice(store, missing)
+        mend(store)  # entries and guards follow from the declarations; fields that came later have their defaults
+    link.put_all({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in missing)
+    for item in link.query(TENANTS):
+        if item.get("x"):
+            store.tenant(item["s"]).head()
+    return [one.name for one in missing]
+
+
+def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migration]) -> None:
+    """Before anything is changed: a key that comes with these migrations may be held by one record only."""
+    new = [step for one in missing for step in one.steps if step["do"] == "add_unique"]
+    for id in (item["s"] for item in store.link.query(TENANTS) if new):
+        tenant = store.tenant(id)
+        found = _of_tenant(store.link, tenant)
+        records = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
+        held: dict[Key, str] = {}
+        for record in (one for one in records if one is not None):
+            for key in tenant.keys.unique(record):
+                if held.setdefault(key, record.id) != record.id:
+                    table, fields, _ = key[1].split(SEPARATOR)
+                    raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.link.label)
+
+
+def examine(address: str) -> str:
+    """What is there, in a sentence; makes nothing."""
+    link = Link(address, attempts=2)
+    try:
+        table = _described(link)
+        if table is None:
+            return "the table will be made when it is first used"
+        _check_keys(link, table)
+        done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
+        return f"the table is {table['TableStatus'].lower()}; {migrations.outstanding(done, link.label)}"
+    finally:
+        link.close()
+
+
+def _ensure_table(link: Link) -> None:
+    table = _described(link)
+    with link.our_errors():
+        if table is None:
+            _create(link)
+            return
+        if table["TableStatus"] != "ACTIVE":
+            _wait(link)
+    _check_keys(link, table)
+
+
+def _described(link: Link) -> dict[str, Any] | None:
+    with link.our_errors():
+        try:
+            return dict(link.client.describe_table(TableName=link.table)["Table"])
+        except link.client.exceptions.ResourceNotFoundException:
+            return None
+
+
+def _check_keys(link: Link, found: dict[str, Any]) -> None:
+    keys = [(key["AttributeName"], key["KeyType"]) for key in found["KeySchema"]]
+    if sorted(keys) != [("p", "HASH"), ("s", "RANGE")]:
+        raise NotARecollectStore(f"the table '{link.table}' has other keys than ours", remedy="name another table")
+
+
+def _create(link: Link) -> None:
+    with suppress(link.client.exceptions.ResourceInUseException):  # another process makes it this moment
+        link.client.create_table(
+            TableName=link.table, BillingMode="PAY_PER_REQUEST", KeySchema=_KEYS, AttributeDefinitions=_TYPES
+        )
+    _wait(link)
+    try:
+        link.client.update_continuous_backups(
+            TableName=link.table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _NOT_OFFERED:
+            raise  # a local server has no such thing; a role may be kept from it: then its owner decides
+
+
+def _wait(link: Link) -> None:
+    try:
+        link.client.get_waiter("table_exists").wait(TableName=link.table, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    except WaiterError as error:
+        raise Unavailable(f"{link.label} does not become ready", remedy="look at it in the AWS console") from error
+
+
+def backup(link: Link, target: Path) -> None:
+    """DynamoDB's own: a copy inside AWS, under the name of the path."""
+    link.check_open()
+    with link.our_errors():
+        try:
+            link.client.create_backup(TableName=link.table, BackupName=target.name)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("UnknownOperationException", "InvalidAction"):
+                raise Unsupported("this server makes no backups", remedy="use `recollect export`") from error
+            raise
+
+
+# -- checking and mending ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Found:
+    """Everything the table has of one tenant."""
+
+    head: Item | None = None
+    records: dict[tuple[str, str], Item] = field(default_factory=dict)
+    parts: dict[Key, bytes] = field(default_factory=dict)
+    derived: dict[Key, str] = field(default_factory=dict)
+    logged: dict[tuple[str, str], int] = field(default_factory=dict)
+    staged: list[Key] = field(default_factory=list)
+
+    def take(self, kind: str, words: list[str], item: Item) -> None:
+        key = (item["p"], item["s"])
+        if kind == "h":
+            self.head = item
+        elif kind == "r":
+            self.records[(words[0], item["s"])] = item
+        elif kind == "p":
+            self.parts[key] = item["b"]
+        elif kind in "iu":
+            self.derived[key] = item["d"]
+        elif kind == "x":
+            self.staged.append(key)
+        elif kind == "l":
+            for table, id, seq, _ in items_of.logged(item):
+                self.logged[(table, id)] = max(seq, self.logged.get((table, id), 0))
+
+
+def verify(store: DynamoStore) -> list[Problem]:
+    """One walk through the table; what looks wrong is looked at again, because others may write meanwhile."""
+    for item in store.link.query(TENANTS):
+        store.tenant(item["s"]).head()  # finish what is under way
+    tables, listed = _everything(store.link)
+    problems: list[Problem] = []
+    for id in sorted({*tables, *listed}):
+        if any(_check(store, id, tables.get(id, Found()), id in listed)):
+            problems += _settled_check(store, store.tenant(id))
+    return problems
+
+
+def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
+    for pause in pauses(40):
+        before = tenant.head()
+        found = _of_tenant(store.link, tenant)
+        problems = list(_check(store, tenant.id, found, tenant.id in store.tenants()))
+        if not problems or tenant.head().is_at(before):
+            return problems
+        pause()
+    raise StoreBusy("others write all the time", remedy="verify when it is quieter")
+
+
+def _everything(link: Link) -> tuple[dict[str, Found], list[str]]:
+    tables: dict[str, Found] = {}
+    listed = []
+    for item in link.everything():
+        tenant, _, rest = item["p"].partition(SEPARATOR)
+        kind, *words = rest.split(SEPARATOR)
+        if item["p"] == TENANTS:
+            listed.append(item["s"])
+        elif item["p"] != SCHEMA:
+            tables.setdefault(tenant, Found()).take(kind, words, item)
+    return tables, listed
+
+
+def _check(store: DynamoStore, tenant_id: str, found: Found, is_listed: bool) -> Iterator[Problem]:
+    tenant = store.tenant(tenant_id)
+    if is_listed != any(not item.get("z") for item in found.records.values()):
+        what = "is listed as a tenant but is not there" if is_listed else "has records but is not listed as a tenant"
+        yield Problem(what, "organization", tenant_id, tenant_id)
+    living: dict[tuple[str, str], Record] = {}
+    used: set[Key] = set()
+    last = found.head["q"] if found.head else 0
+    for (table, sort), item in found.records.items():
+        id = item.get("d") or sort
+        used.update(items_of.part_keys(tenant.keys, table, item))
+        try:
+            record = _read(store, tenant, table, item, found)
+        except (DamagedData, ValueError, KeyError) as error:
+            yield Problem(f"cannot be read: {type(error).__name__}", table, id, tenant_id)
+            continue
+        if record is not None:
+            living[(table, record.id)] = record
+            id = record.id
+        if item["q"] > last:
+            yield Problem("its seq lies beyond the head", table, id, tenant_id)
+        if found.logged.get((table, id)) != item["q"]:
+            yield Problem("its last change is not in the log", table, id, tenant_id)
+    for record in living.values():
+        for name in dangling(record, lambda to, id: (to, id) in living):
+            yield Problem(f"its {name} points at nothing", record.shape.table, record.id, tenant_id)
+    yield from _check_derived(tenant, living.values(), found)
+    for _, sort in found.parts.keys() - used:
+        yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
+
+
+def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Found) -> Record | None:
+    record = RECORDS[table]
+    pieces = [found.parts[key] for key in items_of.part_keys(tenant.keys, table, item)]
+    made = items_of.stored(store.codec(record), record, item, pieces).record
+    if made is not None:
+        record.model_validate(made.__dict__)
+    return made
+
+
+def _check_derived(tenant: Tenant, records: Iterable[Record], found: Found) -> Iterator[Problem]:
+    wanted = wanted_keys(tenant, records)
+    for key, id in wanted.items():
+        if found.derived.get(key) != id:
+            table, name = key[1].split(SEPARATOR)[:2]
+            yield Problem(f"its index entry for {name} is missing", table, id, tenant.id, "index")
+    for key in found.derived.keys() - wanted.keys():
+        table, name = key[1].split(SEPARATOR)[:2]
+        yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id, "index")
+
+
+def wanted_keys(tenant: Tenant, records: Iterable[Record]) -> dict[Key, str]:
+    wanted: dict[Key, str] = {}
+    for record in records:
+        wanted |= tenant.keys.entries(record) | tenant.keys.unique(record)
+    return wanted
+
+
+def mend(store: DynamoStore) -> list[str]:
+    """Entries and guards made again from the records; staged writes and parts that nobody owns thrown away."""
+    store.link.check_open()
+    done = []
+    tables, listed = _everything(store.link)
+    for id in sorted({*tables, *listed}):
+        count = _mended(store, store.tenant(id))
+        if count:
+            done.append(f"{id}: {count} index entries, guards and parts put right")
+    return done
+
+
+def _mended(store: DynamoStore, tenant: Tenant) -> int:
+    """Only while the head stands still, so that no newer entry is lost."""
+    for pause in pauses(40):
+        head = tenant.head()
+        found = _of_tenant(store.link, tenant)
+        used: set[Key] = set()
+        living: list[Record] = []
+        for (table, _), item in found.records.items():
+            used.update(items_of.part_keys(tenant.keys, table, item))
+            record = _readable(store, tenant, table, item, found)
+            living += [record] if record is not None else []
+        wanted = wanted_keys(tenant, living)
+        listed = (TENANTS, tenant.id)
+        if any(isinstance(record, Organization) and record.id == tenant.id for record in living):
+            wanted[listed] = tenant.id
+        has = {**found.derived, **({listed: tenant.id} if listed in store.link.get([listed]) else {})}
+        writes: list[Any] = [
+            store.link.put({"p": p, "s": s, "d": id}) for (p, s), id in wanted.items() if has.get((p, s)) != id
+        ]
+        surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
+        writes += [store.link.delete(key) for key in surplus]
+        fence = store.link.check(tenant.keys.head, "q = :q AND attribute_not_exists(x)", q=head.seq)
+        if not head.incarnation:
+            fence = store.link.check(tenant.keys.head, "attribute_not_exists(p)")
+        try:
+            for start in range(0, len(writes), 99):
+                store.link.transact([fence, *writes[start : start + 99]], new_id())
+            return len(writes)
+        except (Cancelled, Contended):
+            pause()
+    raise StoreBusy("others write all the time", remedy="mend when it is quieter")
+
+
+def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Found) -> Record | None:
+    """None for what is damaged: `verify` names it, mending cannot bring it back."""
+    try:
+        return _read(store, tenant, table, item, found)
+    except (DamagedData, ValueError, KeyError):
+        return None
+
+
+def _of_tenant(link: Link, tenant: Tenant) -> Found:
+    found = Found()
+    keys = tenant.keys
+    parts: list[tuple[str, list[str], str]] = [
+        ("p", [], keys.parts),
+        ("i", [], keys.index),
+        ("u", [], keys.guards),
+        ("x", [], keys.staged),
+        ("l", [], keys.log),
+        ("h", [], keys.head[0]),
+    ]
+    for kind, words, partition in (*parts, *(("r", [table], keys.records(table)) for table in RECORDS)):
+        for item in link.query(partition):
+            found.take(kind, words, item)
+    return found

@@ -1,0 +1,223 @@
+"""The record store for those who live on AWS: one DynamoDB table.
+
+Promise: what `transact` acknowledged is committed, all of it or nothing, and every read is of one moment. Shape: see
+dynamodb_keys; partitions begin with the tenant. One small item, the head, counts the tenant's seq; a transaction is
+planned in our own code on consistent reads and commits only if the head has not moved (dynamodb_commit), a reader
+patches what changed under its hands (dynamodb_view), and what a dead process left half applied is finished by the
+next who comes (dynamodb_tenant). Words and vectors are searched in the memory of each process, which follows the
+tenant's log (dynamodb_follow).
+
+There are no secondary indexes: a global one lags behind its table, so nothing could be decided on it, and a local one
+binds all of a tenant's records to 10 GB. Index entries are items of the same transaction instead. Record partitions
+are not sharded either: the writers of a tenant take turns anyway, and without local indexes DynamoDB splits a large
+partition by itself. Expiry is a matter of filters and `sweep`, as on every store; the table's own time-to-live would
+take a memory away and leave its tags, citations and vectors behind. Proof: tests/contract, tests/property, tests/crash.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from recollect.adapters.records.common.checks import check_beside, check_filters, check_groups, check_query, check_text
+from recollect.adapters.records.common.codec import Cipher, Codec, Plain
+from recollect.adapters.records.common.in_python_queries import counted, paged
+from recollect.adapters.records.dynamodb import maintenance as upkeep
+from recollect.adapters.records.dynamodb.client import ATTEMPTS, Link
+from recollect.adapters.records.dynamodb.codec import Values
+from recollect.adapters.records.dynamodb.keys import TENANTS
+from recollect.adapters.records.dynamodb.log import Tenant
+from recollect.adapters.records.dynamodb.moment import Moment
+from recollect.adapters.records.dynamodb.replica import Followed, Places, TenantVectors, Vectors, Words
+from recollect.adapters.records.dynamodb.snapshot import View
+from recollect.adapters.records.dynamodb.transaction import transact
+from recollect.domain.memory import Embedding
+from recollect.domain.record import RECORDS, Record
+from recollect.ports.records import (
+    Beside,
+    Capabilities,
+    Change,
+    Committed,
+    OneOf,
+    Page,
+    Problem,
+    Query,
+    Reading,
+    Scope,
+    Spans,
+    Step,
+    TextHit,
+    TextQuery,
+)
+from recollect.ports.vectors import StoredVector, VectorTruth
+
+R = TypeVar("R", bound=Record)
+AT_ONCE = 200
+
+
+class DynamoStore:
+    def __init__(self, address: str, *, cipher: Cipher | None = None, attempts: int = ATTEMPTS) -> None:
+        self.address = address
+        self.link = Link(address, attempts)
+        self._cipher = cipher or Plain()
+        self._codecs: dict[type[Record], Codec] = {}
+        self._tenants: dict[str, Tenant] = {}
+        self._followed: dict[str, Followed] = {}
+        self._lock = threading.Lock()
+        self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True)
+        try:
+            self.migrate()
+        except BaseException:
+            self.link.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"DynamoStore({self.link.table})"
+
+    def tenants(self) -> list[str]:
+        self.link.check_open()
+        return sorted(item["s"] for item in self.link.query(TENANTS) if not item.get("x"))
+
+    def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
+        found = self._view(scope).alone(record.shape.table, id)
+        return found if isinstance(found, record) and (deleted or not found.is_deleted) else None
+
+    def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        view = self._view(scope)
+        return paged(view.settled(lambda: view.matching(query)), query)
+
+    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+        check_query(query, fields)
+        return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+        return [self.select(scope, query, fields) for query, fields in readings]
+
+    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+        check_beside(query)
+        followed = self._following(scope.organization_id)
+        about = (query.within, query.by, query.where)
+        with followed.lock:
+            places: Places = followed.catch_up(query.record.shape.table, lambda: Places(*about), about)
+            return places.beside(query)
+
+    def count(self, scope: Scope, query: Query[Any]) -> int:
+        check_filters(query.record, query.where)
+        view = self._view(scope)
+        return len(view.settled(lambda: view.passing(query)))
+
+    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+        check_filters(query.record, query.where)
+        check_groups(query.record, by)
+        view = self._view(scope)
+        return counted(view.settled(lambda: view.passing(query)), by)
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return transact(self.tenant(scope.organization_id), self.codec, scope, steps)
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        check_text(query)
+        followed = self._following(scope.organization_id)
+        with followed.lock:
+            words: Words = followed.catch_up(query.record.shape.table, lambda: Words(query.record))
+            hits = words.search(query)
+        if not query.where:
+            return hits[: query.limit]
+        view = self._view(scope)
+        return view.settled(lambda: self._filtered(view, query, hits))
+
+    def _filtered(self, view: View, query: TextQuery[Any], hits: Sequence[TextHit]) -> list[TextHit]:
+        """The best that pass, looked at from the top until there are enough."""
+        best: list[TextHit] = []
+        for start in range(0, len(hits), AT_ONCE):
+            some = hits[start : start + AT_ONCE]
+            named = OneOf("id", tuple(hit.id for hit in some))
+            passing = {record.id for record in view.passing(Query(query.record, (named, *query.where)))}
+            best += [hit for hit in some if hit.id in passing]
+            if len(best) >= query.limit:
+                break
+        return best[: query.limit]
+
+    def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
+        view = self._view(scope)
+        return view.settled(lambda: _latest(view, self.tenant(scope.organization_id), after, limit))
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[Moment]:
+        with closing(Moment(self.tenant(scope.organization_id), self.codec)) as moment:
+            moment.settle()
+            yield moment
+
+    def migrate(self) -> list[str]:
+        return upkeep.migrate(self)
+
+    def backup(self, target: Path) -> None:
+        upkeep.backup(self.link, target)
+
+    def verify(self) -> list[Problem]:
+        self.link.check_open()
+        return upkeep.verify(self)
+
+    def mend(self) -> list[str]:
+        return upkeep.mend(self)
+
+    def erase_traces(self) -> None:
+        """What was deleted is out of the table at once; point-in-time recovery keeps it as long as AWS is told to."""
+
+    def close(self) -> None:
+        self.link.close()
+
+    def vectors_of(self, organization_id: str) -> VectorTruth:
+        """The vectors of one tenant: seqs are counted per tenant, so an index belongs to one."""
+        return TenantVectors(self._following(organization_id))
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        followed = self._following(scope.organization_id)
+        with followed.lock:
+            vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
+            return [found for id in ids for found in vectors.of_memory(space, id)]
+
+    def tenant(self, organization_id: str) -> Tenant:
+        self.link.check_open()
+        with self._lock:
+            found = self._tenants.get(organization_id)
+            if found is None:
+                found = self._tenants[organization_id] = Tenant(self.link, organization_id)
+            return found
+
+    def codec(self, record: type[Record]) -> Codec:
+        codec = self._codecs.get(record)
+        if codec is None:
+            codec = self._codecs[record] = Codec(
+                record, self._cipher, Values(sealed=not isinstance(self._cipher, Plain))
+            )
+        return codec
+
+    def _view(self, scope: Scope) -> View:
+        return View(self.tenant(scope.organization_id), self.codec)
+
+    def _following(self, organization_id: str) -> Followed:
+        tenant = self.tenant(organization_id)
+        with self._lock:
+            return self._followed.setdefault(organization_id, Followed(tenant, self.codec))
+
+
+def _latest(view: View, tenant: Tenant, after: int, limit: int) -> list[Change]:
+    """The entries of the log that are the last about their record."""
+    found: list[Change] = []
+    some: list[tuple[str, str, int, bool]] = []
+    log = tenant.log_after(after)
+    while len(found) < limit:
+        some = [entry for _, entry in zip(range(max(100, limit)), log, strict=False)]
+        if not some:
+            break
+        view.fetch([(table, id) for table, id, _, _ in some])
+        for table, id, seq, gone in some:
+            stored = view.stored(table, id)
+            told = not gone or RECORDS[table].shape.leaves_trace
+            if told and stored is not None and stored.seq == seq:
+                found.append(Change(seq, table, id, gone))
+    return found[:limit]

@@ -1,0 +1,305 @@
+"""Writing: the steps are planned on a view in our own code, then committed at once.
+
+A transaction of up to 99 items and 3 MB is one TransactWriteItems: the head moves from the seq that the plan was made
+on, the log tells what changed, and records, index entries and guards follow. If the head has moved meanwhile, what
+changed is read again and the plan made anew. A larger one is staged first, invisible to all; then the head names it,
+and in that moment it has happened; then it is applied in pieces by this process, or by whoever reads the head next.
+A touch leaves the head alone: it asks only that the records it counts on are as they were.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from recollect.adapters.records.common.checks import check_filters
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.sql_transaction import referrers
+from recollect.adapters.records.common.transaction import Planner
+from recollect.adapters.records.dynamodb import codec as items_of
+from recollect.adapters.records.dynamodb.client import Cancelled, Contended, pauses
+from recollect.adapters.records.dynamodb.codec import Item, Stored
+from recollect.adapters.records.dynamodb.keys import TENANTS, Key, indexed_fields
+from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
+from recollect.adapters.records.dynamodb.snapshot import Name, View, values_of
+from recollect.domain.record import RECORDS, Record, Unique, new_id
+from recollect.domain.tenancy import Organization
+from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
+from recollect.ports.records import (
+    Absent,
+    Committed,
+    Delete,
+    DeleteWhere,
+    Insert,
+    OneOf,
+    Put,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Touch,
+    Update,
+)
+
+FEW = 4
+ORGANIZATION = Organization.shape.table
+log = logging.getLogger("recollect.records")
+
+
+def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scope, steps: Sequence[Step]) -> Committed:
+    with tenant.writing:
+        plan = Plan(tenant, codec)
+        for pause in pauses(60):
+            plan.begin(steps)
+            planner = Planner(plan, scope)
+            try:
+                planner.apply(steps)
+            except RecollectError:
+                if plan.is_final():
+                    raise
+                continue
+            seq = plan.commit()
+            if seq is not None:
+                return Committed(seq, planner.deleted)
+            pause()
+    raise StoreBusy("other writers of this organization are always faster", remedy="try again later")
+
+
+class Plan(View):
+    """A view on which the steps leave what they do; see planner.Ground."""
+
+    def begin(self, steps: Sequence[Step]) -> None:
+        self._seq = self.head.seq
+        self._new: dict[Name, Record | None] = {}
+        self._seqs: dict[Name, int] = {}
+        self._holders: dict[Key, str | None] = {}
+        self._prefetch(steps)
+
+    # -- the ground of the steps -------------------------------------------------------------------------------------
+
+    def record(self, table: str, id: str) -> Record | None:
+        return self._new[(table, id)] if (table, id) in self._new else super().record(table, id)
+
+    def written(self, table: str) -> Collection[str]:
+        return [id for name, id in self._new if name == table]
+
+    read = record
+
+    def foresee(self, table: str, ids: Sequence[str]) -> None:
+        if len(ids) <= FEW:
+            hanging = [(one, field) for one, field, _ in referrers(table) if field in indexed_fields(one)]
+            self.look_up([(one.shape.table, field, id) for one, field in hanging for id in ids])
+
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
+        return self.passing(Query(record, (OneOf(field, tuple(ids)),), deleted="yes"))
+
+    def is_taken(self, record: Record, key: Unique, values: tuple[Any, ...]) -> bool:
+        guard = self._tenant.keys.guard(record.shape.table, key, values)
+        if guard not in self._holders:
+            self._holders[guard] = self.holder(guard)
+        return self._holders[guard] not in (None, record.id)
+
+    def write(self, record: Record) -> None:
+        self._hold(record)
+        self._put(record.shape.table, record.id, record)
+
+    def remove(self, record: Record) -> None:
+        self._hold(None, self.record(record.shape.table, record.id))
+        self._put(record.shape.table, record.id, None)
+
+    def touch(self, record: Record) -> None:
+        self._new[(record.shape.table, record.id)] = record
+
+    def _put(self, table: str, id: str, record: Record | None) -> None:
+        self._seq += 1
+        self._new[(table, id)] = record
+        self._seqs[(table, id)] = self._seq
+
+    def _hold(self, record: Record | None, before: Record | None = None) -> None:
+        """Guards given back and guards taken, for the steps that come."""
+        before = before or (self.record(record.shape.table, record.id) if record else None)
+        if before is not None:
+            self._holders.update(dict.fromkeys(self._tenant.keys.unique(before)))
+        if record is not None:
+            self._holders.update(self._tenant.keys.unique(record))
+
+    def _prefetch(self, steps: Sequence[Step]) -> None:
+        """All that the steps name, in a few requests rather than one by one."""
+        names: list[Name] = []
+        guards: list[Key] = []
+        for step in steps:
+            if isinstance(step, Insert | Update | Put):
+                record = step.record
+                names.append((record.shape.table, record.id))
+                refers = record.shape.references.items()
+                names += [(one.to, id) for field, one in refers if (id := getattr(record, field)) is not None]
+                if record.organization_id == self._tenant.id:
+                    guards += self._tenant.keys.unique(record)
+            elif isinstance(step, Delete | Touch | Require):
+                names.append((step.record.shape.table, step.id))
+        self.look_up(list(dict.fromkeys(_paths(steps))))
+        self.fetch(names)
+        if guards:
+            held = self._tenant.link.get(guards)
+            self._holders.update({guard: held.get(guard, {}).get("d") for guard in guards})
+
+    # -- committing --------------------------------------------------------------------------------------------------
+
+    def commit(self) -> int | None:
+        """The seq of the last change, 0 if there was none; None if the plan has to be made again."""
+        if not self._new:
+            return 0 if self.is_still() else None
+        if (ORGANIZATION, self._tenant.id) in self._seqs and self._new[(ORGANIZATION, self._tenant.id)] is None:
+            return self._commit_end()
+        token = new_id()
+        writes = self._writes(token)
+        size = sum(size_of((key, item)) for key, item, *_ in writes)
+        if len(writes) > MOST_WRITES or size > MOST_BYTES:
+            return self._commit_staged(writes, token)
+        return self._commit_at_once(writes, token)
+
+    def _commit_at_once(self, writes: list[_Write], token: str) -> int | None:
+        link = self._tenant.link
+        made = [
+            link.delete(key) if item is None else link.put(item, condition, **values)
+            for key, item, condition, values in writes
+        ]
+        head = [self._tenant.moved(self.head, self._seq)] if self._seqs else []
+        try:
+            link.transact([*head, *made], token)
+        except Cancelled as failed:
+            if self._seqs and 0 in failed.places and self._tenant.was_committed(self._seq, token):
+                return self._done()
+            touched = {self._tenant.keys.record(*name): name for name in self._new}
+            places = [place - len(head) for place in failed.places if place >= len(head)]
+            self.refresh([touched[writes[place][0]] for place in places if writes[place][0] in touched])
+            self.is_still()
+            return None
+        except Contended:
+            self.is_still()
+            return None
+        except Unavailable:
+            if self._seqs and self._tenant.was_committed(self._seq, token):
+                return self._done()
+            raise
+        return self._done()
+
+    def _commit_staged(self, writes: list[_Write], token: str) -> int | None:
+        tenant = self._tenant
+        try:
+            tenant.claim(self.head, token, len(writes))
+            tenant.stage(token, ((key, item) for key, item, *_ in writes))
+            tenant.link.transact([tenant.moved(self.head, self._seq, also=", x = :x", x=token, c=token)], token)
+        except (Cancelled, Contended):
+            if not self._has_happened(token):
+                tenant.discard(token)
+                self.is_still()
+                return None
+        except Unavailable:
+            if not self._has_happened(token):
+                raise
+        return self._applied()
+
+    def _commit_end(self) -> int | None:
+        """Deleting the tenant itself: nothing is left of it, not even what was deleted before."""
+        tenant, token = self._tenant, ENDING + new_id()
+        mark = {"p": TENANTS, "s": tenant.id, "x": 1}
+        try:
+            moved = tenant.moved(self.head, self._seq, also=", x = :x", x=token)
+            tenant.link.transact([moved, tenant.link.put(mark)], new_id())
+        except (Cancelled, Contended):
+            if not self._has_happened(token):
+                self.is_still()
+                return None
+        except Unavailable:
+            if not self._has_happened(token):
+                raise
+        return self._applied()
+
+    def _has_happened(self, token: str) -> bool:
+        """Whether a large transaction whose answer was lost is under way, or done."""
+        key = self._tenant.keys.head
+        head = Head.of(self._tenant.link.get([key]).get(key))
+        is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
+        return head.under_way == token or is_gone or self._tenant.was_committed(self._seq, token)
+
+    def _applied(self) -> int:
+        """What the head names has happened, whatever befalls us now: the next who comes applies the rest of it."""
+        try:
+            self._tenant.head()
+        except (Unavailable, Closed) as failure:
+            log.warning("a transaction that was committed is left to others to apply: %s", failure.code)
+            self._tenant.learn(None)
+        return self._seq
+
+    def _done(self) -> int:
+        if self._seqs:
+            known = Head(self._seq, self.head.incarnation) if self.head.incarnation else None
+            self._tenant.learn(known)
+        return self._seq if self._seqs else 0
+
+    def _writes(self, token: str) -> list[_Write]:
+        """Every item that this plan changes, once, and what must still be true of it."""
+        writes: list[_Write] = []
+        before: dict[Key, str] = {}
+        after: dict[Key, str] = {}
+        for name, record in self._new.items():
+            old = self.stored(*name)
+            writes += self._record_writes(name, old, record)
+            if old is not None and old.record is not None:
+                before |= self._derived(old.record)
+        for record in self._new.values():
+            if record is not None:
+                after |= self._derived(record)
+        writes += [(key, None, None, {}) for key in before if key not in after]
+        for key, id in after.items():
+            if before.get(key) != id:
+                free = "attribute_not_exists(p)" if key not in before else None
+                writes.append((key, {"p": key[0], "s": key[1], "d": id}, free, {}))
+        for item in items_of.log_items(self._tenant.keys, self._changes(), token):
+            writes.append(((item["p"], item["s"]), item, None, {}))
+        return writes
+
+    def _derived(self, record: Record) -> dict[Key, str]:
+        keys = self._tenant.keys
+        listed = {(TENANTS, record.id): record.id} if record.shape.table == ORGANIZATION else {}
+        return {**keys.entries(record), **keys.unique(record), **listed}
+
+    def _record_writes(self, name: Name, old: Stored | None, record: Record | None) -> list[_Write]:
+        keys, (table, id) = self._tenant.keys, name
+        if record is None:
+            made = items_of.Written(items_of.gone_item(keys, table, id, self._seqs[name]))
+        else:
+            same_write = old is not None and name not in self._seqs
+            seq = old.seq if old is not None and same_write else self._seqs[name]
+            tick = old.tick + 1 if old is not None and same_write else 0
+            made = items_of.record_items(keys, self._codec(RECORDS[table]), record, seq, tick)
+        condition, values = "attribute_not_exists(p)", {}
+        if old is not None:
+            condition, values = "q = :was AND k = :tick", {"was": old.seq, "tick": old.tick}
+        writes: list[_Write] = [(keys.record(table, id), made.item, condition, values)]
+        writes += [((part["p"], part["s"]), part, None, {}) for part in made.parts]
+        if old is not None:
+            parts = items_of.part_keys(keys, table, {"d": id, "g": old.generation, "n": old.parts})
+            writes += [(key, None, None, {}) for key in parts]
+        return writes
+
+    def _changes(self) -> list[Change]:
+        changed = [(*name, seq, self._new[name] is None) for name, seq in self._seqs.items()]
+        return sorted(changed, key=lambda change: change[2])
+
+
+def _paths(steps: Sequence[Step]) -> Iterator[tuple[str, str, Any]]:
+    """The index entries that filters of the steps name."""
+    for step in steps:
+        if isinstance(step, Absent | DeleteWhere):
+            check_filters(step.record, step.where)
+            for field in indexed_fields(step.record):
+                named = [values for one in step.where if (values := values_of(one, field)) is not None]
+                if named and len(named[0]) <= FEW:
+                    yield from ((step.record.shape.table, field, value) for value in named[0])
+                    break
+
+
+_Write = tuple[Key, Item | None, str | None, dict[str, Any]]

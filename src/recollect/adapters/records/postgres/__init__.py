@@ -1,0 +1,1 @@
+"""The record store for teams: a PostgreSQL database, or a Citus cluster."""

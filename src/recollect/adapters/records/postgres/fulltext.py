@@ -1,0 +1,207 @@
+"""Text search in PostgreSQL: a GIN index finds who has a term, its rarity within the scope says what that is worth.
+
+Under row-level security the planner may not use the GIN index (`@@` is not leakproof), and would read every text of
+the tenant. So the upkeep role searches, with the tenant and the facets as ordinary conditions, and the application
+role then reads each hit again behind the wall: what the tenant may not see does not come back.
+
+A scope of up to FEW records is read whole. In a broader one the holders of each term are counted, and those are looked
+at who have a term that hardly anybody has, or two: the index finds them without a look at the others. When the last of
+the best is worth more than anybody else can be, they are the best. Otherwise all who have any term are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from recollect.adapters.records.common.sql_compiler import Compiler, quoted
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.records.postgres.connection import UPKEEP, Link, Question
+from recollect.adapters.records.postgres.dialect import placeholders
+from recollect.adapters.records.postgres.fulltext_index import asked_value
+from recollect.domain.tokenizer import terms_asked
+from recollect.ports.records import Query, Scope, TextHit, TextQuery
+
+FEW = 2000
+COMMON = 200  # holders; how many there are of such a term is noted for a while, since one more hardly matters
+MOST_HOLDERS = 50_000  # as many as this stand for the rest
+MOST_PAIRED, MANY_TIMES = 12, 10
+_UNIT = 10**12  # Sums of the same terms must be equal in whatever order they are made, so they are not of floats.
+_ASKED = "w::tsquery"
+
+
+class _Term(NamedTuple):
+    """A term as the index knows it, how many of the scope hold it, and what that makes it worth."""
+
+    word: str
+    holders: int
+    worth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """Where a store searches. `lately` remembers the sizes of broad scopes and of common terms."""
+
+    link: Link
+    compiler: Callable[[], Compiler]
+    lately: Lately
+
+    def search(self, scope: Scope, query: TextQuery[Any], *, bound: str | None = None) -> list[TextHit]:
+        """`bound` is the tenant that the database holds the search to; it is the scope's own."""
+        terms = [asked_value(term) for term in terms_asked(query.terms)]
+        if not terms or not query.limit:
+            return []
+        tenant = bound or scope.organization_id
+        return self._proven(tenant, scope, query, _Search(self, tenant, scope, query).best(terms))
+
+    def _proven(self, tenant: str, scope: Scope, query: TextQuery[Any], hits: list[TextHit]) -> list[TextHit]:
+        if not hits:
+            return []
+        proof = f"SELECT id FROM {quoted(query.record.shape.table)} WHERE organization_id = %s AND id = ANY(%s)"
+        (found,) = self.link.ask(tenant, Question(proof, (scope.organization_id, [hit.id for hit in hits])))
+        proven = {id for (id,) in found}
+        return [hit for hit in hits if hit.id in proven]
+
+
+class _Search:
+    """One search in one scope."""
+
+    def __init__(self, using: TextSearch, tenant: str, scope: Scope, query: TextQuery[Any]) -> None:
+        self._link, self._compiler, self._lately = using.link, using.compiler, using.lately
+        self._tenant, self._scope, self._query = tenant, scope, query
+        self._table = quoted(query.record.shape.table)
+        self._known_as: Hashable = (tenant, query.record, repr(sorted(query.facets.items())))
+
+    def best(self, terms: Sequence[str]) -> list[TextHit]:
+        if self._lately.get(self._known_as) is None:
+            compiler = self._compiler()
+            rows = self._ask(self._among_few(compiler, terms), compiler)
+            if rows[0][2] <= FEW:
+                return [TextHit(id, score) for id, score, _ in rows if id is not None]
+        size, counted = self._counted(terms)
+        worthy = [one._replace(worth=_worth(one.holders, size)) for one in counted if one.holders]
+        worthy.sort(key=lambda one: (-one.worth, one.word))
+        wanted, most_of_others = _rare_or_two(worthy, self._query.limit)
+        if wanted:
+            hits = self._holding(worthy, wanted)
+            if len(hits) == self._query.limit and hits[-1].score * _UNIT > most_of_others:
+                return hits
+        return self._holding(worthy, _any_of(worthy))
+
+    def _ask(self, statement: str, compiler: Compiler) -> list[tuple[Any, ...]]:
+        (rows,) = self._link.ask(self._tenant, Question(placeholders(statement), compiler.values), role=UPKEEP)
+        return rows
+
+    def _among_few(self, compiler: Compiler, terms: Sequence[str]) -> str:
+        """All in one, with the size of the scope beside each hit. Values are bound in the order they stand in."""
+        asked = f"SELECT {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
+        passing = self._passing(compiler)
+        return (
+            f"WITH asked AS MATERIALIZED (SELECT q, row_number() OVER () AS n FROM ({asked}) a), "
+            f"few AS MATERIALIZED (SELECT t.id, t._text, {passing} AS passes FROM {self._table} t "
+            f"WHERE {self._within(compiler)} LIMIT {FEW + 1}), size AS (SELECT count(*) AS size FROM few), "
+            "held AS MATERIALIZED (SELECT f.id, f.passes, a.n FROM few f JOIN asked a ON f._text @@ a.q), "
+            "worth AS MATERIALIZED (SELECT n, ln(1 + (greatest((SELECT size FROM size) - count(*), 0) + 0.5)::float8 "
+            "/ (count(*) + 0.5)::float8)::numeric AS w FROM held GROUP BY n), "
+            "best AS (SELECT h.id, sum(w.w)::float8 AS score FROM held h JOIN worth w USING (n) WHERE h.passes "
+            f"GROUP BY h.id ORDER BY score DESC, h.id LIMIT {int(self._query.limit)}) "
+            "SELECT b.id, b.score, s.size FROM size s LEFT JOIN best b ON TRUE ORDER BY b.score DESC, b.id"
+        )
+
+    def _counted(self, terms: Sequence[str]) -> tuple[int, list[_Term]]:
+        """The size of the scope, and the different terms with the number of their holders."""
+        size = self._lately.get(self._known_as)
+        known = {term: self._lately.get((self._known_as, term)) for term in terms}
+        new = [term for term, found in known.items() if found is None]
+        questions = []
+        if new:
+            compiler = self._compiler()
+            questions.append(Question(placeholders(self._holders(compiler, new)), compiler.values))
+        if size is None:
+            compiler = self._compiler()
+            text = f"SELECT count(*) FROM {self._table} t WHERE {self._within(compiler)}"
+            questions.append(Question(placeholders(text), compiler.values))
+        answers = self._link.ask(self._tenant, *questions, role=UPKEEP) if questions else []
+        if size is None:
+            size = answers.pop()[0][0]
+            self._lately.note(self._known_as, size)
+        for term, word, holders in answers[0] if answers else []:
+            known[term] = _Term(word, holders)
+            if holders >= COMMON:
+                self._lately.note((self._known_as, term), known[term])
+        return size, list({one.word: one for one in known.values() if one is not None}.values())
+
+    def _holders(self, compiler: Compiler, terms: Sequence[str]) -> str:
+        asked = f"SELECT w, {_ASKED} AS q FROM unnest({compiler.bind(list(terms))}::text[]) w"
+        return (
+            f"WITH asked AS MATERIALIZED ({asked}) SELECT a.w, a.q::text, (SELECT count(*) FROM (SELECT "
+            f"FROM {self._table} t WHERE {self._within(compiler)} AND t._text @@ a.q LIMIT {MOST_HOLDERS}) h) "
+            "FROM asked a"
+        )
+
+    def _holding(self, terms: Sequence[_Term], wanted: str) -> list[TextHit]:
+        """The best of those that the index finds for `wanted`, scored by all terms."""
+        if not terms:
+            return []
+        compiler = self._compiler()
+        score = " + ".join(
+            f"CASE WHEN h._text @@ {compiler.bind(one.word)}::tsquery THEN {compiler.bind(one.worth)}::int8 ELSE 0 END"
+            for one in terms
+        )
+        statement = (
+            f"SELECT h.id, {score} AS score FROM (SELECT t.id, t._text FROM {self._table} t "
+            f"WHERE {self._within(compiler)} AND t._text @@ {compiler.bind(wanted)}::tsquery "
+            f"AND {self._passing(compiler)} LIMIT {MOST_HOLDERS}) h "
+            f"ORDER BY score DESC, h.id LIMIT {int(self._query.limit)}"
+        )
+        return [TextHit(id, score / _UNIT) for id, score in self._ask(statement, compiler)]
+
+    def _passing(self, compiler: Compiler) -> str:
+        return compiler.where(self._scope, Query(self._query.record, self._query.where), "t")
+
+    def _within(self, compiler: Compiler) -> str:
+        parts = [compiler.where(self._scope, Query(self._query.record), "t")]
+        for name, values in self._query.facets.items():
+            column = f"t.{quoted(name)}"
+            bound = compiler.bind(list(values)) + "::text[]"
+            if next(one.type for one in self._query.record.columns() if one.name == name) == "json":
+                parts.append(f"EXISTS (SELECT 1 FROM json_array_elements_text({column}) e WHERE e = ANY({bound}))")
+            else:
+                parts.append(f"{column} = ANY({bound})")
+        return " AND ".join(parts)
+
+
+def _worth(holders: int, size: int) -> int:
+    return round(math.log(1 + (max(size - holders, 0) + 0.5) / (holders + 0.5)) * _UNIT)
+
+
+def _rare_or_two(terms: Sequence[_Term], limit: int) -> tuple[str, int]:
+    """What finds those with a rare term or with two; and the most that anybody else can be worth.
+
+    Pairs of the commonest terms are left out as long as all of these together are worth less than any pair that is in:
+    words that stand together everywhere ("last week") would find too many. Nothing where all who have any term are few
+    enough to be read, or the question would grow too long.
+    """
+    holders, rare = 0, 0
+    while rare < len(terms) and holders + terms[rare].holders <= limit:
+        holders += terms[rare].holders
+        rare += 1
+    others = terms[rare:]
+    if not 2 <= len(others) <= MOST_PAIRED or sum(one.holders for one in others) < MANY_TIMES * limit:
+        return "", 0
+    left = sum(one.worth for one in others)
+    most = left
+    pairs = []
+    for place, one in enumerate(others[:-1], 1):
+        left -= one.worth
+        pairs.append(f"(({one.word}) & ({_any_of(others[place:])}))")
+        most = max(left, others[0].worth)
+        if one.worth + others[-1].worth > most:
+            break
+    return " | ".join([*(f"({one.word})" for one in terms[:rare]), *pairs]), most
+
+
+def _any_of(terms: Sequence[_Term]) -> str:
+    return " | ".join(f"({one.word})" for one in terms)

@@ -1,0 +1,66 @@
+"""A PostgreSQL database looked at before it is used: what would keep a store from being opened there."""
+
+from __future__ import annotations
+
+from recollect.adapters.records.common import migrations
+from recollect.adapters.records.postgres.connection import Connection, Link
+from recollect.adapters.records.postgres.logins import ONE_LOGIN, check_serving
+from recollect.adapters.records.postgres.pooler import POOLED
+from recollect.adapters.records.postgres.schema import check_server, may_not_make_tables, roles_needed
+from recollect.adapters.records.postgres.vectors import CREATE, OLDEST, found, may_create
+
+_PRIVILEGES = (
+    "SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_user, current_schema(), 'CREATE'), "
+    "rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
+)
+_TABLES = "SELECT tableowner = current_user FROM pg_tables WHERE tablename = 'recollect_migrations'"
+
+
+def examine(address: str, upkeep: str | None = None) -> str:
+    """What is there, in a sentence; the error that opening a store would end with, if it would."""
+    link = Link(address, upkeep=upkeep)
+    connection = link.upkeep.connect()
+    try:
+        with link.our_errors():
+            said = [_examined(connection, link.label), _logins(connection, link)]
+        if link.is_pooled or link.upkeep.is_pooled:
+            said.append(f"behind a pooler ({POOLED.remedy})")
+        return "; ".join(said)
+    finally:
+        connection.close()
+        link.close()
+
+
+def _examined(connection: Connection, label: str) -> str:
+    check_server(connection, label)
+    may_create_tables, may_make_roles = connection.execute(_PRIVILEGES).fetchall()[0]
+    if not may_make_roles:
+        roles_needed(connection)
+    is_owner = [bool(own) for (own,) in connection.execute(_TABLES).fetchall()]
+    if not may_create_tables or not all(is_owner):
+        raise may_not_make_tables(connection, label)
+    done = connection.execute("SELECT number, checksum FROM recollect_migrations").fetchall() if is_owner else []
+    said = migrations.outstanding({number: checksum for number, checksum in done}, label)  # noqa: C416 - rows of any length
+    version = connection.info.server_version
+    return f"PostgreSQL {version // 10_000}.{version % 10_000}, {_vectors(connection)}; {said}"
+
+
+def _logins(owner: Connection, link: Link) -> str:
+    remark = ONE_LOGIN
+    if link.upkeep is not link:
+        serving = link.connect()
+        try:
+            remark = check_serving(owner, serving)
+        finally:
+            serving.close()
+    return f"{remark.says} ({remark.remedy})" if remark.remedy else f"logins: {remark.says}"
+
+
+def _vectors(connection: Connection) -> str:
+    version, is_installed = found(connection)
+    oldest = ".".join(map(str, OLDEST))
+    if version is None:
+        return f"no pgvector (each process keeps its own index; install pgvector {oldest} for many memories)"
+    if not is_installed and not may_create(connection):
+        return f"pgvector {version}, which this user may not create (each process keeps its own index; {CREATE})"
+    return f"pgvector {version}{'' if is_installed else ', which is not yet created in it'}"

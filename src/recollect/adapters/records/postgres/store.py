@@ -1,0 +1,322 @@
+"""The record store for teams: a PostgreSQL database.
+
+Promise: what `transact` acknowledged is committed; tenants are kept apart twice, by our own conditions and by the
+database's row-level security. Shape: one table per record type with `_seq` (store-wide, ever growing, given anew on
+each write), a `_text` of terms where the type is searched, `recollect_gone` for what was deleted for good; see
+postgres_schema. Writers of one tenant take turns, so `_seq` grows in order of commit and no reader of `changes` can
+miss one that commits late; writers of different tenants do not wait. Proof: tests/contract, tests/property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recollect.adapters.records.common.bulk_transaction import BulkSteps, Count, Unclear, is_by_key
+from recollect.adapters.records.common.checks import check_text as check_text_query
+from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.sql_compiler import Compiler, quoted
+from recollect.adapters.records.common.sql_reads import Derived, SqlMoment, SqlReads, reading
+from recollect.adapters.records.common.sql_transaction import Steps, insert_statement, taken, update_statement
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.records.postgres import dump
+from recollect.adapters.records.postgres import partitions as postgres_layout
+from recollect.adapters.records.postgres import schema as tables_of
+from recollect.adapters.records.postgres.connection import APP, Connection, Link, Question
+from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
+from recollect.adapters.records.postgres.fulltext import TextSearch
+from recollect.adapters.records.postgres.fulltext_index import check_text, rebuild_text, text_value
+from recollect.adapters.records.postgres.logins import check_logins
+from recollect.adapters.records.postgres.maintenance import check_records
+from recollect.adapters.records.postgres.pooler import POOLED
+from recollect.adapters.records.postgres.vectors import PostgresVectors, half, no_vectors, prepare, stored_vectors
+from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Embedding
+from recollect.domain.record import RECORDS, Record, now
+from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
+from recollect.ports.partitions import Partition
+from recollect.ports.records import (
+    Capabilities,
+    Committed,
+    Insert,
+    Problem,
+    Query,
+    Remark,
+    Scope,
+    Step,
+    TextHit,
+    TextQuery,
+)
+from recollect.ports.vectors import StoredVector
+
+SEQS_AT_ONCE = 16
+_NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
+
+
+class PostgresStore(SqlReads):
+    dialect = DIALECT
+
+    def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
+        """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
+        super().__init__(cipher)
+        self.link = Link(address, upkeep=upkeep)
+        self._ahead = (0, 0)
+        self._text = TextSearch(self.link, self.compiler, Lately())
+        self.months_ahead = tables_of.MONTHS_AHEAD
+        self.tools: Path | None = None
+        self.has_vectors = self.vectors_are_new = False
+        try:
+            self.migrate()
+            self.capabilities = Capabilities("postgres", durable=True, many_processes=True, remarks=self._remarks())
+        except BaseException:
+            self.link.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.link.label})"
+
+    def tenants(self) -> list[str]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        self._look_ahead()
+        steps = list(steps)
+        try:
+            return self._write(scope, steps, BulkSteps)
+        except (Unclear, DuplicateKey):
+            # Together, the steps cannot say which of them failed first: one by one they do.
+            return self._write(scope, steps, Steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step], how: type[Steps]) -> Committed:
+        return self.link.write(
+            scope.organization_id,
+            lambda connection: self._apply(connection, scope, steps, how),
+            by_key=how is BulkSteps and is_by_key(steps),
+        )
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        check_text_query(query)
+        return self._text.search(scope, query)
+
+    def migrate(self) -> list[str]:
+        connection = self.link.upkeep.connect()
+        try:
+            with self.link.our_errors(), tables_of.alone(connection):
+                applied = tables_of.migrate(connection, self.link.label, self.codec)
+                self.has_vectors, self.vectors_are_new = prepare(connection)
+                self.link.is_distributed = postgres_layout.is_distributed(connection)
+        finally:
+            connection.close()
+        self._ahead = _this_month(), tables_of.MONTHS_AHEAD
+        return applied
+
+    def _remarks(self) -> tuple[Remark, ...]:
+        remarks = [check_logins(self.link)]
+        if self.link.is_pooled or self.link.upkeep.is_pooled:
+            remarks.append(POOLED)
+        if not self.has_vectors:
+            with self.as_owner() as connection:
+                remarks.append(no_vectors(connection))
+        return tuple(remarks)
+
+    def backup(self, target: Path) -> None:
+        dump.dump(self.link.upkeep, target, self.tools)
+
+    def verify(self) -> list[Problem]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return [*check_records(connection, self.codec), *check_text(connection, self.codec)]
+
+    def mend(self) -> list[str]:
+        """Write the terms of every record again, and their indexes."""
+        with self.as_owner() as connection:
+            return rebuild_text(connection, self.codec)
+
+    def erase_traces(self) -> None:
+        """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
+        with self.as_owner() as connection:
+            for table in (*sorted(RECORDS), "recollect_gone"):
+                connection.execute(f"VACUUM {quoted(table)}")
+
+    def close(self) -> None:
+        self.link.close()
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+        """One transaction on one line, so a pooler between us keeps it together. A cluster's shards have no moment in
+        common: there it is one moment for each of them, and a tenant lies in one."""
+
+        def run(connection: Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            with self.link.our_errors():
+                return connection.execute(placeholders(statement), values).fetchall()
+
+        with reading(self, scope, self.link.moment(scope.organization_id), run) as moment:
+            yield moment
+
+    @contextmanager
+    def vector_snapshot(self) -> Iterator[PostgresVectors]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            yield PostgresVectors(connection)
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        return stored_vectors(self.link, scope, space, ids)
+
+    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        questions = [Question(placeholders(statement), values) for statement, values in readings]
+        return self.link.ask(scope.organization_id, *questions)
+
+    def _apply(
+        self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
+    ) -> Committed:
+        try:
+            tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
+            return how(tables, scope).apply(steps)
+        except (Conflict, InvalidInput, NotFound):
+            # What the server has to say of the steps before this one is still under way, and comes first.
+            connection.execute("SELECT 1").fetchall()
+            raise
+
+    def _derived(self, record: type[Record]) -> Derived:
+        if record is Embedding and self.has_vectors:
+            return (("_halfvec", lambda embedding: half(embedding.vector)),)
+        return (("_text", text_value),) if record.shape.text else ()
+
+    @contextmanager
+    def as_owner(self) -> Iterator[Connection]:
+        """A connection of its own, for upkeep: only the owner of tables may index and vacuum them."""
+        if self.link.is_closed:
+            raise Closed("this store is closed", remedy="open it again")
+        connection = self.link.upkeep.connect()
+        try:
+            with self.link.our_errors():
+                yield connection
+        finally:
+            connection.close()
+
+    def _look_ahead(self) -> None:
+        """A program that runs for months makes the partitions of the next ones itself."""
+        wanted = _this_month(), self.months_ahead
+        if self._ahead != wanted:
+            self._ahead = wanted
+            self.make_ahead(self.months_ahead)
+
+    def partitions(self) -> list[Partition]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.listed(connection)
+
+    def make_ahead(self, months: int) -> list[str]:
+        with self.as_owner() as connection:
+            return tables_of.make_partitions(connection, months_ahead=months)
+
+    def rows_by_tenant(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.rows_by_tenant(connection, partition)
+
+    def hanging(self, partition: Partition) -> dict[str, int]:
+        with self.link.our_errors(), self.link.snapshot() as connection:
+            return postgres_layout.hanging(connection, partition)
+
+    def drop(self, partition: Partition, notes: Sequence[AccessLog]) -> bool:
+        def write(connection: Connection) -> None:
+            connection.execute(f"SET LOCAL ROLE {APP}")
+            for note in notes:
+                connection.execute(self.link.bound(note.organization_id))
+                self._apply(connection, Scope(note.organization_id), [Insert(note)])
+
+        with self.as_owner() as connection:
+            return postgres_layout.drop(connection, partition, write)
+
+    def distribute(self) -> list[str]:
+        with self.as_owner() as connection, tables_of.alone(connection):
+            spread = postgres_layout.distribute(connection, self.link.label)
+            self.link.is_distributed = postgres_layout.is_distributed(connection)
+        return spread
+
+
+class _Tables:
+    """What the steps need of one transaction."""
+
+    dialect = DIALECT
+    unguarded = frozenset(tables_of.BY_MONTH)
+
+    def __init__(
+        self,
+        connection: Connection,
+        codec: Callable[[type[Record]], Codec],
+        compiler: Callable[[], Compiler],
+        *,
+        is_distributed: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._is_distributed = is_distributed
+        self._seqs: list[int] = []
+        self._seqs_at_once = SEQS_AT_ONCE
+        self.codec = codec
+        self.compiler = compiler
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
+        done = self._connection.execute(placeholders(statement), values)
+        return done.fetchall() if statement.startswith("SELECT") else []
+
+    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+        """In one statement; a cluster is asked one by one, since each is sent to where its rows are."""
+        if self._is_distributed:
+            asked = [self._connection.execute(placeholders(one.statement), one.values) for one in counts]
+            new = self._connection.execute(_NEXT_SEQS, (seqs,)) if seqs else None
+            return [one.fetchall()[0][0] for one in asked], sorted(seq for (seq,) in new.fetchall()) if new else []
+        parts = [f"({placeholders(one.statement)})" for one in counts]
+        parts.append(f"ARRAY({_NEXT_SEQS})")
+        values = [value for one in counts for value in one.values]
+        *answers, new_seqs = self._connection.execute(f"SELECT {', '.join(parts)}", [*values, seqs]).fetchall()[0]
+        return answers, sorted(new_seqs)
+
+    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        if len(rows) == 1:
+            self._connection.execute(placeholders(statement), rows[0])
+        else:
+            self._connection.cursor().executemany(placeholders(statement), rows)
+
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        self.run(insert_statement(table, names), values)
+        return 0  # the text index is a column: nobody asks for the row
+
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
+
+    def check_unique(self, record: Record) -> None:
+        """Safe without an index that refuses: the tenant has no other writer now."""
+        for key in record.shape.unique:
+            values = [getattr(record, name) for name in key.fields]
+            if None in values and not key.nulls_equal:
+                continue
+            same = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key.fields)
+            statement = (
+                f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
+            )
+            if self.run(statement, [record.organization_id, record.id, *values]):
+                raise taken(record.shape.table, key.fields)
+
+    def next_seq(self) -> int:
+        """A few at a time: asking for each would be a third of all the talk with the server."""
+        if not self._seqs:
+            rows = self._connection.execute(_NEXT_SEQS, (self._seqs_at_once,)).fetchall()
+            self._seqs = sorted((seq for (seq,) in rows), reverse=True)
+            self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
+        return self._seqs.pop()
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        """The terms are a column, written with the row."""
+
+    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
+        """The terms are in the row; a search skips the soft-deleted."""
+
+
+def _this_month() -> int:
+    today = now()
+    return today.year * 12 + today.month

@@ -1,0 +1,1 @@
+"""The default record store: one SQLite file."""

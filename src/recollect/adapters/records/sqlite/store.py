@@ -1,0 +1,473 @@
+"""The default record store: one SQLite file.
+
+Promise: what `transact` acknowledged survives kill -9 and a power cut; a damaged page is an error, never an answer;
+several processes may use one file. Shape: one table per record type with `_row` (stable row number) and `_seq`
+(store-wide, ever growing, given anew on each write), a full-text table per searched type, `recollect_store` for the
+counters and the incarnation, `recollect_gone` for what was deleted for good. Proof: tests/contract, tests/crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from recollect.adapters.atomic_file import clear_unfinished, publish, unfinished
+from recollect.adapters.records.common.checks import check_text as check_text_query
+from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.group_commit import GroupCommit
+from recollect.adapters.records.common.integrity import check_count
+from recollect.adapters.records.common.sql_compiler import Compiler, quoted
+from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
+from recollect.adapters.records.common.sql_transaction import Steps, insert_statement, update_statement
+from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
+from recollect.adapters.records.sqlite import fulltext
+from recollect.adapters.records.sqlite.connection import (
+    Readers,
+    begin,
+    connect,
+    discard,
+    emptied_log,
+    our_errors,
+    prepare,
+)
+from recollect.adapters.records.sqlite.dialect import DIALECT
+from recollect.adapters.records.sqlite.foreign_pages import seal_by_content, seal_proven
+from recollect.adapters.records.sqlite.fulltext_check import check_text
+from recollect.adapters.records.sqlite.maintenance import (
+    check_content,
+    check_records,
+    is_up_to_date,
+    migrate,
+    rebuild_text,
+)
+from recollect.adapters.records.sqlite.wal import log_of
+from recollect.adapters.records.sqlite.wal_guard import (
+    Keeping,
+    is_current,
+    log_damage,
+    log_problems,
+    loss,
+    note_loss,
+    refuse_other_log,
+)
+from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
+from recollect.domain.record import RECORDS, Record, new_id
+from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
+from recollect.ports.records import (
+    Capabilities,
+    Committed,
+    Problem,
+    Query,
+    Scope,
+    Step,
+    TextHit,
+    TextQuery,
+)
+from recollect.ports.vectors import StoredVector, VectorRow
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+LARGE_LOG_BYTES = 64_000_000
+_log = logging.getLogger("recollect.sqlite")
+
+
+class SqliteStore(SqlReads):
+    dialect = DIALECT
+
+    def __init__(self, path: Path, *, cipher: Cipher | None = None, vfs: str | None = None) -> None:
+        self.path = path
+        super().__init__(cipher)
+        self._notes = LogNotes(path)
+        connection, keeping = self._opened(vfs)
+        self._place = keeping.place
+        self._readers = Readers(path, vfs, self._place.check)
+        self._sizes = fulltext.Sizes()
+        self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
+        self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
+        self.capabilities = Capabilities("sqlite", durable=True, many_processes=True, row_by_row=True)
+
+    def _opened(self, vfs: str | None) -> tuple[apsw.Connection, Keeping]:
+        """The connection that writes. What another program did to the file meanwhile is settled first."""
+        with our_errors(self.path):
+            clear_unfinished(self.path)
+            noted = self._notes.read()
+            refuse_other_log(self.path, noted)
+            if noted is not None and not is_current(self.path, noted):
+                seal_proven(self.path, self._notes, noted)
+        try:
+            return self._connected(vfs, noted)
+        except DamagedData:
+            with our_errors(self.path):
+                if not (seal_proven(self.path, self._notes) or seal_by_content(self.path, self._content_problems)):
+                    raise
+        return self._connected(vfs, noted)
+
+    def _connected(self, vfs: str | None, noted: Noted | None) -> tuple[apsw.Connection, Keeping]:
+        with our_errors(self.path):
+            connection = connect(self.path, writable=True, vfs=vfs)
+            try:
+                prepare(connection, self.path)
+                damage = log_damage(connection, self.path, self._notes, noted)
+                if damage is None:
+                    migrate(connection, self.path, self.codec)
+                    note_loss(connection, self.path, self._notes, noted)
+                elif not is_up_to_date(connection):
+                    raise damage
+                keeping = Keeping(self.path, connection, self._notes, damage)
+                keeping.note()
+            except BaseException:
+                connection.close()
+                raise
+        return connection, keeping
+
+    def _content_problems(self, connection: apsw.Connection) -> Iterator[Problem]:
+        return check_content(connection, self.codec)
+
+    def _healing(self, read: Callable[[], T]) -> T:
+        """Once more, if the pages that were called damaged were only moved into the file by another program."""
+        try:
+            return read()
+        except DamagedData:
+            self._place.check()
+            if not seal_proven(self.path, self._notes):
+                raise
+        return read()
+
+    def tenants(self) -> list[str]:
+        return [id for (id,) in self._read_rows('SELECT id FROM "organization" ORDER BY id')]
+
+    def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return self._healing(lambda: self._writer.run(lambda: self._tables.apply(scope, steps)))
+
+    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+        check_text_query(query)
+
+        def searched() -> list[TextHit]:
+            with self._readers.snapshot() as connection:
+                return fulltext.search(connection, self.compiler(), self._sizes, scope, query)
+
+        return self._healing(searched)
+
+    def migrate(self) -> list[str]:
+        return self._writer.run(lambda: [])  # opening already brought the file up to date
+
+    def backup(self, target: Path) -> None:
+        """All pages in one step, of one moment: taken a few at a time the copy begins anew whenever others write.
+
+        VACUUM INTO would leave out the free pages, but knows no way to begin with a checksummed file (see `begin`).
+        """
+        if target.exists():
+            raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+        if log_of(target).exists():  # SQLite would write it into the copy
+            raise InvalidInput(
+                f"'{target.name}-wal' is the log of a store that was there before", remedy="move it away first"
+            )
+        # Under another name until it is whole: SQLite would take a half of it for an empty store.
+        aside = target.with_name(target.name + ".part")
+        with our_errors(self.path):
+            self._tables.keeping.look_first()
+        with our_errors(target):
+            discard(aside)
+            with unfinished(self.path, aside):
+                try:
+                    self._copy(aside)
+                    publish(aside, target)
+                finally:
+                    discard(aside)
+
+    def _copy(self, target: Path) -> None:
+        copy = connect(target, writable=True)
+        try:
+            begin(copy)
+            with self._readers.one() as connection, copy.backup("main", connection, "main") as pages:
+                pages.step(-1)
+            prepare(copy, target)
+            copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
+        finally:
+            copy.close()
+
+    def verify(self) -> list[Problem]:
+        with our_errors(self.path):
+            self._place.check()
+            seal_proven(self.path, self._notes)
+            in_log = log_problems(self.path, self._notes)
+        with self._readers.snapshot(fresh=True) as connection:
+            problems = list(check_records(connection, self.codec)) or list(
+                check_count(lambda text: connection.execute(text).fetchall(), apsw.Error)
+            )
+            return [*in_log, *problems, *check_text(connection, self.codec)]
+
+    def mend(self) -> list[str]:
+        with our_errors(self.path):
+            self._tables.keeping.look_first()
+            sealed = seal_proven(self.path, self._notes) + seal_by_content(self.path, self._content_problems)
+            mended = [f"{sealed} pages that another program wrote are in order, and sealed"] if sealed else []
+            noted = self._notes.read()
+            if noted is not None and noted.has_loss:
+                self._notes.accept_loss()
+                mended.append(f"from now on without what is lost: {loss(noted)}")
+        mended += self._writer.run(self._tables.rebuild_text)
+        self._sizes = fulltext.Sizes()  # the one write that gives out no seq
+        return mended
+
+    def erase_traces(self) -> None:
+        """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
+        with our_errors(self.path):
+            self._writer.run(self._tables.merge_text)
+            self._tables.keeping.look_first()
+            with self._readers.one() as connection:
+                is_empty = emptied_log(connection)
+        if not is_empty:
+            raise StoreBusy(
+                f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
+                remedy="they go with the next erase, or when the store is closed",
+            )
+
+    def close(self) -> None:
+        self._readers.close()  # first: whoever writes is the last, and looks at the log before it is moved
+        self._writer.close()
+        self._notes.close()
+
+    @contextmanager
+    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+        """One read transaction. SQLite cannot empty its log behind it, so a log that grows large is told of."""
+        log = self.path.with_name(self.path.name + "-wal")
+        told = False
+
+        def run(connection: apsw.Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            nonlocal told
+            if not told and log.exists() and log.stat().st_size > LARGE_LOG_BYTES:
+                told = True
+                _log.warning("the log of '%s' grows while a snapshot of it is read; then it is emptied", self.path.name)
+            with our_errors(self.path):
+                return connection.execute(statement, values).fetchall()
+
+        with self._unless_moved(), reading(self, scope, self._readers.snapshot(), run) as moment:
+            yield moment
+        if told and self._tables.keeping.is_sound():
+            with self._readers.one() as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    @contextmanager
+    def vector_snapshot(self) -> Iterator[SqliteVectors]:
+        with self._unless_moved(), self._readers.snapshot() as connection:
+            yield SqliteVectors(connection)
+
+    @contextmanager
+    def _unless_moved(self) -> Iterator[None]:
+        """Who reads in one transaction what another program moves into the file meanwhile must begin again."""
+        try:
+            yield
+        except DamagedData as damage:
+            self._place.check()
+            if not seal_proven(self.path, self._notes):
+                raise
+            raise StoreBusy(f"another program moved the log of '{self.path.name}'", remedy="try again") from damage
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
+        if not ids:  # an array must not be empty
+            return []
+        namespace, _, model = space.partition("/")
+        text = (
+            'SELECT e.memory_id, e.vector, e.tokens, e.start, e."end" FROM carray(?) c CROSS JOIN embedding e '
+            "ON e.organization_id = ? AND e.memory_id = c.value AND e.namespace = ? AND e.model = ?"
+        )
+        values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
+        return cast(list[StoredVector], self._read(scope, text, values))
+
+    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._read_rows(statement, values)
+
+    def _read_rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        def rows() -> list[tuple[Any, ...]]:
+            with self._readers.one() as connection:
+                return connection.execute(statement, values).fetchall()
+
+        return self._healing(rows)
+
+
+class _Tables:
+    """The writer's connection: what group commit and the steps need of it."""
+
+    dialect = DIALECT
+    unguarded: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: Path,
+        codec: Callable[[type[Record]], Codec],
+        compiler: Callable[[], Compiler],
+        keeping: Keeping,
+    ) -> None:
+        self._connection = connection
+        self.keeping = keeping
+        self._cursor = connection.cursor()
+        self._path = path
+        self._seq = 0
+        self._records = 0
+        self._lost: BaseException | None = None  # why the transaction cannot be committed any more
+        self._remakes_tables = False
+        self.codec = codec
+        self.compiler = compiler
+
+    def begin(self) -> None:
+        with our_errors(self._path):
+            self.rollback()
+            self.keeping.begin()
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._lost, self._remakes_tables = None, False
+            self._seq, self._records = self._connection.execute(
+                "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
+                " (SELECT value FROM recollect_store WHERE key = 'records')"
+            ).get
+
+    def attempt(self, work: Callable[[], Any]) -> Any:
+        with our_errors(self._path):
+            self._still_open()
+            self._cursor.execute("SAVEPOINT work")
+            before = self._seq, self._records
+            try:
+                result = work()
+                self._cursor.execute("RELEASE work")
+                return result
+            except BaseException as error:
+                self._lost = error
+                # A text index made anew is not undone by a savepoint: the commit would stumble over it ("constraint
+                # failed"). So what was to be committed with it is given up, too.
+                if not self._connection.get_autocommit() and not self._remakes_tables:
+                    self._undo_piece()
+                    self._seq, self._records = before
+                raise
+
+    def _undo_piece(self) -> None:
+        try:
+            self._cursor.execute("ROLLBACK TO work; RELEASE work")
+        except BaseException as error:
+            self._lost = error
+            raise
+        self._lost = None
+
+    def commit(self) -> None:
+        with our_errors(self._path):
+            self._still_open()
+            self._cursor.execute(
+                "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ? ELSE ? END "
+                "WHERE key IN ('seq', 'records')",
+                (self._seq, self._records),
+            )
+            self.keeping.same_file()
+            self._cursor.execute("COMMIT")
+            self.keeping.same_file()
+            self.keeping.committed(self._seq)
+
+    def _still_open(self) -> None:
+        # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
+        # And when undoing a piece fails, the half of it that was done must not be committed.
+        if isinstance(self._lost, apsw.Error):
+            raise self._lost
+        if self._lost is not None or self._connection.get_autocommit():
+            raise StoreError(f"the transaction on '{self._path.name}' was lost", remedy="try again")
+
+    def rollback(self) -> None:
+        if not self._connection.get_autocommit():
+            self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.keeping.close()
+        self._connection.close()
+
+    def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        work = Steps(self, scope)
+        done = work.apply(steps)
+        self._records += work.growth
+        return done
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._cursor.execute(statement, values).fetchall()
+        except apsw.ConstraintError as error:
+            raise _duplicate(error) from None
+
+    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        try:
+            self._cursor.execute(insert_statement(table, names), values)
+        except apsw.ConstraintError as error:
+            raise _duplicate(error) from None
+        return self._connection.last_insert_rowid()
+
+    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.run(statement, values)
+
+    def check_unique(self, record: Record) -> None:
+        """SQLite's own indexes do."""
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        self._cursor.execute(fulltext.index_statement(type(record), fresh), fulltext.indexed(row, record))
+
+    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
+        table = quoted(record.shape.table + "_text")
+        self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
+
+    def rebuild_text(self) -> list[str]:
+        self._remakes_tables = True
+        return rebuild_text(self._connection, self.codec)
+
+    def merge_text(self) -> None:
+        for table in sorted(table for table, record in RECORDS.items() if record.shape.text):
+            self.run(f"INSERT INTO {quoted(table + '_text')}({quoted(table + '_text')}) VALUES ('optimize')")
+
+
+class SqliteVectors:
+    """The stored vectors as one read transaction sees them."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def incarnation(self) -> str:
+        return str(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'incarnation'").get)
+
+    def last_seq(self) -> int:
+        return int(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get)
+
+    def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
+        text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
+        return [vector_row(row) for row in self._connection.execute(text, (seq, limit))]
+
+    def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
+        import numpy as np
+
+        if not len(seqs):
+            return []
+        wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
+        text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
+        return [vector_row(row) for row in self._connection.execute(text, (wanted,))]
+
+    def living_seqs(self, after: int, upto: int) -> Iterable[int]:
+        text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"
+        return (seq for (seq,) in self._connection.execute(text, (after, upto)))
+
+
+def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
+    message = str(error)
+    if "UNIQUE" not in message and "PRIMARY KEY" not in message:
+        return StoreError(f"the store refused a value: {message}")
+    what = message.partition("failed: ")[2]
+    table = what.partition(".")[0] if "." in what else what.strip("index '").partition("_unique")[0]
+    fields = [part.partition(".")[2] for part in what.split(", ") if "." in part and "organization_id" not in part]
+    return DuplicateKey(
+        f"there is such a {table} already", remedy="change the existing one, or choose another key", fields=fields
+    )

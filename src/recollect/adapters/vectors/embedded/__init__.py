@@ -1,0 +1,1 @@
+"""The embedded vector index: immutable segments of quantized vectors in a folder beside the store."""

@@ -1,0 +1,389 @@
+"""The embedded vector index: a `VectorStore` beside the record store's own file, for millions of vectors.
+
+The promise: a search sees every row committed before it began, whichever process wrote it, and never shows a dead
+row or one of another tenant, because all it returns was read from the truth in its own snapshot. The files are
+derived: deleted, damaged, cut short, left by a killed process or by another store, they are noticed and made again.
+Small scopes (16 million numbers: 43,000 rows of 384) are answered exactly; for larger ones see probe.py.
+
+The shape: immutable segments in `folder` (segments.py, shelf.py) and the rows after them in memory (tail.py), brought
+up to date at the start of each search (holdings.py), searched in stages (probe.py). A daemon thread seals a
+tail of `seal_rows` rows and merges segments; it starts when there is something to do. Processes share the folder: one
+at a time writes, all read.
+
+Locks: `_lock` guards the holdings and is held while files are noticed, the snapshot opened and the tail extended,
+never during a scan or a write. `_writer` and the folder's lock are only ever tried, never waited for under `_lock`.
+
+What proves it: tests/property/test_index_equals_truth.py, tests/crash/test_index_crash.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.adapters.vectors.embedded.quantization import Query, Section
+from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Probe, Scope
+from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
+from recollect.adapters.vectors.embedded.segment_folder import Shelf
+from recollect.adapters.vectors.embedded.state import Holdings, Job, differing, extend, log, merge_job
+from recollect.adapters.vectors.embedded.unsealed_rows import Tail, TailSection
+from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
+
+SEAL_ROWS = 20_000
+_DEAD_SHARE = 0.25  # a segment with more dead rows is written again without them
+_RETRY_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
+
+
+class _Stopped(Exception):
+    """The index is being closed while a segment is written."""
+
+
+class EmbeddedIndex:
+    """Nearest vectors of one tenant in one space; `folder=None` keeps everything in memory."""
+
+    label = "the embedded index"
+
+    def __init__(
+        self,
+        truth: VectorTruth,
+        folder: Path | None,
+        *,
+        background: bool = True,
+        seal_rows: int = SEAL_ROWS,
+        exact_values: int = EXACT_VALUES,
+        candidates: int = CANDIDATES,
+    ) -> None:
+        self._truth = truth
+        self._background = background
+        self._exact_values = exact_values
+        self._candidates = candidates
+        self._shelf = Shelf(folder)
+        self._holdings = Holdings(self._shelf, seal_rows)
+        self._lock = threading.Lock()
+        self._writer = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._many_dead = False
+        self._not_before = 0.0
+        self._complained = False
+
+    # -- searching ---------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        organization_id: str,
+        space: str,
+        query: NDArray[np.float32],
+        limit: int,
+        where: Mapping[str, Collection[str | None]] | None = None,
+    ) -> list[VectorHit]:
+        scope = Scope.of(organization_id, space, where)
+        asked = Query.checked(query)
+        doubts = 0
+        for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
+            with ExitStack() as stack:
+                with self._lock:
+                    snapshot = self._open(stack)
+                    sections = self._holdings.sections((space, len(asked.exact)))
+                probe = Probe(sections, scope, asked, limit, self._exact_values, self._candidates, doubts > 8)
+                try:
+                    hits = probe.run(snapshot)
+                except DamagedSegment as error:
+                    self._set_aside(error.segment, error.message)
+                except Disagreement as error:
+                    doubts += 1
+                    self._distrust(error.section)
+                else:
+                    self._learn(probe)
+                    return hits
+        raise DamagedData("the vector index is damaged faster than it can be rebuilt", remedy="check the disk")
+
+    def _open(self, stack: ExitStack) -> VectorSnapshot:
+        """A snapshot, with the holdings caught up to it. In this order and under the lock: see holdings.py."""
+        if self._stopping.is_set():
+            raise Closed("the vector index is closed")
+        self._holdings.notice()
+        snapshot = stack.enter_context(self._truth.vector_snapshot())
+        self._holdings.catch_up(snapshot)
+        if len(self._holdings.tail) >= self._holdings.seal_rows:
+            self._call_upkeep()
+        return snapshot
+
+    def _set_aside(self, segment: Segment | None, reason: str) -> None:
+        if segment is not None:
+            with self._lock:
+                self._holdings.set_aside(segment, reason)
+
+    def _distrust(self, section: Section) -> None:
+        if isinstance(section, SealedSection):
+            self._set_aside(section.guard.owner(), "it describes other vectors than the store holds")
+        else:
+            with self._lock:
+                self._holdings.forget()
+
+    def _learn(self, probe: Probe) -> None:
+        if probe.asked >= 64 and 2 * probe.dead > probe.asked:
+            self._many_dead = True
+            self._call_upkeep()
+
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    def hint(self, seq: int) -> None:
+        """Tell that rows up to `seq` were committed: lets a process that only writes seal, too. Reads nothing."""
+        if seq - self._holdings.tail.after >= self._holdings.seal_rows:
+            self._call_upkeep()
+
+    def refresh(self) -> None:
+        self._many_dead = True
+        self._insist(force=True)
+
+    def purge(self) -> None:
+        """Leave no code of a dead row in any file: after an erasure."""
+        self._insist(force=True, dead_share=0.0)
+
+    def _insist(self, *, force: bool, dead_share: float = _DEAD_SHARE) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        self._not_before = 0.0
+        fresh: list[Segment] = []
+        while True:
+            with _typed_errors():
+                done = self._work(force=force, dead_share=dead_share, fresh=fresh)
+            if done is False:
+                return
+            if done is None:  # somebody else writes
+                if time.monotonic() > deadline:
+                    raise StoreBusy("another process keeps the vector index locked", remedy="try again later")
+                time.sleep(0.02)
+
+    def _work(
+        self, *, force: bool = False, dead_share: float = _DEAD_SHARE, fresh: list[Segment] | None = None
+    ) -> bool | None:
+        """Do one piece of upkeep. True: done, look again. False: nothing to do. None: somebody else writes.
+
+        What was made goes into `fresh` and is not compacted again: rows may go on dying faster than we write.
+        """
+        fresh = [] if fresh is None else fresh
+        with ExitStack() as stack:
+            with self._lock:
+                if not stack.enter_context(self._may_write()):
+                    return None
+                snapshot = self._open(stack)
+                self._shelf.tidy(self._holdings.segments)
+                job = self._holdings.plan(force=force)
+                segments = list(self._holdings.segments)
+            try:
+                if job is None and (self._many_dead or dead_share == 0.0):
+                    job = _compaction([one for one in segments if one not in fresh], snapshot, dead_share)
+                if job is None:
+                    self._many_dead = False
+                    return False
+                segment = self._make(job, snapshot)
+            except DamagedSegment as error:
+                self._set_aside(error.segment, error.message)
+                return True
+        # Only now, without the folder's lock: who holds `_lock` may be sealing a bulk load and need the folder.
+        with self._lock:
+            self._holdings.take(segment)
+        fresh.append(segment)
+        return True
+
+    @contextlib.contextmanager
+    def _may_write(self) -> Iterator[bool]:
+        if not self._writer.acquire(blocking=False):
+            yield False
+            return
+        try:
+            with self._shelf.lock() as mine:
+                yield mine
+        finally:
+            self._writer.release()
+
+    def _make(self, job: Job, snapshot: VectorSnapshot) -> Segment:
+        heading = self._holdings.heading(job.after, job.upto, snapshot.last_seq())
+        living = np.fromiter(snapshot.living_seqs(job.after, job.upto), np.int64)
+
+        def write(file: Writable) -> None:
+            write_segment(_Watched(file, self._stopping), heading, job.sources, living)
+
+        return self._shelf.put(job.after, job.upto, write)
+
+    def _call_upkeep(self) -> None:
+        if not self._background or time.monotonic() < self._not_before:
+            return
+        self._wake.set()
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():  # never started, or lost in a fork
+                self._thread = threading.Thread(target=self._keep_up, name="recollect-index", daemon=True)
+                self._thread.start()
+
+    def _keep_up(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                while not self._stopping.is_set() and self._work():
+                    pass
+            except (_Stopped, Closed):
+                pass
+            except Exception:  # noqa: BLE001 - the edge of a thread: searches go on without upkeep
+                self._not_before = time.monotonic() + _RETRY_SECONDS
+                if not self._complained:
+                    log.exception("upkeep of the vector index failed; it is tried again in a while")
+                self._complained = True
+            if self._stopping.is_set():
+                return
+
+    def rebuild(self) -> int:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            with _typed_errors(), ExitStack() as stack:
+                if stack.enter_context(self._may_write()):
+                    return self._rebuild(stack)
+            if time.monotonic() > deadline:
+                raise StoreBusy("another process holds the vector index", remedy="try again later")
+            time.sleep(0.02)
+
+    def _rebuild(self, stack: ExitStack) -> int:
+        """Old segments serve until the new one is there, which covers them all and so replaces them."""
+        with self._lock:
+            snapshot = self._open(stack)
+        last, pieces = snapshot.last_seq(), []
+        after = 0
+        while after < last:
+            piece = Tail(after)
+            while piece.upto < last and len(piece) < 3 * self._holdings.seal_rows:
+                extend(piece, snapshot, last)
+            pieces.append(self._put(piece.after, piece.upto, piece.sections(), last))
+            after = piece.upto
+        if pieces:
+            whole = merge_job(pieces)
+            made = self._put(0, last, whole.sources, last) if len(pieces) > 1 else pieces[0]
+            with self._lock:
+                self._holdings.take(made)
+                self._shelf.tidy(self._holdings.segments)
+        with self._lock:
+            return self._holdings.rows()
+
+    def _put(self, after: int, upto: int, sources: Sequence[Any], seen: int) -> Segment:
+        heading = self._holdings.heading(after, upto, seen)
+        return self._shelf.put(after, upto, lambda file: write_segment(file, heading, sources))
+
+    # -- checking ----------------------------------------------------------------------------------------------------
+
+    def behind(self) -> int:
+        """Every search begins with what no segment covers yet: it is never behind."""
+        return 0
+
+    def verify(self) -> list[str]:
+        opened, unreadable = self._shelf.open_all([])
+        found = [f"index segment {name}: {reason}" for name, reason in unreadable.items()]
+        for segment in opened:
+            try:
+                segment.check_all()
+            except DamagedSegment as error:
+                found.append(f"index segment {segment.path}: {error.message}")
+        differing: list[str] = []
+        with ExitStack() as stack:
+            with self._lock:
+                snapshot = self._open(stack)
+                segments, tail = list(self._holdings.segments), self._holdings.tail.sections()
+                start = self._holdings.tail.after
+            for segment in segments:
+                try:
+                    differing += _compare(segment.sections.values(), snapshot, segment.after, segment.upto)
+                except DamagedSegment as error:
+                    found.append(f"index segment {segment.path}: {error.message}")
+            differing += _compare(tail, snapshot, start, snapshot.last_seq())
+        return [*dict.fromkeys(found), *differing]
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE_SECONDS)
+        with self._lock:
+            self._holdings.segments, self._holdings.tail = [], Tail(0)
+
+
+class _Watched:
+    """A file that stops a long write when the index is closed."""
+
+    def __init__(self, file: Writable, stopping: threading.Event) -> None:
+        self._file = file
+        self._stopping = stopping
+
+    def write(self, data: Any, /) -> object:
+        if self._stopping.is_set():
+            raise _Stopped
+        return self._file.write(data)
+
+
+@contextlib.contextmanager
+def _typed_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull("no room for the vector index", remedy="free space; searches go on") from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StoreReadOnly("the folder of the vector index cannot be written") from error
+        raise StoreError(f"the vector index cannot be written: {error.strerror}") from error
+
+
+def _compaction(segments: Sequence[Segment], snapshot: VectorSnapshot, dead_share: float) -> Job | None:
+    for segment in segments:
+        living = np.fromiter(snapshot.living_seqs(segment.after, segment.upto), np.int64)
+        columns = [section.column("seq") for section in segment.sections.values()]
+        dead = sum(int(np.isin(column, living, invert=True).sum()) for column in columns)
+        if dead > dead_share * segment.rows:
+            return merge_job([segment])
+    return None
+
+
+def _compare(
+    sections: Collection[SealedSection | TailSection], snapshot: VectorSnapshot, after: int, upto: int
+) -> Iterator[str]:
+    """One sentence for each living row in (after, upto] that is missing in the sections or described otherwise."""
+    known = {}
+    for section in sections:
+        seq = np.asarray(section.column("seq"))
+        order = np.argsort(seq)
+        known[section.key] = (section, seq[order], order)
+    while after < upto:
+        rows = [row for row in snapshot.rows_after(after, 2048) if row.seq <= upto]
+        if not rows:
+            return
+        after = rows[-1].seq
+        groups: dict[tuple[str, int], list[VectorRow]] = {}
+        for row in rows:
+            if row.vector and len(row.vector) % 2 == 0:
+                groups.setdefault((row.space, len(row.vector) // 2), []).append(row)
+        for key, group in groups.items():
+            yield from _compare_group(known.get(key), group)
+
+
+def _compare_group(known: Any, rows: Sequence[VectorRow]) -> Iterator[str]:
+    present, numbers = [], []
+    for row in rows:
+        place = int(np.searchsorted(known[1], row.seq)) if known else 0
+        if known and place < len(known[1]) and known[1][place] == row.seq:
+            present.append(row)
+            numbers.append(int(known[2][place]))
+        else:
+            yield "a vector is missing in the vector index"
+    if present:
+        for _row in differing(known[0], np.array(numbers, np.int64), present):
+            yield "a vector or its facets are others in the vector index"

@@ -1,0 +1,262 @@
+"""One search over one view of the index: from all rows in scope to the few that are asked of the truth.
+
+The promise: what comes out was read from the truth in the query's own snapshot, is alive, and belongs to the tenant,
+space and facets asked for, whatever the index says. The stages: pick the rows in scope by tenant and facet hashes; if
+they are many, keep those whose 1-bit codes are nearest; estimate these from int8 with a bound on the error; ask the
+truth for those that can still be among the nearest, best first, until no other can. Rows that died meanwhile do not
+count, so the next best follow; when all candidates are used up and more codes are left, four times as many are taken.
+
+A scope of up to `exact_values` numbers (rows times dimensions) skips the codes: its answer is exactly the nearest,
+proven by the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.adapters.vectors.embedded import kernels, quantization
+from recollect.adapters.vectors.embedded.quantization import Picked, Query, Section
+from recollect.adapters.vectors.embedded.segment import SealedSection
+from recollect.errors import InvalidInput
+from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot
+
+# How far to go, measured at 384 dimensions on one core. Scoring every row of a scope takes 0.65 ms for 16 million
+# numbers (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors
+# in clusters with twice as much noise as signal they hold 0.995 of the ten nearest; 2,000 hold 0.907 (of sentences by
+# MiniLM 0.9995). A tenant whose rows are scattered over many clusters is as hard: with 2,000 candidates 0.956 of the
+# ten nearest of 10,000 rows were found.
+EXACT_VALUES = 16 << 20
+CANDIDATES = 16_000
+_SCOPE_PER_CANDIDATE = 50
+_ALWAYS = 256  # a section with fewer rows in scope gives them all: its own codes may be centred on very little
+_FIRST_QUESTION = 128  # rows asked of the truth at once, doubled each time; 10 hits need 30 to 50 of them
+_DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
+_ROUNDING = 2e-6
+
+
+class Disagreement(Exception):
+    """The truth lies outside the bounds of the index: `section` describes other rows than the truth holds."""
+
+    def __init__(self, section: Section) -> None:
+        super().__init__("an estimate is out of its bounds")
+        self.section = section
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose rows, in which space, with which facets: as hashes for the index, as values for the truth."""
+
+    organization_id: str
+    space: str
+    allowed: Mapping[int, frozenset[str | None]]
+
+    @staticmethod
+    def of(organization_id: str, space: str, where: Mapping[str, Collection[str | None]] | None) -> Scope:
+        allowed = {}
+        for facet, values in (where or {}).items():
+            if facet not in FACETS:
+                raise InvalidInput(f"there is no facet {facet!r}", remedy=f"use one of {', '.join(FACETS)}")
+            if isinstance(values, str):
+                raise InvalidInput(f"{facet!r} needs a collection of values", remedy=f"write {facet}=[…]")
+            allowed[FACETS.index(facet)] = frozenset(values)
+        return Scope(organization_id, space, allowed)
+
+    def wanted(self) -> quantization.Wanted:
+        return {
+            facet: np.array(sorted({quantization.digest(value) for value in values}), np.uint64)
+            for facet, values in self.allowed.items()
+        }
+
+    def admits(self, row: VectorRow, dimensions: int) -> bool:
+        return (
+            row.organization_id == self.organization_id
+            and row.space == self.space
+            and len(row.vector) == 2 * dimensions
+            and (not self.allowed or all(row.facets[facet] in values for facet, values in self.allowed.items()))
+        )
+
+
+def products(rows: Sequence[VectorRow], query: Query) -> NDArray[np.float64]:
+    """The exact similarity of rows that the scope admits."""
+    similarity: NDArray[np.float64] = quantization.decode(rows, len(query.exact)).astype(np.float64) @ query.exact
+    return similarity
+
+
+def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[tuple[float, str]]:
+    """(-similarity, memory_id), which sorts best first; what is no number is no hit."""
+    # A stored vector is of unit length to float16 only, so a product may be 1.0001.
+    found = zip(np.round(similarity, _DIGITS).tolist(), rows, strict=True)
+    return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
+
+
+def best_of_each(found: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
+    """(-similarity, memory_id), best first, each memory once: by the nearest of its rows."""
+    best: dict[str, float] = {}
+    for worse, memory_id in found:
+        if worse < best.get(memory_id, math.inf):
+            best[memory_id] = worse
+    return sorted((worse, memory_id) for memory_id, worse in best.items())
+
+
+class Candidates(NamedTuple):
+    seq: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    slack: NDArray[np.float64]
+    section: NDArray[np.intp]
+
+    def best_first(self) -> Candidates:
+        return self.at(np.argsort(-(self.similarity + self.slack), kind="stable"))
+
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Candidates:
+        return Candidates(self.seq[rows], self.similarity[rows], self.slack[rows], self.section[rows])
+
+
+@dataclass
+class Probe:
+    """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
+
+    sections: Sequence[Section]
+    scope: Scope
+    query: Query
+    limit: int
+    exact_values: int = EXACT_VALUES
+    depth: int = CANDIDATES
+    trusting: bool = False  # do not check the bounds
+    asked: int = 0
+    dead: int = 0
+    _best: list[tuple[float, str]] = field(default_factory=list)  # (-similarity, memory_id), sorted
+
+    def run(self, snapshot: VectorSnapshot) -> list[VectorHit]:
+        if self.limit > 0:
+            for candidates in self._batches():
+                self._rescore(snapshot, candidates)
+                if len(self._best) >= self.limit:
+                    break
+        return [VectorHit(memory_id, -worse) for worse, memory_id in self._best]
+
+    def _batches(self) -> Iterator[Candidates]:
+        """The candidates; then, as long as there is any, more of them."""
+        wanted = self.scope.wanted()
+        if any(not len(hashes) for hashes in wanted.values()):
+            return
+        tenant = quantization.digest(self.scope.organization_id)
+        picks = [section.pick(tenant, wanted) for section in self.sections]
+        whole: list[tuple[int, Picked]] = []
+        coded: list[tuple[int, Picked]] = []
+        sealed = sum(pick.count for _, pick in self._sealed(picks))
+        wide = sealed * len(self.query.exact) > self.exact_values
+        for number, pick in enumerate(picks):
+            by_code = isinstance(self.sections[number], SealedSection) and pick.count > _ALWAYS
+            (coded if by_code and wide else whole).append((number, pick))
+        if not coded:
+            yield self._candidates(whole)
+            return
+        scanned = _Scanned([(number, pick, *self._distances(number, pick)) for number, pick in coded])
+        depth = max(self.depth, 20 * self.limit, sealed // _SCOPE_PER_CANDIDATE)
+        while True:
+            yield self._candidates([*whole, *scanned.next(depth)])
+            if scanned.exhausted:
+                return
+            whole, depth = [], 4 * depth
+
+    def _sealed(self, picks: Sequence[Picked]) -> Iterator[tuple[SealedSection, Picked]]:
+        for section, pick in zip(self.sections, picks, strict=True):
+            if isinstance(section, SealedSection):
+                yield section, pick
+
+    def _distances(self, number: int, pick: Picked) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
+        section = self.sections[number]
+        assert isinstance(section, SealedSection)
+        return section.distances(pick, self.query)
+
+    def _candidates(self, picks: Sequence[tuple[int, Picked]]) -> Candidates:
+        found = [(number, self.sections[number].estimate(pick, self.query)) for number, pick in picks if pick.count]
+        if not found:
+            return Candidates(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.intp))
+        return Candidates(
+            np.concatenate([estimate.seq for _, estimate in found]),
+            np.concatenate([estimate.similarity for _, estimate in found]),
+            np.concatenate([estimate.slack for _, estimate in found]),
+            np.repeat([number for number, _ in found], [len(estimate.seq) for _, estimate in found]),
+        )
+
+    def _rescore(self, snapshot: VectorSnapshot, candidates: Candidates) -> None:
+        """Ask the truth, best first, until no candidate left can be among the nearest.
+
+        If all are alive, the first part holds the answer: the rest is sorted only when it does not.
+        """
+        hopeful = self._hopeful(candidates)
+        self._ask_in_turn(snapshot, candidates.at(hopeful).best_first())
+        rest = candidates.at(~hopeful)
+        if len(self._best) >= self.limit and len(rest.seq):
+            rest = rest.at(rest.similarity + rest.slack + _ROUNDING >= -self._best[-1][0])
+        self._ask_in_turn(snapshot, rest.best_first())
+
+    def _hopeful(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Those that can be among the nearest, judged by the bounds alone."""
+        if len(candidates.seq) <= self.limit:
+            return np.ones(len(candidates.seq), np.bool_)
+        lower = candidates.similarity - candidates.slack
+        bar = np.partition(lower, len(lower) - self.limit)[len(lower) - self.limit]
+        hopeful: NDArray[np.bool_] = candidates.similarity + candidates.slack >= bar
+        return hopeful
+
+    def _ask_in_turn(self, snapshot: VectorSnapshot, candidates: Candidates) -> None:
+        upper = candidates.similarity + candidates.slack
+        start, size = 0, _FIRST_QUESTION
+        while start < len(upper):
+            if len(self._best) >= self.limit and upper[start] + _ROUNDING < -self._best[-1][0]:
+                return
+            self._ask(snapshot, candidates.at(slice(start, start + size)))
+            start, size = start + size, min(2 * size, 2048)
+
+    def _ask(self, snapshot: VectorSnapshot, part: Candidates) -> None:
+        rows = snapshot.rows_at(part.seq.tolist())
+        self.asked += len(part.seq)
+        self.dead += len(part.seq) - len(rows)
+        dimensions = len(self.query.exact)
+        kept = [row for row in rows if self.scope.admits(row, dimensions)]
+        if not kept:
+            return
+        similarity = products(kept, self.query)
+        if not self.trusting:
+            self._check_bounds(part, kept, similarity)
+        self._best = best_of_each([*self._best, *scored(kept, similarity)])[: self.limit]
+
+    def _check_bounds(self, part: Candidates, rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> None:
+        order = np.argsort(part.seq)
+        place = order[np.searchsorted(part.seq, [row.seq for row in rows], sorter=order)]
+        wrong = np.abs(similarity - part.similarity[place]) > part.slack[place] + _ROUNDING
+        wrong &= np.isfinite(similarity)
+        if wrong.any():
+            raise Disagreement(self.sections[int(part.section[place][wrong][0])])
+
+
+@dataclass
+class _Scanned:
+    """Rows with their code distances, given out nearest first."""
+
+    parts: list[tuple[int, Picked, NDArray[np.uint16], NDArray[np.uint32]]]
+    _given: int = -1
+    exhausted: bool = False
+
+    def next(self, wanted: int) -> list[tuple[int, Picked]]:
+        """All rows not given out yet, up to the distance within which there are `wanted` rows."""
+        reach = kernels.nearest_within([histogram for *_, histogram in self.parts], wanted)
+        self.exhausted = sum(int(histogram[reach + 1 :].sum()) for *_, histogram in self.parts) == 0
+        given, self._given = self._given, reach
+        chosen = []
+        for number, pick, distances, _ in self.parts:
+            near = distances <= reach
+            if given >= 0:
+                near &= distances > given
+            places = np.flatnonzero(near)
+            rows = places + pick.low if pick.rows is None else pick.rows[places]
+            chosen.append((number, Picked(pick.low, pick.high, len(rows), rows=rows)))
+        return chosen

@@ -1,0 +1,189 @@
+"""The folder of segments that several processes share.
+
+Names carry their range and a generation: `<after>-<upto>-<generation>.seg`. There is no manifest to disagree with:
+the segments in force are worked out from the names (the wider range wins, then the younger generation; what they cover
+is left over and deleted by the next writer). A file is written aside, synced, renamed, and the folder synced, so a
+name that is there is whole. Only the holder of the lock writes or deletes what is left over; anybody may delete a
+segment that is damaged or belongs to another store. Readers keep their mapping of a deleted file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from recollect.adapters.vectors.embedded.segment import DamagedSegment, Segment, Writable, open_segment, parse
+from recollect.ports.folders import private_opener
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{8})\.seg")
+
+Write = Callable[[Writable], None]
+
+
+class Name(NamedTuple):
+    after: int
+    upto: int
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.after:016x}-{self.upto:016x}-{self.generation:08x}.seg"
+
+
+def parse_name(text: str) -> Name | None:
+    match = _NAME.fullmatch(text)
+    return Name(*(int(part, 16) for part in match.groups())) if match else None
+
+
+def in_force(segments: Iterable[Segment]) -> list[Segment]:
+    """The segments to use: in order, without overlap, the wider first; gaps are possible and are the caller's."""
+    chosen: list[Segment] = []
+    reached = 0
+    for segment in sorted(segments, key=_preference):
+        if segment.after >= reached and segment.upto > reached:
+            chosen.append(segment)
+            reached = segment.upto
+    return chosen
+
+
+def _preference(segment: Segment) -> tuple[int, int, bool, int]:
+    name = parse_name(segment.path.name) if segment.path else None
+    return segment.after, -segment.upto, name is None, -name.generation if name else 0
+
+
+class Shelf:
+    """One folder. `None` as folder: nothing is shared or kept, segments live in memory."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._holder = 0  # the thread of this process that holds the lock
+
+    def stamp(self) -> int:
+        """Changes when a file came or went; costs one stat. A missed change costs no answer, only speed."""
+        if self.folder is None:
+            return 0
+        try:
+            return self.folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def names(self) -> list[str]:
+        if self.folder is None:
+            return []
+        try:
+            return sorted(name for name in os.listdir(self.folder) if parse_name(name))
+        except FileNotFoundError:
+            return []
+
+    def open_all(self, known: Iterable[Segment]) -> tuple[list[Segment], dict[str, str]]:
+        """Every readable segment (the known ones as they are, if still there), and why the others are not."""
+        if self.folder is None:
+            return [segment for segment in known if segment.path is None], {}
+        mapped = {(segment.path, segment.inode): segment for segment in known}
+        opened = [segment for segment in known if segment.path is None]
+        damaged: dict[str, str] = {}
+        for name in self.names():
+            path = self.folder / name
+            try:
+                old = mapped.get((path, path.stat().st_ino))
+                opened.append(old or self._open(path))
+            except FileNotFoundError:
+                continue  # merged away by another process since we listed
+            except DamagedSegment as error:
+                damaged[name] = error.message
+        return opened, damaged
+
+    def _open(self, path: Path) -> Segment:
+        segment, name = open_segment(path), parse_name(path.name)
+        if name is None or (segment.after, segment.upto) != (name.after, name.upto):
+            raise DamagedSegment(segment, "the name tells another range than the file")
+        return segment
+
+    def discard(self, path: Path, inode: int | None = None) -> None:
+        """Delete a segment that must not be used; with `inode`, only if it is still that very file."""
+        with contextlib.suppress(OSError):  # read-only or on Windows still mapped: it stays unused
+            if inode is None or path.stat().st_ino == inode:
+                path.unlink()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Whether we may write; never waits, because the holder may be a thread that waits for us."""
+        if self.folder is None or self._holder == threading.get_ident():
+            yield True
+            return
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            if not _locked(descriptor):
+                yield False
+                return
+            self._holder = threading.get_ident()
+            try:
+                yield True
+            finally:
+                self._holder = 0
+        finally:
+            os.close(descriptor)
+
+    def put(self, after: int, upto: int, write: Write) -> Segment:
+        """Make a segment: whole and synced under its name, or not there at all. Needs the lock."""
+        if self.folder is None:
+            return in_memory(write)
+        generation = 1 + max((name.generation for name in map(parse_name, self.names()) if name), default=0)
+        path = self.folder / str(Name(after, upto, generation))
+        aside = self.folder / f"{path.name}.tmp"
+        try:
+            with open(aside, "wb", buffering=1 << 20, opener=private_opener) as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        self._sync_folder()
+        return self._open(path)
+
+    def _sync_folder(self) -> None:
+        if os.name == "nt" or self.folder is None:
+            return
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def tidy(self, keep: Iterable[Segment]) -> None:
+        """Delete what is left over from merges and from writers that died. Needs the lock."""
+        if self.folder is None:
+            return
+        kept = {segment.path.name for segment in keep if segment.path}
+        for name in os.listdir(self.folder):
+            if name.endswith(".seg.tmp") or (parse_name(name) and name not in kept):
+                self.discard(self.folder / name)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock is ours; the kernel gives it back when the process dies."""
+    if fcntl is None:  # two writers would only delete each other's work: harmless to answers, wasteful in time
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def in_memory(write: Write) -> Segment:
+    buffer = io.BytesIO()
+    write(buffer)
+    return parse(memoryview(buffer.getvalue()), checked=True)

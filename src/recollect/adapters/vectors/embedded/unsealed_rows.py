@@ -1,0 +1,162 @@
+"""The tail of the embedded index: the rows that no segment covers yet, in memory, in order of seq.
+
+Rows are only appended, and a reader gets slices that end where the tail ended then: a search goes on undisturbed
+while others append. Encoded like a segment (int8 with scale and slack), without 1-bit codes: a tail is
+short enough to be scored row by row (20,000 x 384 in 0.2 ms, measured), so the tail never costs recall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.adapters.vectors.embedded import kernels, quantization
+from recollect.adapters.vectors.embedded.quantization import Estimates, Hashes, Key, Picked, Query, Wanted
+from recollect.ports.vectors import FACETS, VectorRow
+
+_COLUMNS = {
+    "tenant": np.uint64,
+    "seq": np.int64,
+    **dict.fromkeys(FACETS, np.uint64),
+    "scale": np.float32,
+    "slack": np.float32,
+    "coarse": np.int8,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TailSection:
+    """The rows of one space as they stood when it was asked for."""
+
+    key: Key
+    columns: dict[str, NDArray[Any]]
+    centre: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.columns["seq"])
+
+    def column(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def at(self, name: str, rows: kernels.Rows) -> NDArray[Any]:
+        chosen: NDArray[Any] = self.columns[name][rows]
+        return chosen
+
+    def tenants_of_rows(self) -> Hashes:
+        return self.columns["tenant"]
+
+    def tenants_at(self, rows: kernels.Rows) -> Hashes:
+        return self.at("tenant", rows)
+
+    def coarse_at(self, rows: kernels.Rows) -> NDArray[np.int8]:
+        return self.at("coarse", rows)
+
+    def pick(self, tenant: int, wanted: Wanted) -> Picked:
+        mine = self.columns["tenant"] == np.uint64(tenant)
+        mask = quantization.facet_mask(lambda facet: self.columns[FACETS[facet]], wanted)
+        return Picked.passing(0, len(self), mine if mask is None else mine & mask)
+
+    def estimate(self, picked: Picked, query: Query) -> Estimates:
+        rows = picked.numbers()
+        products = kernels.dots(self.columns["coarse"], query.rounded, rows)
+        chosen: Any = slice(None) if rows is None else rows
+        seq, scale, slack = (self.columns[name][chosen] for name in ("seq", "scale", "slack"))
+        return quantization.estimates(products, seq, scale, slack)
+
+
+class _Growing:
+    """Columns with room to grow; full arrays are replaced, never resized, because readers hold slices."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.count = 0
+        self.total = np.zeros(key[1], np.float64)
+        self.columns = {name: self._room(name, 64) for name in _COLUMNS}
+
+    def _room(self, name: str, rows: int) -> NDArray[Any]:
+        return np.empty((rows, self.key[1]) if name == "coarse" else rows, _COLUMNS[name])
+
+    def append(self, new: dict[str, NDArray[Any]], total: NDArray[np.float64]) -> None:
+        stop = self.count + len(new["seq"])
+        for name, column in self.columns.items():
+            if stop > len(column):
+                self.columns[name] = self._room(name, stop + stop // 2)
+                self.columns[name][: self.count] = column[: self.count]
+            self.columns[name][self.count : stop] = new[name]
+        self.total = self.total + total
+        self.count = stop
+
+    def view(self) -> TailSection:
+        shown = {name: column[: self.count] for name, column in self.columns.items()}
+        return TailSection(self.key, shown, (self.total / max(1, self.count)).astype(np.float32))
+
+    def later_than(self, seq: int) -> _Growing | None:
+        first = int(np.searchsorted(self.columns["seq"][: self.count], seq, "right"))
+        if first == self.count:
+            return None
+        rest = _Growing(self.key)
+        kept = {name: column[first : self.count] for name, column in self.columns.items()}
+        shown = kept["coarse"] * kept["scale"][:, None]
+        rest.append(kept, shown.sum(axis=0, dtype=np.float64))
+        return rest
+
+
+class Tail:
+    """The rows with seq in (after, upto]; whoever changes or reads it holds the index's lock."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.upto = after
+        self._parts: dict[Key, _Growing] = {}
+
+    def __len__(self) -> int:
+        return sum(part.count for part in self._parts.values())
+
+    def add(self, rows: Sequence[VectorRow], upto: int) -> None:
+        """Append living rows in order of seq; everything up to `upto` is then covered."""
+        groups: dict[Key, list[VectorRow]] = {}
+        for row in rows:
+            if row.vector and len(row.vector) % 2 == 0:  # anything else is no vector and is never found
+                groups.setdefault((row.space, len(row.vector) // 2), []).append(row)
+        for key, group in groups.items():
+            vectors = quantization.decode(group, key[1])
+            self._parts.setdefault(key, _Growing(key)).append(
+                columns_of(group, quantization.encode(vectors)), np.nan_to_num(vectors).sum(axis=0, dtype=np.float64)
+            )
+        self.upto = upto
+
+    def section(self, key: Key) -> TailSection | None:
+        part = self._parts.get(key)
+        return part.view() if part else None
+
+    def sections(self) -> list[TailSection]:
+        return [part.view() for part in self._parts.values()]
+
+    def later_than(self, seq: int) -> Tail:
+        """What is left when a segment covers everything up to `seq`."""
+        rest = Tail(seq)
+        rest.upto = max(self.upto, seq)
+        for key, part in self._parts.items():
+            later = part.later_than(seq)
+            if later is not None:
+                rest._parts[key] = later
+        return rest
+
+
+def columns_of(rows: Sequence[VectorRow], encoded: quantization.Encoded) -> dict[str, NDArray[Any]]:
+    """The columns of rows of one space, as a tail or a segment has them."""
+    digest = quantization.digest
+    columns: dict[str, NDArray[Any]] = {
+        "tenant": np.array([digest(row.organization_id) for row in rows], np.uint64),
+        "seq": np.array([row.seq for row in rows], np.int64),
+        "scale": encoded.scale,
+        "slack": encoded.slack,
+        "coarse": encoded.coarse,
+    }
+    for number, facet in enumerate(FACETS):
+        columns[facet] = np.array([digest(row.facets[number]) for row in rows], np.uint64)
+    return columns

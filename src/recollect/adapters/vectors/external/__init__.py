@@ -1,0 +1,1 @@
+"""Vector indexes kept in other systems, fed from the records."""

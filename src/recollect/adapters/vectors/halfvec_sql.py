@@ -1,0 +1,158 @@
+"""How a table with a column of pgvector's type `halfvec` is searched and indexed.
+
+A scope of up to so many rows is filtered first and scored exactly: under a selective filter an HNSW walk is slower and
+misses most. A broader one walks the HNSW index that covers it, if there is one, and on until enough of what it meets
+passes the filters (iterative scan, in strict order). Where that gives up too early, all of the scope is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg import sql
+
+from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters.records.postgres.connection import Connection
+from recollect.adapters.records.postgres.vectors import Half, half
+from recollect.ports.vectors import FACETS
+
+Vector = NDArray[np.floating]
+Near = tuple[Any, ...]
+EXACT_ROWS = 5_000
+INDEX_ROWS = 10_000
+INDEXABLE_DIMENSIONS = 4000
+EVERY = 1 << 40  # rows: no limit
+MOST_WALKED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Which rows a search is among."""
+
+    condition: str
+    values: Sequence[Any]
+
+    @property
+    def scope(self) -> Hashable:
+        return self.condition, repr(self.values)
+
+
+class Server(NamedTuple):
+    """How the table is reached: one question, or work in a transaction."""
+
+    ask: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+    work: Callable[[Callable[[Connection], list[Near]]], list[Near]]
+
+
+@dataclass(frozen=True, slots=True)
+class Halfvecs:
+    """A table whose rows have `_halfvec` and `facets`; `key` is the column that a search is for."""
+
+    table: str
+    key: str
+
+    def exact(self, among: Among, query: Vector, limit: int, most: int) -> tuple[str, list[Any]]:
+        """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
+        text = (
+            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {among.condition} "
+            f"LIMIT {most + 1}), best AS (SELECT {self.key}, min(_halfvec <#> %s::halfvec) AS distance FROM scope "
+            f"GROUP BY {self.key} ORDER BY distance, {self.key} LIMIT %s) "
+            f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM scope) c LEFT JOIN best ON TRUE"
+        )
+        return text, [*among.values, _half(query), limit]
+
+    def nearest(self, among: Among, query: Vector, limit: int, most: int, lately: Lately, server: Server) -> list[Near]:
+        """(key, minus the similarity), best first. Which scopes are too broad to be scored is noted for a while."""
+        if not lately.get(among.scope):
+            found = scored(server.ask(*self.exact(among, query, limit, most)), most)
+            if found is not None:
+                return found
+            lately.note(among.scope, True)
+        rows = limit
+        while True:
+            walked = server.work(lambda connection, rows=rows: self.walk(connection, among, query, rows))  # type: ignore[misc]
+            found = _each_once(walked)
+            if len(found) >= limit:
+                return found[:limit]
+            if len(walked) < rows or rows > MOST_WALKED:
+                return scored(server.ask(*self.exact(among, query, limit, EVERY)), EVERY) or []
+            rows *= 4  # several of the nearest have one key: more are needed
+
+    def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
+        """May give up before it has found enough, in a scope that is a small part of the index."""
+        effort = min(max(2 * limit, 100), 1000)
+        connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
+        connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
+        statement, vector = self.walk_statement(among.condition, len(query)), _half(query)
+        return connection.execute(statement, [vector, *among.values, vector, limit]).fetchall()
+
+    def walk_statement(self, condition: str, dimensions: int) -> str:
+        distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
+        return f"SELECT {self.key}, {distance} FROM {self.table} WHERE {condition} ORDER BY {distance} LIMIT %s"
+
+
+def _each_once(walked: Sequence[Near]) -> list[Near]:
+    """The nearest of each key; they come best first."""
+    found: dict[Any, Any] = {}
+    for key, distance in walked:
+        found.setdefault(key, distance)
+    return list(found.items())
+
+
+def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Near] | None:
+    """The answer to an exact search: (key, minus the similarity), best first; None if the scope is too broad for it."""
+    if rows[0][2] > most:
+        return None
+    return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=lambda one: one[::-1])
+
+
+def _half(query: Vector) -> Half | None:
+    return half(query.astype("<f2").tobytes())
+
+
+def literal(condition: str, *values: Any) -> str:
+    """The values as literals: only then may the planner use an index that covers just this scope."""
+    text: str = sql.SQL(condition).format(*map(sql.Literal, values)).as_string()
+    return text.replace("%", "%%")
+
+
+def facet_tests(
+    where: Mapping[str, Collection[str | None]], columns: Mapping[str, str] | None = None
+) -> tuple[list[str], list[Any]]:
+    """Conditions on the facets of a row; some of them may have a column of their own."""
+    tests: list[str] = []
+    values: list[Any] = []
+    for name, allowed in where.items():
+        facet = (columns or {}).get(name) or f"facets ->> {FACETS.index(name)}"
+        values.append([value for value in allowed if value is not None])
+        test = f"{facet} = ANY(%s::text[])"
+        tests.append(f"({test} OR {facet} IS NULL)" if None in allowed else test)
+    return tests, values
+
+
+def make_index(
+    connection: Connection,
+    name: str,
+    table: str,
+    dimensions: int,
+    condition: str,
+    schema: str = "",
+    *,
+    is_pooled: bool = False,
+) -> None:
+    """An HNSW index of part of a table, made without blocking writers."""
+    if not is_pooled:  # it cannot be made inside a transaction, and a setting of the session would be left to others
+        connection.execute("SET maintenance_work_mem = '256MB'")
+    full = f"{schema}.{name}" if schema else name
+    found = connection.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (full,)).fetchall()
+    if found and not found[0][0]:  # what an interrupted build leaves behind
+        connection.execute(f"DROP INDEX {full}")
+    # No values are bound here, so a percent sign stands for itself.
+    connection.execute(
+        f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} "
+        f"USING hnsw ((_halfvec::halfvec({dimensions})) halfvec_ip_ops) WHERE {condition.replace('%%', '%')}"
+    )

@@ -1,0 +1,115 @@
+"""Whether all that the settings name is there and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import which
+
+from pydantic import BaseModel, Field
+
+from recollect.app.models import embedder_of, language_model_of
+from recollect.app.stores import examine_store, file_of
+from recollect.app.vectors import examine_vectors
+from recollect.errors import InvalidSettings, RecollectError
+from recollect.ports.models import Prompt
+from recollect.services.admin.maintenance import Finding
+from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, shown
+
+
+def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
+    """Try everything the settings name, one after another, without writing or creating anything."""
+    try:
+        settings = load(source)
+    except InvalidSettings as error:
+        yield Finding(name="settings", well=False, says=error.message, remedy=error.remedy)
+        return
+    named = ", ".join(sorted(settings.model_fields_set)) or "nothing"
+    yield Finding(name="settings", well=True, says=f"read; other than the default: {named}")
+    yield _tried("store", shown(settings.store), lambda: examine_store(settings.store, settings.postgres_upkeep))
+    yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
+    yield _tried("embedder", _title(settings.embedder), lambda: _try_embedder(settings.embedder))
+    incoming, model = settings.incoming_embedder, settings.language_model
+    if incoming is not None:
+        yield _tried("incoming_embedder", _title(incoming), lambda: _try_embedder(incoming))
+    if model.provider != "none":
+        yield _tried("language_model", _title(model), lambda: _try_model(model))
+    yield from _folders(settings)
+    if settings.server.hosts and not settings.server.proxies:
+        says = "hosts are named and no proxies: behind one, all clients look like one; name it in server.proxies"
+        yield Finding(name="server", well=True, says=says)
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    root = (settings.citation_root,) if settings.citation_root else ()
+    for folder in (*settings.repositories.values(), *(settings.citation_roots or ()), *root):
+        if not folder.is_dir():
+            yield Finding(name="citations", well=False, says=f"'{folder}' is not a folder", remedy="correct the path")
+    if settings.citation_roots:
+        yield _roots(settings)
+    tools = settings.postgres_tools
+    missing = [name for name in ("pg_dump", "pg_restore") if tools and which(name, path=str(tools)) is None]
+    if missing:
+        says = f"'{tools}' has no {missing[0]}"
+        yield Finding(name="postgres_tools", well=False, says=says, remedy="name the folder of the client programs")
+
+
+def _roots(settings: Settings) -> Finding:
+    """Whoever may write to the service can have lines in the roots compared with guesses: what must not be in them."""
+    roots = [(root, root.expanduser().resolve()) for root in settings.citation_roots or ()]
+    for root, place in roots:
+        inside = next((what for what, at in _private(settings) if at.resolve().is_relative_to(place)), None)
+        if place == Path(place.anchor) or any(place.is_relative_to(one) for one in ("/proc", "/sys", "/dev", "/etc")):
+            inside = "what belongs to this machine and not to those who cite"
+        if inside is not None:
+            says = f"the root '{root}' holds {inside}: whoever may write to the service can cite it"
+            remedy = "name in citation_roots only folders whose files may be cited, such as a clone of a repository"
+            return Finding(name="citation_roots", well=False, says=says, remedy=remedy)
+    says = f"over the service, files inside {', '.join(str(root) for root, _ in roots)} can be cited"
+    return Finding(name="citation_roots", well=True, says=says)
+
+
+def _private(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """The files of ours that are nobody's to cite."""
+    store = file_of(settings.store)
+    if store is not None:
+        yield "the store", store
+    if settings.vectors.path is not None:
+        yield "the vectors", settings.vectors.path
+    models = (settings.embedder, settings.incoming_embedder, settings.language_model)
+    keys = [model.api_key_file for model in models if model is not None]
+    for key in (*keys, settings.vectors.secret_file):
+        if key is not None:
+            yield "a file with a key", key.expanduser()
+
+
+def _title(model: EmbedderSettings | LanguageModelSettings) -> str:
+    return f"{model.provider} {model.model or ''}".strip()
+
+
+def _try_embedder(settings: EmbedderSettings) -> str:
+    embedder = embedder_of(settings)
+    if embedder is None:
+        return "recall goes by words only"
+    return f"answers with {len(embedder.embed_query('hello'))} dimensions"
+
+
+class _Ready(BaseModel):
+    """The shortest answer that shows whether a model can follow a shape."""
+
+    ready: bool = Field(description="true")
+
+
+def _try_model(settings: LanguageModelSettings) -> str:
+    model = language_model_of(settings, retries=0)
+    assert model is not None, "only asked where one is named"
+    answer = model.ask(Prompt("Say that you are ready.", "Are you ready?", 200), _Ready)
+    return f"answers in the asked form ({answer.usage.milliseconds} ms)"
+
+
+def _tried(name: str, what: str, attempt: Callable[[], str]) -> Finding:
+    try:
+        said = attempt()
+    except RecollectError as error:
+        return Finding(name=name, well=False, says=f"{what}: {error.message}", remedy=error.remedy)
+    return Finding(name=name, well=True, says=f"{what}: {said}")

@@ -1,0 +1,1 @@
+"""Replies for people, on a terminal."""

@@ -1,0 +1,137 @@
+"""Patterns and summaries for people: success drawn as an interval, summaries as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from recollect.services.learning.pattern_use import Applied, EpisodeLine, PatternView, Reported, Suggested
+from recollect.services.learning.patterns import Learned
+from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.learning.success_rates import Rate
+from recollect.services.learning.summaries import SummaryView
+
+if TYPE_CHECKING:
+    from recollect.interfaces.cli.render.replies import Renderer
+
+WIDTH = 30
+
+
+def interval(rate: Rate) -> str:
+    """From nothing to always, the interval thick, the expected rate marked."""
+    low, high = round(rate.low * (WIDTH - 1)), round(rate.high * (WIDTH - 1))
+    mark = round(rate.expected * (WIDTH - 1))
+    drawn = ["━" if low <= place <= high else "─" for place in range(WIDTH)]
+    drawn[mark] = "●"
+    return f"[cyan]{''.join(drawn)}[/] {escape(str(rate))}"
+
+
+def suggested(show: Renderer, reply: Suggested) -> None:
+    if not reply.suggestions:
+        show.console.print("No pattern fits.")
+    for place, one in enumerate(reply.suggestions, 1):
+        show.console.print(
+            f"[bold]{place:2}[/] [cyan]{one.score:5.2f}[/]  {escape(one.problem)}  [dim]{escape(one.id)}[/]"
+        )
+        show.console.print(f"           {interval(one.rate)}")
+        show.console.print(f"           [dim]{escape('; '.join(one.reasons))}[/]")
+    _notes(show, reply.notes)
+
+
+def pattern(show: Renderer, reply: PatternView) -> None:
+    show.console.print(f"[bold]{escape(reply.problem)}[/]  {reply.status}  [dim]{escape(reply.id)} v{reply.version}[/]")
+    show.console.print(escape(reply.template))
+    show.console.print(interval(reply.rate) + ("" if reply.offered else "  [yellow]not offered[/]"))
+    _episodes(show, "learned from", reply.episodes)
+    _episodes(show, "against it", reply.counter_examples)
+    for use in reply.applications:
+        outcome = use.outcome or "not reported"
+        show.console.print(
+            f"used  {show.when(use.at)}  {outcome:12} {escape(use.task)}  [dim]{escape(use.application)}[/]"
+        )
+
+
+def _episodes(show: Renderer, title: str, episodes: Sequence[EpisodeLine]) -> None:
+    for one in episodes:
+        mark = "[green]✓[/]" if one.success else "[red]✗[/]"
+        show.console.print(f"{title}  {mark} {escape(one.task)}  [dim]{escape(one.id)}[/]")
+
+
+def applied(show: Renderer, reply: Applied) -> None:
+    show.console.print(escape(reply.text))
+    if reply.missing:
+        show.console.print(f"[yellow]nothing is known for[/] {escape(', '.join(reply.missing))}")
+    show.console.print(
+        f"[dim]report what came of it: recollect pattern report {escape(reply.application)} --success[/]"
+    )
+
+
+def reported(show: Renderer, reply: Reported) -> None:
+    show.console.print(interval(reply.rate) + ("  [dim]reported before[/]" if reply.repeated else ""))
+    if reply.consequence:
+        show.console.print(f"[yellow]{escape(reply.consequence)}[/]")
+
+
+def learned(show: Renderer, reply: Learned) -> None:
+    show.console.print(
+        f"{reply.episodes} new episodes: {len(reply.founded)} patterns founded, {len(reply.grown)} grown, "
+        f"{reply.counter_examples} counter-examples, {reply.left} belong to no pattern"
+    )
+    for id in reply.founded:
+        show.console.print(f"new  [dim]{escape(id)}[/]")
+    for id in reply.demoted:
+        show.console.print(f"[yellow]fell[/] [dim]{escape(id)}[/]")
+    _notes(show, reply.notes)
+
+
+def summarized(show: Renderer, reply: Summarized) -> None:
+    show.console.print(escape(reply.text))
+    show.console.print(f"[dim]covers {len(reply.covers)}  {escape(reply.id)}[/]")
+    _notes(show, reply.notes)
+
+
+def rolled_up(show: Renderer, reply: RolledUp) -> None:
+    written = ", ".join(f"{count} {level}" for level, count in reply.written.items()) or "nothing was due"
+    again = f"; {reply.dropped} were out of date" if reply.dropped else ""
+    show.console.print(f"written: {written}{again}")
+    _notes(show, reply.notes)
+
+
+def summary(show: Renderer, reply: SummaryView) -> None:
+    stale = "  [yellow]out of date[/]" if reply.stale else ""
+    show.console.print(
+        f"[bold]{reply.level}[/] {show.when(reply.at)}  {reply.status}{stale}  [dim]{escape(reply.id)}[/]"
+    )
+    show.console.print(escape(reply.text))
+    for part in reply.parts:
+        said = f"{escape(part.by)}: " if part.by else ""
+        show.console.print(f"  [dim]{part.kind:12}[/] {said}{escape(part.text)}  [dim]{escape(part.id)}[/]")
+
+
+def tree(show: Renderer, reply: SummaryTree) -> None:
+    for line in reply.lines:
+        stale = "  [yellow]out of date[/]" if line.stale else ""
+        title = line.level if line.kind == "summary" else line.kind
+        show.console.print(f"{'  ' * line.depth}[bold]{title}[/] {escape(line.text)}{stale}  [dim]{escape(line.id)}[/]")
+    if reply.more or not reply.lines:
+        show.console.print("[dim]more with --limit[/]" if reply.more else "There are no summaries.")
+
+
+def _notes(show: Renderer, notes: Sequence[str]) -> None:
+    for note in notes:
+        show.console.print(f"[yellow]note:[/] {escape(note)}")
+
+
+LEARNING: dict[type, Callable[[Renderer, Any], None]] = {
+    Suggested: suggested,
+    PatternView: pattern,
+    Applied: applied,
+    Reported: reported,
+    Learned: learned,
+    Summarized: summarized,
+    RolledUp: rolled_up,
+    SummaryView: summary,
+    SummaryTree: tree,
+}

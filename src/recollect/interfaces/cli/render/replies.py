@@ -1,0 +1,296 @@
+"""Replies for people: tables and a little colour; plain text when the output is not a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from recollect.catalogue import Operation
+from recollect.interfaces.cli.render import agents, frameworks, runs
+from recollect.interfaces.cli.render.learning import LEARNING
+from recollect.services.admin.activity import Activity
+from recollect.services.admin.audit import LogPage
+from recollect.services.admin.copy import Copied
+from recollect.services.admin.export import Restored
+from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, Verified
+from recollect.services.admin.partitions import Layout
+from recollect.services.memories.browse import MemoryPage, MemoryView, PartyPage, PartyView, Removed
+from recollect.services.memories.context import Context
+from recollect.services.memories.lifecycle import History
+from recollect.services.memories.recall import Recalled, WhyNot
+from recollect.services.memories.user_sql import SqlReply
+
+COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
+STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
+LISTED = 20
+
+
+class Renderer:
+    def __init__(self, timezone: str = "UTC", console: Console | None = None) -> None:
+        self._zone = ZoneInfo(timezone)
+        self.console = console or _console()
+
+    def show(self, operation: Operation, reply: BaseModel) -> None:
+        for type, render in _RENDERERS.items():
+            if isinstance(reply, type):
+                render(self, reply)
+                return
+        self._fields(reply)
+
+    @contextmanager
+    def progress(self, title: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+        if not shown:
+            yield None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=max(total, done))
+
+    def when(self, moment: datetime | str) -> str:
+        if isinstance(moment, str):
+            moment = datetime.fromisoformat(moment)
+        with suppress(OverflowError):  # the first and last days of the calendar have no local time everywhere
+            moment = moment.astimezone(self._zone)
+        return moment.strftime("%Y-%m-%d %H:%M")
+
+    def recalled(self, reply: Recalled) -> None:
+        if not reply.hits:
+            self.console.print("Nothing found.")
+        for place, hit in enumerate(reply.hits, 1):
+            status = f"[{COLOURS[hit.status]}]{hit.status}[/]"
+            said = f"  [dim]{escape(hit.author)}, {self.when(hit.occurred_at)}[/]" if hit.author else ""
+            text = f"… {hit.passage.text} …" if hit.passage else hit.text
+            self.console.print(f"[bold]{place:2}[/] [cyan]{hit.match:5.2f}[/]  {escape(text)}  {status}{said}")
+            self.console.print(f"           [dim]{escape(hit.why)}  {escape(hit.id)}[/]")
+            for citation in hit.citations:
+                self.console.print(f"           {_citation(citation.source, citation.state, citation.note)}")
+        self.notes(reply.notes)
+
+    def packed(self, reply: Context) -> None:
+        self.console.print(escape(reply.text), soft_wrap=True)
+        self.notes(reply.notes)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Beside what was asked for, so that who reads that with a program is not given more."""
+        aside = Console(stderr=True, highlight=False, soft_wrap=True)
+        for note in notes:
+            aside.print(f"[yellow]note:[/] {escape(note)}")
+
+    def why_not(self, reply: WhyNot) -> None:
+        for reason in reply.reasons:
+            self.console.print(escape(reason))
+
+    def memory(self, reply: MemoryView) -> None:
+        self.console.print(f"[bold]{escape(reply.text)}[/]")
+        self.console.print(
+            f"[{COLOURS[reply.status]}]{reply.status}[/] {reply.kind}  [dim]{escape(reply.id)} v{reply.version}[/]"
+        )
+        table = Table.grid(padding=(0, 2))
+        for name, value in reply.fields.items():
+            table.add_row(f"[dim]{name}[/]", escape(str(value)))
+        self.console.print(table)
+        if reply.tags:
+            self.console.print("tags: " + escape(", ".join(reply.tags)))
+        for citation in reply.citations:
+            self.console.print(_citation(citation.source, citation.state, citation.note))
+        for link in reply.links:
+            self.console.print(f"{escape(link.type)} {'→' if link.direction == 'to' else '←'} {escape(link.id)}")
+
+    def memories(self, reply: MemoryPage) -> None:
+        table = Table("when", "status", "kind", "text", _whole("id"), box=None, header_style="dim")
+        for line in reply.memories:
+            text = line.text if len(line.text) <= 100 else line.text[:99] + "…"
+            status = f"[{COLOURS[line.status]}]{line.status}[/]"
+            table.add_row(self.when(line.occurred_at), status, line.kind, escape(text), f"[dim]{escape(line.id)}[/]")
+        self.console.print(table)
+        more = f"; more with --after {reply.next}" if reply.next else ""
+        self.console.print(f"[dim]{len(reply.memories)} of {reply.total}{more}[/]")
+
+    def parties(self, reply: PartyPage) -> None:
+        table = Table(_whole("id"), "name", "created", box=None, header_style="dim")
+        for party in reply.parties:
+            table.add_row(escape(party.id), escape(party.name), self.when(party.created_at))
+        self.console.print(table)
+
+    def party(self, reply: PartyView) -> None:
+        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/]")
+
+    def removed(self, reply: Removed) -> None:
+        done = "would take" if reply.dry_run else "took"
+        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/] {done}:")
+        table = Table(box=None, show_header=False)
+        for one in reply.takes:
+            whose = f"of {one.owner_type} {one.owner_name or one.owner}" if one.owner else "of nobody"
+            table.add_row(f"{one.count:,}", one.table, escape(whose), "[red]another's[/]" if one.others else "")
+        for one in reply.hands_over:
+            table.add_row(f"{one.count:,}", one.table, "handed over", "")
+        self.console.print(table)
+        if reply.refused:
+            self.console.print(f"[yellow]refused like this:[/] {escape(reply.refused)}")
+        if reply.restorable_until:
+            self.console.print(f"`recollect unremove` brings it back until {self.when(reply.restorable_until)}")
+        if reply.deleted:
+            self.console.print(f"{reply.deleted:,} records deleted for good")
+        for note in reply.notes:
+            self.console.print(f"[yellow]note:[/] {escape(note)}")
+
+    def log(self, reply: LogPage) -> None:
+        table = Table("when", "what", "action", "by", "memory", _whole("id"), box=None, header_style="dim")
+        for entry in reply.entries:
+            when, by, memory = self.when(entry.timestamp), entry.actor or "", entry.memory or ""
+            table.add_row(
+                when, entry.operation, entry.action, escape(by), f"[dim]{escape(memory)}[/]", f"[dim]{entry.id}[/]"
+            )
+        self.console.print(table)
+
+    def history(self, reply: History) -> None:
+        table = Table("version", "from", "status", "text", "then", box=None, header_style="dim")
+        for entry in reply.entries:
+            status = f"[{COLOURS[entry.status]}]{entry.status}[/]"
+            then = f"{entry.change}{f' by {entry.by}' if entry.by else ''}{f': {entry.why}' if entry.why else ''}"
+            table.add_row(str(entry.number), self.when(entry.held_from), status, escape(entry.text), escape(then))
+        self.console.print(table)
+
+    def verified(self, reply: Verified) -> None:
+        if reply.sound:
+            self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
+        alike: dict[tuple[str | None, str], list[ProblemView]] = {}
+        for problem in reply.problems:
+            alike.setdefault((problem.table, problem.what), []).append(problem)
+        for (table, what), problems in list(alike.items())[:LISTED]:
+            count = sum(problem.count for problem in problems)
+            where = " ".join(part for part in (table, problems[0].id) if part)
+            others = f" (and {count - 1:,} more)" if count > 1 else ""
+            self.console.print(f"[red]✗[/] {escape(f'{where}{others}: ' if where else '')}{escape(what)}")
+        if len(alike) > LISTED or any(len(problems) > 1 for problems in alike.values()):
+            self.console.print("--json lists them all")
+
+    def diagnosis(self, reply: Diagnosis) -> None:
+        width = max(10, *(len(finding.name) for finding in reply.findings))
+        for finding in reply.findings:
+            mark = "[green]✓[/]" if finding.well else "[red]✗[/]"
+            self.console.print(f"{mark} {finding.name:{width}} {escape(finding.says)}")
+            if finding.remedy:
+                self.console.print(f"{' ' * (width + 3)}{escape(finding.remedy)}")
+        for done in reply.mended:
+            self.console.print(f"mended: {escape(done)}")
+
+    def stats(self, reply: Stats) -> None:
+        self.console.print(
+            f"{reply.memories} memories, {reply.forgotten} forgotten, {reply.uncited} without a citation"
+        )
+        for title, counts in (("kind", reply.kinds), ("status", reply.statuses)):
+            most = max(counts.values(), default=0) or 1
+            for name, count in counts.items():
+                bar = "█" * round(30 * count / most)
+                self.console.print(f"  {title:7}{name:16} {count:8} [cyan]{bar}[/]")
+
+    def activity(self, reply: Activity) -> None:
+        most = max((day.accesses for day in reply.days), default=0) or 1
+        for day in reply.days:
+            bar = "█" * round(30 * day.accesses / most)
+            self.console.print(f"{day.date} {day.remembered:8} remembered {day.accesses:8} accesses [cyan]{bar}[/]")
+
+    def copied(self, reply: Copied) -> None:
+        for one in reply.organizations:
+            self.console.print(
+                f"[green]✓[/] {escape(one.organization)}: {one.records:,} records, {one.written:,} written"
+            )
+            self.console.print(f"  [dim]the same on both sides: {one.hash}[/]")
+
+    def restored(self, reply: Restored) -> None:
+        self.console.print(f"restored {reply.memories} memories to {escape(reply.store)}, all checked")
+
+    def layout(self, reply: Layout) -> None:
+        table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
+        for one in reply.partitions:
+            table.add_row(escape(one.name), one.holds, f"{one.rows:,}", decimal(one.bytes))
+        if reply.partitions:
+            self.console.print(table)
+        for name in reply.made:
+            self.console.print(f"made {escape(name)}")
+        for drop in reply.drops:
+            done = "dropped" if reply.applied else "would drop"
+            whose = [f"{escape(name)} {count:,}" for name, count in drop.organizations.items()]
+            whose += [f"other organizations {drop.others:,}"] if drop.others else []
+            self.console.print(f"{done} {escape(drop.partition)}: {drop.rows:,} rows ({', '.join(whose) or 'empty'})")
+            for name, count in drop.hanging.items():
+                self.console.print(f"           with {count:,} of {escape(name)}")
+        if reply.note:
+            self.console.print(escape(reply.note))
+
+    def rows(self, reply: SqlReply) -> None:
+        table = Table(*(Column(escape(name)) for name in reply.columns), box=None, header_style="dim")
+        for row in reply.rows:
+            table.add_row(*(Text(_cell(value), overflow="fold") for value in row))
+        self.console.print(table)
+        if reply.cut:
+            self.console.print(f"[dim]the first {len(reply.rows)} rows; --limit shows more[/]")
+
+    def _fields(self, reply: BaseModel) -> None:
+        table = Table.grid(padding=(0, 2))
+        for name, value in reply.model_dump(mode="json").items():
+            if value not in (None, "", [], {}):
+                shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+                table.add_row(f"[dim]{name}[/]", Text(shown, overflow="fold"))
+        self.console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)
+
+
+def _whole(title: str) -> Column:
+    """An id is copied, so it is never shortened."""
+    return Column(title, no_wrap=True, overflow="ignore", min_width=36)
+
+
+def _console() -> Console:
+    """A terminal's own width; room for whole lines when a program or a file reads them."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=250)
+
+
+def _citation(source: str, state: str, note: str) -> str:
+    return f"[{STATES[state]}]{state:11}[/] {escape(source)}" + (f"  [dim]{escape(note)}[/]" if note else "")
+
+
+_RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
+    Recalled: Renderer.recalled,
+    Context: Renderer.packed,
+    WhyNot: Renderer.why_not,
+    MemoryView: Renderer.memory,
+    MemoryPage: Renderer.memories,
+    PartyPage: Renderer.parties,
+    PartyView: Renderer.party,
+    Removed: Renderer.removed,
+    LogPage: Renderer.log,
+    History: Renderer.history,
+    Verified: Renderer.verified,
+    Diagnosis: Renderer.diagnosis,
+    Stats: Renderer.stats,
+    Activity: Renderer.activity,
+    Copied: Renderer.copied,
+    Restored: Renderer.restored,
+    Layout: Renderer.layout,
+    SqlReply: Renderer.rows,
+    **agents.RENDERERS,
+    **LEARNING,
+    **runs.RENDERERS,
+    **frameworks.RENDERERS,
+}

@@ -1,0 +1,297 @@
+"""The service: every operation of the catalogue as a route, behind keys, permissions and limits.
+
+The core is synchronous: requests run in a few threads, behind a gate that turns away what would only queue. Every
+answer carries a request id; every problem has one shape; nothing of what is stored reaches a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute
+
+from recollect.catalogue import Operation, invoke
+from recollect.domain.record import new_id
+from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
+from recollect.interfaces.http import openapi
+from recollect.interfaces.http.body_timeouts import Patience
+from recollect.interfaces.http.client_address import Proxies, neighbourhood
+from recollect.interfaces.http.host_check import check_host, is_loopback
+from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
+from recollect.interfaces.http.metrics import Metrics, log_request
+from recollect.interfaces.http.paths import PathRoute
+from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
+from recollect.services.admin import access
+from recollect.services.context import Core
+from recollect.settings import ServerSettings
+
+PREFIX = "/v1"
+COOKIE = "recollect"
+CSRF = "x-recollect-csrf"
+SMALL_BODY = 1 << 16
+ANYBODYS = frozenset({"health", "ready"})  # probes ask by whatever address they know
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+Handler = Callable[[Request], Awaitable[Response]]
+Endpoint = tuple[str, str, str, Handler]
+"""Method, path, the name it has in figures and logs, and what answers."""
+log = logging.getLogger("recollect.service")
+
+
+class Service:
+    """What the routes share: the core, the threads, the limits and the figures."""
+
+    def __init__(self, core: Core, settings: ServerSettings, operator: str) -> None:
+        self.core = core = replace(core, passages_at_once=settings.passages_at_once)
+        self.settings = settings
+        self.operator = operator
+        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
+        self.gate = Gate(settings.threads + settings.waiting)
+        self.uploads = Gate(2 * settings.threads)
+        self.rates = Rates()
+        self.usage = Usage(partial(access.count_uses, core))
+        self.metrics = Metrics()
+        self.is_closing = False
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """In a thread, if there is room for one more."""
+        with self.gate:
+            return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    async def expect_key(self, request: Request) -> None:
+        """Nothing is read from those who bring no key, and nothing large from those whose key is not valid."""
+        token = needed_token(request)
+        size = declared_bytes(request)
+        if size is None or size > SMALL_BODY:
+            await self.run(lambda: access.authenticate(self.core, token, address_of(request)))
+
+    def principal(self, request: Request) -> access.Principal:
+        """Who asks: by a key in the header, or by the console's cookie with the proof that our own page asks."""
+        token = needed_token(request)
+        principal = access.authenticate(self.core, token, address_of(request))
+        if _token(request)[1] and request.method not in ("GET", "HEAD"):
+            _check_proof(request, token)
+        self.rates.take(principal.key.id, principal.key.rate_per_minute or self.settings.rate_per_minute)
+        self.usage.count(principal.key)
+        request.state.organization, request.state.key = principal.scope.organization_id, principal.key.id
+        return principal
+
+    def allowed(self, request: Request, operation: Operation) -> access.Principal:
+        """Who asks, if they may; a refusal is in the access log."""
+        return self.permitted(self.principal(request), operation)
+
+    def permitted(self, principal: access.Principal, operation: Operation) -> access.Principal:
+        with self.core.journal.attend(principal.scope, operation.access, operation.name, {}, failures_only=True):
+            access.authorize(principal, operation.name, operation.permission)
+            if not self.grants(principal, operation):
+                raise _operators_alone(operation.name)
+            if operation.guessed:
+                self.rates.take(f"sign-in from {neighbourhood(principal.scope.address)}", TRIES_BY_ADDRESS)
+                self.rates.take(f"password of {principal.scope.actor}", TRIES_BY_ACCOUNT)
+        return principal
+
+    def grants(self, principal: access.Principal, operation: Operation) -> bool:
+        """What concerns all tenants is the operator's alone, whatever a key of another says."""
+        is_operator = principal.scope.organization_id == self.operator
+        return operation.permission in principal.granted and (operation.permission != "operate" or is_operator)
+
+    def operators(self, request: Request, what: str) -> None:
+        """Denied to everybody but those who run the service."""
+        principal = self.principal(request)
+        access.authorize(principal, what, "operate")
+        if principal.scope.organization_id != self.operator:
+            raise _operators_alone(what)
+
+    def close(self) -> None:
+        self.is_closing = True
+        self.threads.shutdown(wait=True, cancel_futures=True)
+        self.usage.flush()
+
+
+def _operators_alone(what: str) -> Denied:
+    return Denied(f"{what} is for the operator of this service", remedy="ask the operator")
+
+
+def _token(request: Request) -> tuple[str | None, bool]:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and given.strip():
+        return given.strip(), False
+    if "x-api-key" in request.headers:
+        return request.headers["x-api-key"], False
+    return request.cookies.get(COOKIE), True
+
+
+def needed_token(request: Request) -> str:
+    token, _ = _token(request)
+    if token is None:
+        raise Unauthenticated("this needs a key", remedy="send Authorization: Bearer with a key")
+    return token
+
+
+def address_of(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+def _is_neighbour(request: Request, settings: ServerSettings) -> bool:
+    """A program on this machine asks, and nobody through it: behind a proxy everybody comes from this machine."""
+    is_fronted = settings.hosts or settings.proxies or not request.state.is_direct
+    return not is_fronted and is_loopback(address_of(request) or "")
+
+
+def _check_proof(request: Request, token: str) -> None:
+    """A browser sends its cookies whoever made it ask: our page proves itself by what no other page can read."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if not access.proves(token, request.headers.get(CSRF, "")) or site not in ("same-origin", "none"):
+        raise Denied("this request did not come from the console", remedy="reload the page and try again")
+
+
+def build(
+    service: Service, endpoints: Iterable[Endpoint] = (), routes: Iterable[BaseRoute] = (), lifespan: Any = None
+) -> Starlette:
+    """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
+    own = [*map(partial(operation_endpoint, service), openapi.offered()), *_surroundings(service), *endpoints]
+    app = Starlette(
+        routes=[*_routes(service, own), *routes],
+        exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
+        lifespan=lifespan,
+        middleware=[Middleware(Proxies, trusted=service.settings.proxies), Middleware(Patience)],
+    )
+    app.router.redirect_slashes = False  # the redirect would lead to whatever name the request gave
+    app.state.service = service
+    return app
+
+
+def _routes(service: Service, endpoints: Iterable[Endpoint]) -> list[PathRoute]:
+    """One route a path, so that a wrong method is told which are right; fixed words come before ids."""
+    paths: dict[str, dict[str, Handler]] = {}
+    for method, path, name, handler in endpoints:
+        paths.setdefault(path, {})[method] = partial(_answered, service, name, handler)
+    ordered = sorted(paths, key=lambda path: [part.startswith("{") for part in path.split("/")])
+    return [_route(path, paths[path]) for path in ordered]
+
+
+def _route(path: str, handlers: dict[str, Handler]) -> PathRoute:
+    async def endpoint(request: Request) -> Response:
+        return await handlers["GET" if request.method == "HEAD" else request.method](request)
+
+    return PathRoute(path, endpoint, methods=list(handlers))
+
+
+def operation_endpoint(service: Service, operation: Operation) -> Endpoint:
+    method, _, path = operation.route.partition(" ")
+
+    def work(request: Request, body: bytes) -> Response:
+        principal = service.allowed(request, operation)
+        reply = invoke(operation, service.core, principal.scope, fields_of(operation, request, body))
+        return answer(request, reply)
+
+    async def handler(request: Request) -> Response:
+        await service.expect_key(request)
+        body = await body_of(request, service.settings.most_body_bytes)
+        response: Response = await service.run(partial(work, request, body))
+        return response
+
+    return method, PREFIX + path, operation.name, handler
+
+
+def answer(request: Request, reply: Any) -> Response:
+    version = getattr(reply, "version", None)
+    headers = {"etag": f'"{version}"'} if isinstance(version, int) else {}
+    if headers and request.method == "GET" and request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(reply.model_dump_json(), media_type="application/json", headers=headers)
+
+
+async def _answered(service: Service, name: str, handler: Handler, request: Request) -> Response:
+    """Every request ends here: an answer or a problem in our shape, a request id, a figure, a line in the log."""
+    began = time.perf_counter()
+    request.state.id = request_id(request)
+    try:
+        if name not in ANYBODYS:
+            check_host(request, service.settings)
+        response = await handler(request)
+    except RecollectError as error:
+        response = problem(request, error)
+    except Exception as error:
+        log.exception("request %s failed", request.state.id)
+        wrong = RecollectError(f"internal error: {type(error).__name__}", remedy="see the service's log by request_id")
+        response = problem(request, wrong)
+    seconds = time.perf_counter() - began
+    response.headers["x-request-id"] = request.state.id
+    response.headers.setdefault("cache-control", "no-store")
+    response.headers["x-content-type-options"] = "nosniff"
+    if getattr(request.state, "is_unread", False) or (response.status_code >= 400 and "expect" in request.headers):
+        # What is still on its way is not waited for. (Who asked before sending may send nothing more: then the next
+        # request would be taken for this one's body. All others are heard out, or they would never read the answer.)
+        response.headers["connection"] = "close"
+    service.metrics.count(name, response.status_code, seconds)
+    log_request(
+        request_id=request.state.id,
+        operation=name,
+        method=request.method,
+        status=response.status_code,
+        ms=round(seconds * 1000, 2),
+        organization=getattr(request.state, "organization", None),
+        key=getattr(request.state, "key", None),
+        address=address_of(request),
+    )
+    return response
+
+
+def request_id(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else new_id()
+
+
+def problem(request: Request, error: RecollectError) -> Response:
+    told = error.as_dict() | {"request_id": request.state.id}
+    headers = {"retry-after": str(error.details.get("retry_after", 1))} if error.http_status in (429, 503) else {}
+    if error.http_status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse({"error": told}, error.http_status, headers)
+
+
+async def _unrouted(request: Request, error: HTTPException) -> Response:
+    """No such path, or not with this method."""
+    request.state.id = request_id(request)
+    remedy = "see /openapi.json for all there is"
+    told = {"code": "no_such_route", "message": error.detail, "remedy": remedy, "details": {}}
+    headers = {**(error.headers or {}), "x-request-id": request.state.id}
+    return JSONResponse({"error": told | {"request_id": request.state.id}}, error.status_code, headers)
+
+
+def _surroundings(service: Service) -> list[Endpoint]:
+    described = JSONResponse(openapi.document(PREFIX)).body
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        """Ready means that a request would be served: the store answers and there is room."""
+        if service.is_closing:
+            raise Unavailable("the service is stopping", remedy="ask another one")
+        await service.run(service.core.store.tenants)
+        return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
+
+    async def metrics(request: Request) -> Response:
+        if not _is_neighbour(request, service.settings):
+            await service.run(lambda: service.operators(request, "metrics"))
+        return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
+
+    async def openapi_json(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    named = {"/health": health, "/ready": ready, "/metrics": metrics, "/openapi.json": openapi_json}
+    return [("GET", path, path.strip("/"), handler) for path, handler in named.items()]

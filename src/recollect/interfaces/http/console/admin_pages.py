@@ -1,0 +1,97 @@
+"""Pages for those who keep the service: the access log, users, keys and settings; and everybody's own account."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.domain.record import now
+from recollect.errors import InvalidInput
+from recollect.interfaces.http.console.page_context import Page, Visit
+from recollect.settings import Settings, shown
+
+OPERATIONS_LOGGED = ("create", "read", "update", "delete", "search")
+FILTERS = ("memory", "operation", "by", "action", "since", "until")
+
+
+def audit(visit: Visit) -> dict[str, Any]:
+    chosen = {name: visit.query(name).strip() for name in FILTERS}
+    success = {"worked": True, "failed": False}.get(visit.query("outcome"))
+    facts: dict[str, Any] = {"chosen": chosen | {"outcome": visit.query("outcome")}, "operations": OPERATIONS_LOGGED}
+    facts |= {"entries": [], "next": None, "problem": None}
+    try:
+        page = visit.call("log", limit=60, after=visit.query("after"), success=success, **chosen)
+        visit.meet(one.actor for one in page.entries)
+        return facts | {"entries": page.entries, "next": page.next}
+    except InvalidInput as error:
+        return facts | {"problem": error}
+
+
+def users(visit: Visit) -> dict[str, Any]:
+    with_role = bool(visit.query("with_role"))
+    page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
+    removed = visit.call("parties", type="user", removed=True, limit=50).parties
+    roles = _grantable_roles(visit)
+    return {"users": page.users, "next": page.next, "roles": roles, "with_role": with_role, "removed": removed}
+
+
+def _grantable_roles(visit: Visit) -> list[str]:
+    return [role for role, granted in ROLES.items() if granted <= visit.principal.granted]
+
+
+def account(visit: Visit) -> dict[str, Any]:
+    """Who one is here, and how to change one's own password."""
+    return {"introduced": visit.introduced, "is_user": visit.principal.key.user_id is not None}
+
+
+def keys(visit: Visit) -> dict[str, Any]:
+    found = visit.call("key.list", revoked=True).keys
+    visit.meet(one.user for one in found)
+    granted = [name for name in PERMISSIONS if name in visit.principal.granted]
+    over = {key.id for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())}
+    usable, ended = ([key for key in found if (key.id in over) == is_over][::-1] for is_over in (False, True))
+    return {"usable": usable, "ended": ended, "over": over, "permissions": granted}
+
+
+def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
+    """The settings as they are in force, without secrets; only the operator's people see them."""
+    is_operator = visit.principal.scope.organization_id == visit.service.operator
+    told = _flat(settings.model_dump(mode="json")) if is_operator else []
+    return {"settings": told, "described": _descriptions(Settings), "is_operator": is_operator}
+
+
+def _descriptions(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        found[prefix + name] = field.description or ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= _descriptions(field.annotation, f"{prefix}{name}.")
+    return found
+
+
+_SECRET = ("key", "password", "secret", "token")
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            found += _flat(value, f"{prefix}{name}.")
+        elif any(word in name for word in _SECRET) and not name.endswith("_env"):
+            found.append((prefix + name, "(not shown)" if value else value))
+        else:
+            found.append((prefix + name, shown(value) if isinstance(value, str) else value))
+    return found
+
+
+def pages(settings: Settings) -> tuple[Page, ...]:
+    return (
+        Page("/audit", "audit.html", "log", audit),
+        Page("/users", "users.html", "user.list", users),
+        Page("/account", "account.html", "user.change_password", account),
+        Page("/keys", "keys.html", "key.list", keys),
+        Page("/settings", "settings.html", "doctor", partial(settings_page, settings)),
+    )

@@ -1,0 +1,215 @@
+"""One visit to a page: who asks, what they may ask, and the page that comes of it.
+
+Whatever goes wrong becomes a page too, with the same status and remedy as the API gives. Nothing on a page may run or
+load but our own files: the Content-Security-Policy says so, and no template has inline script or style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from recollect.catalogue import OPERATIONS, Operation, invoke
+from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
+from recollect.interfaces.http.app import COOKIE, Endpoint, Service
+from recollect.interfaces.http.console.templating import rendered
+from recollect.services.admin import access
+
+ROOT = "/console"
+SIGN_IN = f"{ROOT}/sign-in"
+SAFETY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+MOST_NAMES, ID_LENGTH = 1000, 36
+
+
+class Link(NamedTuple):
+    """An entry of the menu: the letter that goes there after `g`, and the operation it cannot do without."""
+
+    path: str
+    title: str
+    letter: str
+    needs: str
+    group: str
+
+
+MENU = (
+    Link("", "Overview", "o", "stats", "Memory"),
+    Link("/search", "Search", "s", "recall", "Memory"),
+    Link("/review", "Review", "r", "list", "Memory"),
+    Link("/citations", "Citations", "i", "citations", "Memory"),
+    Link("/sessions", "Sessions", "c", "session.list", "Memory"),
+    Link("/patterns", "Patterns", "p", "pattern.show", "Memory"),
+    Link("/agents", "Agents", "a", "parties", "Agents"),
+    Link("/runs", "Runs", "t", "runs", "Agents"),
+    Link("/workspaces", "Workspaces", "w", "workspace.list", "Agents"),
+    Link("/audit", "Audit", "l", "log", "Service"),
+    Link("/users", "Users", "u", "user.list", "Service"),
+    Link("/keys", "Keys", "k", "key.list", "Service"),
+    Link("/settings", "Settings", "e", "doctor", "Service"),
+)
+
+
+class Page(NamedTuple):
+    """A page: its path, the template that draws it, the operation it rests on and what gathers its facts."""
+
+    path: str
+    template: str
+    needs: str
+    gather: Callable[[Visit], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Visit:
+    service: Service
+    request: Request
+    principal: access.Principal
+
+    def may(self, operation: str) -> bool:
+        """Whether there is such an operation and the visitor may use it."""
+        known = OPERATIONS.get(operation)
+        if known is None or known.local or known.permission not in self.principal.granted:
+            return False
+        return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
+
+    def call(self, operation: str, /, **fields: Any) -> Any:
+        """Ask an operation as every door does: authorized, logged, inside the visitor's scope."""
+        known = self.allowed(operation)
+        given = {name: value for name, value in fields.items() if value not in (None, "", [])}
+        return invoke(known, self.service.core, self.principal.scope, given)
+
+    def allowed(self, operation: str) -> Operation:
+        """The operation, if the visitor may use it; a refusal is in the access log."""
+        known = OPERATIONS.get(operation)
+        if known is None or known.local:  # what works on files of the machine is for who sits at it
+            raise NotFound("there is no such page here", remedy="see the menu")
+        with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
+            access.authorize(self.principal, known.name, known.permission)
+            if not self.may(operation):
+                raise Denied(f"{operation} is for the operator of this service", remedy="ask the operator")
+        return known
+
+    def ask(self, operation: str, /, **fields: Any) -> Any:
+        """The answer, or None where the visitor may not ask or there is nothing to ask."""
+        return self.call(operation, **fields) if self.may(operation) else None
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+    def queries(self, name: str) -> list[str]:
+        return [value for value in self.request.query_params.getlist(name) if value]
+
+    @property
+    def id(self) -> str:
+        return str(self.request.path_params["id"])
+
+    def here_with(self, **changes: Any) -> str:
+        """The address of this page with some of its parameters changed; what is empty is left out."""
+        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name not in changes]
+        given = [(name, value) for name, value in [*kept, *changes.items()] if value not in (None, "")]
+        return f"?{urlencode(given)}"
+
+    def names(self, type: str, ids: Iterable[str | None]) -> dict[str, str]:
+        """The names of users, agents, sessions or projects by their ids, to be read instead of ids."""
+        wanted = list(dict.fromkeys(id for id in ids if id))[:MOST_NAMES]
+        known = self.ask("parties", type=type, ids=wanted, limit=MOST_NAMES) if wanted else None
+        return {one.id: one.name for one in known.parties} if known else {}
+
+    @cached_property
+    def _people(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        keys = self.ask("key.list", revoked=True)
+        return {one.id: one.name for one in keys.keys} if keys else {}
+
+    def meet(self, ids: Iterable[str | None]) -> None:
+        """Learn the names of those whom a page is about to name, all in one question."""
+        unknown = {id for id in ids if id and len(id) == ID_LENGTH} - self._people.keys()
+        self._people.update(self.names("user", unknown))
+        self._people.update({id: self._keys.get(id, id) for id in unknown - self._people.keys()})
+
+    def meet_cited(self, citations: Iterable[Any]) -> None:
+        self.meet(one.source.removeprefix("user:") for one in citations if one.type == "user")
+
+    def person(self, id: str) -> str:
+        """Somebody's name, if it is an id that we know; else what was given."""
+        self.meet([id])
+        return self._people.get(id, id)
+
+    @cached_property
+    def introduced(self) -> access.Introduction:
+        return access.introduced(self.service.core, self.principal)
+
+    def frame(self) -> dict[str, Any]:
+        """What stands around every page."""
+        token = self.request.cookies.get(COOKIE, "")
+        path = self.request.url.path.removeprefix(ROOT)
+        here = "" if not path.strip("/") else "/" + path.strip("/").split("/")[0]
+        here = {"/memories": "/search"}.get(here, here)
+        return {
+            "menu": [link for link in MENU if self.may(link.needs)],
+            "here": here,
+            "proof": access.proof(token) if token else "",
+            "organization": self.principal.scope.organization_id,
+            "who": self.introduced.name,
+            "role": self.introduced.role,
+            "me": self.principal.scope.actor,
+            "may": self.may,
+            "here_with": self.here_with,
+            "person": self.person,
+            "zone": self.introduced.timezone,
+        }
+
+
+def page_endpoint(service: Service, page: Page) -> Endpoint:
+    """A page as an endpoint of the service."""
+
+    async def handler(request: Request) -> Response:
+        return await shown(request, lambda: service.run(lambda: _drawn(service, request, page)))
+
+    return "GET", ROOT + page.path, f"console{page.path or '/'}", handler
+
+
+def _drawn(service: Service, request: Request, page: Page) -> Response:
+    visit = Visit(service, request, service.principal(request))
+    try:
+        visit.allowed(page.needs)
+        return html(page.template, **visit.frame(), **page.gather(visit))
+    except RecollectError as error:
+        return html("problem.html", error.http_status, **visit.frame(), problem=error)
+
+
+async def shown(request: Request, draw: Callable[[], Awaitable[Response]]) -> Response:
+    """A page, or what went wrong as one; who is not signed in is asked to."""
+    try:
+        return await draw()
+    except Unauthenticated:
+        if request.headers.get("x-recollect-fragment"):
+            raise
+        return RedirectResponse(f"{SIGN_IN}?next={quote(_where(request))}", 303, SAFETY)
+    except RecollectError as error:
+        return html("problem_alone.html", error.http_status, problem=error)
+
+
+def _where(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def html(template: str, status: int = 200, /, **facts: Any) -> HTMLResponse:
+    return HTMLResponse(rendered(template, facts), status, SAFETY)

@@ -1,0 +1,53 @@
+"""What happened lately, day by day: how much was remembered, and how often memories were used."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Memory
+from recollect.domain.record import now
+from recollect.ports.records import Compare, Query, Scope, Spans
+from recollect.services.context import Core, Reply, Request
+from recollect.services.times import zone_for
+
+
+class ActivityRequest(Request):
+    """Ask what happened lately, day by day."""
+
+    days: int = Field(30, ge=1, le=366, description="How many days back, today included")
+
+
+class Day(Reply):
+    """One day, in the time zone of whoever asks."""
+
+    date: str
+    remembered: int
+    total: int = Field(description="How many memories there were at its end, of those that are still there")
+    accesses: int
+
+
+class Activity(Reply):
+    days: list[Day]
+
+
+def activity(core: Core, scope: Scope, request: ActivityRequest) -> Activity:
+    """How much was remembered and how often memories were used, each of the last days."""
+    zone = ZoneInfo(zone_for(core, scope))
+    today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    # A day more, which begins after now: what a clock that is ahead has dated is no part of today.
+    days = [today - timedelta(days=back) for back in range(request.days - 1, -2, -1)]
+    made = core.store.count_by(scope, Query(Memory), [Spans("created_at", tuple(days))])
+    since = Compare("timestamp", ">=", days[0])
+    used = core.store.count_by(scope, Query(AccessLog, (since,)), [Spans("timestamp", tuple(days))])
+    total, told = made.get((0,), 0), []
+    for number, day in enumerate(days[:-1], 1):
+        remembered = made.get((number,), 0)
+        total += remembered
+        told.append(
+            Day(date=day.date().isoformat(), remembered=remembered, total=total, accesses=used.get((number,), 0))
+        )
+    return Activity(days=told)

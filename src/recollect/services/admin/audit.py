@@ -1,0 +1,243 @@
+"""Who did what to which memory: reading the access log, sealing it, and proving that nobody changed it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
+from recollect.domain.memory import canonical
+from recollect.domain.record import Id, QueryText
+from recollect.errors import DuplicateKey, InvalidInput
+from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
+from recollect.services.access_journal import KEPT_NAMES
+from recollect.services.context import Core, Reply, Request
+from recollect.services.times import From, Through
+
+BATCH = 1000
+# Entries wait for their seal this long at most where somebody seals; one that waited longer was not written by us.
+GRACE = timedelta(hours=1)
+
+
+class LogRequest(Request):
+    """Which entries of the access log to show."""
+
+    memory: Id | None = Field(None, description="Only about this memory")
+    operation: AccessOperation | None = Field(None, description="Only create, read, update, delete or search")
+    by: Id | None = Field(None, description="Only by this actor")
+    action: QueryText | None = Field(
+        None, description="Only of this operation of the catalogue, such as promote, by its name today or a former one"
+    )
+    session: Id | None = Field(None, description="Only what concerned this session")
+    agent: Id | None = Field(None, description="Only what concerned this agent")
+    success: bool | None = Field(None, description="Only what worked, or only what failed")
+    since: From | None = Field(None, description="Only from this time on")
+    until: Through | None = Field(None, description="Only before this time; a date counts whole")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class LogEntry(Reply):
+    """One access. Its id can be cited: cite.log(id)."""
+
+    id: str
+    timestamp: datetime
+    operation: str
+    action: str
+    memory: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    actor: str | None = None
+    success: bool = True
+    error: str | None = None
+    address: str | None = None
+    request: dict[str, Any] = Field(default_factory=dict)
+    seal: int | None = Field(None, description="The number of the seal it is under; none while it waits for one")
+
+
+class LogPage(Reply):
+    entries: list[LogEntry]
+    next: str | None = None
+
+
+def show_log(core: Core, scope: Scope, request: LogRequest) -> LogPage:
+    """The access log, the newest first. Reads are written within a second of happening."""
+    core.journal.flush_quietly()
+    named: dict[str, Any] = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
+    named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
+    where: list[Filter] = [equal(name, value) for name, value in named.items() if value is not None]
+    if request.action is not None:
+        where.append(OneOf("action", names_of(request.action)))
+    if request.since:
+        where.append(Compare("timestamp", ">=", request.since))
+    if request.until:
+        where.append(Compare("timestamp", "<", request.until))
+    order = (Order("id", descending=True),)
+    page = core.store.find(scope, Query(AccessLog, tuple(where), order, request.limit, request.after))
+    return LogPage(entries=[_entry(one) for one in page.records], next=page.next)
+
+
+def _entry(one: AccessLog) -> LogEntry:
+    return LogEntry(
+        id=one.id,
+        timestamp=one.timestamp,
+        operation=one.operation,
+        action=one.action,
+        memory=one.memory_id,
+        session=one.session_id,
+        agent=one.agent_id,
+        actor=one.actor_id,
+        success=one.success,
+        error=one.error_message,
+        address=one.ip_address,
+        request=one.request_data,
+        seal=one.seal,
+    )
+
+
+class SealRequest(Request):
+    """Seal what is new in the access log."""
+
+
+class Sealed(Reply):
+    """Keep `anchor` somewhere else: whoever has it can tell later that nothing before it was changed or cut off."""
+
+    entries: int
+    seals: int
+    anchor: str | None = None
+
+
+def seal(core: Core, scope: Scope, request: SealRequest) -> Sealed:
+    """Chain every entry that has no seal yet to those before it."""
+    core.journal.flush()
+    entries = seals = 0
+    while True:
+        order = (Order("id"),)
+        waiting = core.store.find(scope, Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
+        last = _last_seal(core, scope)
+        if not waiting:
+            return Sealed(entries=entries, seals=seals, anchor=_anchor(last) if last else None)
+        number, previous = (last.number + 1, last.digest) if last else (1, "")
+        made = Seal(
+            organization_id=scope.organization_id,
+            number=number,
+            previous=previous,
+            digest=_digest(number, previous, waiting),
+            entries=len(waiting),
+        )
+        steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in waiting)]
+        try:
+            core.store.transact(scope, steps)
+        except DuplicateKey:
+            continue  # another process sealed at the same moment
+        entries, seals = entries + len(waiting), seals + 1
+
+
+def _last_seal(core: Core, scope: Scope) -> Seal | None:
+    found = core.store.find(scope, Query(Seal, (), (Order("number", descending=True),), 1)).records
+    return found[0] if found else None
+
+
+def _digest(number: int, previous: str, entries: list[AccessLog]) -> str:
+    hashes = [hashlib.sha256(canonical(one.model_dump(mode="json", exclude={"seal"}))).hexdigest() for one in entries]
+    return hashlib.sha256(canonical([number, previous, hashes])).hexdigest()
+
+
+def _anchor(last: Seal) -> str:
+    return f"{last.number}:{last.digest}"
+
+
+class VerifyLogRequest(Request):
+    """Prove the access log whole."""
+
+    anchor: QueryText | None = Field(None, description="A seal's `number:hash` that you kept elsewhere")
+
+
+class LogVerified(Reply):
+    sound: bool
+    entries: int
+    seals: int
+    unsealed: int
+    anchor: str | None = None
+    let_go: int = Field(0, description="Up to this seal, entries were let go by retention: the log itself says so")
+    problems: list[str] = Field(default_factory=list)
+
+
+def verify_log(core: Core, scope: Scope, request: VerifyLogRequest) -> LogVerified:
+    """Recompute every seal: whatever was changed, deleted, inserted, swapped or cut off is named."""
+    core.journal.flush()
+    number, digest, entries = 0, "", 0
+    problems: list[str] = []
+    kept, let_go = _kept(request.anchor), _let_go(core, scope)
+    for one in _seals(core, scope):
+        if one.number != number + 1:
+            problems.append(f"seal {number + 1} is missing")
+        elif one.previous != digest:
+            problems.append(f"seal {one.number} does not follow the one before it")
+        problems += _broken(core, scope, one, one.number <= let_go)
+        if kept is not None and one.number == kept[0] and one.digest != kept[1]:
+            problems.append(f"seal {one.number} is not the one the anchor names")
+        number, digest, entries = one.number, one.digest, entries + one.entries
+    if kept is not None and number < kept[0]:
+        problems.append(f"the log ends at seal {number}, before the anchor's {kept[0]}: its end was cut off")
+    problems += _strays(core, scope, number)
+    unsealed = core.store.count(scope, Query(AccessLog, (IsNull("seal"),)))
+    anchor = f"{number}:{digest}" if number else None
+    return LogVerified(
+        sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, let_go=let_go,
+        problems=problems,
+    )  # fmt: skip
+
+
+def _kept(anchor: str | None) -> tuple[int, str] | None:
+    if anchor is None:
+        return None
+    number, separator, digest = anchor.partition(":")
+    if not separator or not number.isdecimal():
+        raise InvalidInput("that is no anchor", remedy="give what `recollect audit seal` answered, number:hash")
+    return int(number), digest
+
+
+def _seals(core: Core, scope: Scope) -> Iterator[Seal]:
+    after: str | None = None
+    while True:
+        page = core.store.find(scope, Query(Seal, (), (Order("number"),), BATCH, after))
+        yield from page.records
+        after = page.next
+        if after is None:
+            return
+
+
+def _let_go(core: Core, scope: Scope) -> int:
+    """Up to which seal retention has taken entries away; each time it says so in the log."""
+    said = Query(AccessLog, (OneOf("action", tuple(KEPT_NAMES)),), (Order("id", descending=True),), 10)
+    return max((int(one.request_data.get("seals") or 0) for one in core.store.find(scope, said).records), default=0)
+
+
+def _broken(core: Core, scope: Scope, one: Seal, may_lack: bool) -> Iterator[str]:
+    found = core.store.find(
+        scope, Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")
+    ).records
+    if may_lack and len(found) < one.entries:
+        return
+    if len(found) != one.entries:
+        yield f"seal {one.number} covers {one.entries} entries, {len(found)} are there"
+    elif _digest(one.number, one.previous, found) != one.digest:
+        yield f"an entry under seal {one.number} was changed or exchanged"
+
+
+def _strays(core: Core, scope: Scope, last: int) -> Iterator[str]:
+    """Entries that name a seal which is not there, or that are older than what was sealed long since."""
+    beyond = core.store.count(scope, Query(AccessLog, (Compare("seal", ">", last),), deleted="yes"))
+    if beyond:
+        yield f"{beyond} entries name a seal that is not there"
+    newest = core.store.find(scope, Query(Seal, (), (Order("number", descending=True),), 1)).records
+    if newest:
+        old = Compare("timestamp", "<", newest[0].created_at - GRACE)
+        inserted = core.store.count(scope, Query(AccessLog, (IsNull("seal"), old)))
+        if inserted:
+            yield f"{inserted} entries claim to be older than the last seal, but are under none: they were put in later"

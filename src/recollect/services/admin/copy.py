@@ -1,0 +1,233 @@
+"""All that one store holds, copied into another of any kind, and proven to be the same.
+
+Record by record, parents first and by id, in batches that each commit; each organization as it was at one moment. What
+the target already has is compared and left alone, so a copy that was stopped goes on where it was when it is run again,
+and a second run brings over only what changed, and lets go of what the source let go of. A target that has what the
+source never had was written to by somebody else: that is said before anything is changed. At the end both sides are
+read again and their content hashes compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from recollect.domain.audit import AccessLog
+from recollect.domain.record import RECORDS, Record
+from recollect.errors import Conflict, InvalidInput
+from recollect.ports.records import (
+    Compare,
+    Delete,
+    Filter,
+    Insert,
+    OneOf,
+    Order,
+    Put,
+    Query,
+    Reads,
+    RecordStore,
+    Scope,
+    Step,
+)
+from recollect.services.admin.export import parents_first, record_line
+from recollect.services.context import Reply
+from recollect.services.memories.indexing import Progress
+
+BATCH = 500
+CHANGES = 10_000
+# The right to work on something for a minute means nothing elsewhere.
+LEFT_OUT = frozenset({"lease", "erasure"})
+
+
+class CopiedTenant(Reply):
+    organization: str
+    records: int
+    written: int
+    hash: str
+
+
+class Copied(Reply):
+    """What was copied; the hash of each organization is that of both sides."""
+
+    records: int
+    written: int
+    organizations: list[CopiedTenant] = Field(default_factory=list)
+
+
+def copy(
+    source: RecordStore,
+    target: RecordStore,
+    organizations: Sequence[str] = (),
+    progress: Progress = lambda done, total: None,
+) -> Copied:
+    """Bring every record of these organizations (all, if none is named) from one store into another."""
+    known = source.tenants()
+    unknown = [name for name in organizations if name not in known]
+    if unknown or not known:
+        raise InvalidInput(
+            f"the source has no organization '{unknown[0][:80]}'" if unknown else "the source holds nothing",
+            remedy="check the address" if not known else f"it has {', '.join(known[:10])}",
+        )
+    chosen = list(organizations) or known
+    total = 2 * sum(_size(source, Scope(name)) for name in chosen)
+    meter = _Meter(progress, total)
+    copied = [_copy_tenant(source, target, Scope(name), meter) for name in chosen]
+    meter.finish()
+    return Copied(
+        records=sum(one.records for one in copied), written=sum(one.written for one in copied), organizations=copied
+    )
+
+
+class _Meter:
+    """Counts what was copied and what was checked; the total is a guess while others write."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+
+    def add(self, count: int) -> None:
+        self._done += count
+        self._progress(min(self._done, self._total), self._total)
+
+    def finish(self) -> None:
+        self._progress(self._total, self._total)
+
+
+def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _Meter) -> CopiedTenant:
+    """As the source was at one moment; what the target has already costs only reading."""
+    with source.snapshot(scope) as reading:
+        _follow_deletions(source, reading, target, scope)
+        written = sum(_copy_records(reading, target, scope, record, meter) for record in _copied())
+        here, there = content_hash(reading, scope, meter), content_hash(target, scope)
+        if here != there:
+            raise Conflict(
+                _difference(reading, target, scope), remedy="copy into an empty store, to which nobody else writes"
+            )
+        return CopiedTenant(
+            organization=scope.organization_id, records=_size(reading, scope), written=written, hash=here
+        )
+
+
+def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, scope: Scope) -> None:
+    """Delete in the target what the source has deleted for good; refuse a target that has what it never had."""
+    extra = {record: ids for record in _copied() if (ids := list(_extra(reading, target, scope, record)))}
+    if not extra:
+        return
+    gone = _gone(source, scope)
+    foreign = {
+        record.shape.table: count
+        for record, ids in extra.items()
+        if (count := sum((record.shape.table, id) not in gone for id in _told(reading, scope, record, ids)))
+    }
+    if foreign:
+        raise Conflict(
+            f"'{scope.organization_id}' in the target has records that the source never had: "
+            + ", ".join(f"{count} of {table}" for table, count in sorted(foreign.items())),
+            remedy="nothing was changed; copy into a store without it, or bring the two together by export and import",
+        )
+    for record in reversed(_copied()):
+        ids = extra.get(record, [])
+        for start in range(0, len(ids), BATCH):
+            target.transact(scope, [Delete(record, id) for id in ids[start : start + BATCH]])
+
+
+def _extra(source: Reads, target: RecordStore, scope: Scope, record: type[Record]) -> Iterator[str]:
+    """The ids that only the target has."""
+    after: tuple[Filter, ...] = ()
+    while True:
+        page = Query(record, after, (Order("id"),), BATCH, deleted="yes")
+        ids = tuple(id for (id,) in target.select(scope, page, ("id",)))
+        if not ids:
+            return
+        here = {id for (id,) in source.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
+        yield from (id for id in ids if id not in here)
+        after = (Compare("id", ">", ids[-1]),)
+
+
+def _told(source: Reads, scope: Scope, record: type[Record], ids: list[str]) -> list[str]:
+    """Those of them that the source would remember if it had ever had them.
+
+    Some records go without a trace, and so do whole months of the access log; whoever uses a target on its own leaves
+    entries in its log that are younger.
+    """
+    if not record.shape.leaves_trace:
+        return []
+    if record is not AccessLog:
+        return ids
+    first = source.select(scope, Query(AccessLog, (), (Order("id"),), 1, deleted="yes"), ("id",))
+    return [id for id in ids if not first or id > first[0][0]]
+
+
+def _gone(source: RecordStore, scope: Scope) -> set[tuple[str, str]]:
+    """Whatever the source has ever deleted for good and remembers."""
+    gone: set[tuple[str, str]] = set()
+    after = 0
+    while changes := source.changes(scope, after, CHANGES):
+        gone.update((one.table, one.id) for one in changes if one.gone)
+        after = changes[-1].seq
+    return gone
+
+
+def _copied() -> list[type[Record]]:
+    return [record for record in parents_first() if record.shape.table not in LEFT_OUT]
+
+
+def _size(store: Reads, scope: Scope) -> int:
+    return sum(store.count(scope, Query(record, deleted="yes")) for record in _copied())
+
+
+def _copy_records(
+    source: Reads, target: RecordStore, scope: Scope, record: type[Record], meter: _Meter
+) -> int:  # fmt: skip
+    written = 0
+    for batch in _batches(source, scope, record):
+        steps = _steps(target, scope, record, batch)
+        if steps:
+            target.transact(scope, steps)
+        written += len(steps)
+        meter.add(len(batch))
+    return written
+
+
+def _batches(store: Reads, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
+    after: str | None = None
+    while True:
+        page = store.find(scope, Query(record, (), (Order("id"),), BATCH, after, "yes"))
+        if page.records:
+            yield list(page.records)
+        after = page.next
+        if after is None:
+            return
+
+
+def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[Record]) -> list[Step]:
+    ids = OneOf("id", tuple(one.id for one in batch))
+    there = {one.id: one for one in target.find(scope, Query(record, (ids,), deleted="yes")).records}
+    steps: list[Step] = []
+    for one in batch:
+        if one.id not in there:
+            steps.append(Insert(one, restoring=True))
+        elif record_line(one) != record_line(there[one.id]):
+            steps.append(Put(one, restoring=True))
+    return steps
+
+
+def content_hash(store: Reads, scope: Scope, meter: _Meter | None = None) -> str:
+    """The hash of every record of an organization, in an order that is the same on every store."""
+    digest = hashlib.sha256()
+    for record in _copied():
+        for batch in _batches(store, scope, record):
+            for one in batch:
+                digest.update(record_line(one))
+            if meter is not None:
+                meter.add(len(batch))
+    return digest.hexdigest()
+
+
+def _difference(source: Reads, target: Reads, scope: Scope) -> str:
+    for table, record in sorted(RECORDS.items()):
+        here, there = (store.count(scope, Query(record, deleted="yes")) for store in (source, target))
+        if table not in LEFT_OUT and here != there:
+            return f"'{scope.organization_id}' differs after copying: {here} records of {table} here, {there} there"
+    return f"'{scope.organization_id}' differs after copying: one of the stores was written to"

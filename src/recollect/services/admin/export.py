@@ -1,0 +1,284 @@
+"""All of a tenant's records out to JSON Lines, and the whole store to a backup.
+
+All of one moment, whatever others write meanwhile. The first line of an export says what follows; then one record a
+line, parents before children and by id, so that the same records always make the same file; the last line carries the
+hash of all the lines before it, and of a damaged store what is not in the file. `importing` reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Literal, NamedTuple
+
+from pydantic import Field
+
+from recollect.domain.record import RECORDS, Record
+from recollect.errors import DamagedData, InvalidInput
+from recollect.ports.records import Query, Reads, Scope
+from recollect.services.admin.salvage import Lost, fault, readable
+from recollect.services.context import Core, Reply, Request
+from recollect.services.keyed_hashes import shown_record
+from recollect.services.memories.indexing import Progress
+
+FORMAT = "recollect-export-1"
+PIECE_BYTES = 256 * 1024
+# The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
+# the log that they seal.
+AUDIT = frozenset({"access_log", "seal"})
+LEFT_OUT = frozenset({"organization", "lease", "api_key", "erasure"}) | AUDIT
+
+
+class ExportRequest(Request):
+    """Write everything of this organization to a file."""
+
+    path: str = Field(description="The JSON Lines file to write")
+    audit: bool = Field(False, description="Also the access log")
+    damaged: Literal["refuse", "skip"] = Field(
+        "refuse", description="What to do with damaged records: write nothing, or the rest, and say what was left out"
+    )
+
+
+class LeftOut(Reply):
+    """Records of a damaged store that an export could not take along: one, or those from one id to another. Where their
+    number is not known, `id` and `to` are the readable ones before and after them."""
+
+    table: str
+    why: str
+    id: str | None = Field(None, description="The record, or the first of several")
+    to: str | None = Field(None, description="The last of several")
+    count: int | None = Field(1, description="How many; none where not even that can be read")
+
+
+class Transferred(Reply):
+    path: str
+    records: int
+    hash: str
+    skipped: int = 0
+    notes: list[str] = Field(default_factory=list)
+    left_out: list[LeftOut] = Field(default_factory=list, description="What of a damaged store could not be exported")
+
+
+def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+    """Write every record of the organization, parents first, with a hash at the end.
+
+    Of a damaged store nothing is written, or with `damaged` set to skip all that can be read: the reply and the last
+    line of the file say what is not in it.
+    """
+    target = Path(request.path)
+
+    def write(file: BinaryIO) -> Written:
+        return _written(core, scope, request, _Target(file, target), progress)
+
+    try:
+        done = core.folders.keep(target, write)
+    except OSError as error:
+        raise _cannot_write(target, error) from None
+    return Transferred(path=str(target), records=done.records, hash=done.hash, left_out=done.left_out)
+
+
+class Written(NamedTuple):
+    """What the last line of a file says of it."""
+
+    records: int
+    hash: str
+    left_out: list[LeftOut]
+
+
+class _Target:
+    """A file being written; what the disk says against it is told of the file, not of the store that is read."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def write(self, line: bytes) -> None:
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from None
+
+
+def _cannot_write(target: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to")
+
+
+def exported_pieces(core: Core, scope: Scope, request: ExportRequest) -> Iterator[bytes]:
+    """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open,
+    and what cannot be exported is said before the first of them is sent."""
+    with ExitStack() as undone:
+        file = undone.enter_context(tempfile.TemporaryFile(prefix="recollect-export-"))
+        _written(core, scope, request, _Target(file, Path("a temporary file")), lambda done, total: None)
+        file.seek(0)
+        undone.pop_all()
+    return _pieces(file)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        yield from iter(partial(file.read, PIECE_BYTES), b"")
+
+
+def _written(core: Core, scope: Scope, request: ExportRequest, target: _Target, progress: Progress) -> Written:
+    """Writes all the lines; gives how many records there are, their hash, and what is not among them."""
+    digest, count = hashlib.sha256(), -1
+    with _remedied(request):
+        # A store whose log is damaged takes no more notes, and can be saved nevertheless.
+        core.journal.flush_quietly() if request.damaged == "skip" else core.journal.flush()
+    with _remedied(request), core.store.snapshot(scope) as reading:
+        taking = _Taking(reading, scope, request.damaged == "skip")
+        records = _exported(request.audit)
+        total = sum(taking.count(record) for record in records)
+        for line in _lines(core, taking, scope, records):
+            target.write(line)
+            digest.update(line)
+            count += 1
+            progress(count, max(total, count))
+    end = {"end": FORMAT, "records": count, "hash": digest.hexdigest()}
+    if taking.left_out:
+        end["left_out"] = [one.model_dump(mode="json") for one in taking.left_out]
+    target.write(_line(end))
+    return Written(count, digest.hexdigest(), taking.left_out)
+
+
+@contextmanager
+def _remedied(request: ExportRequest) -> Iterator[None]:
+    """Who is refused is told how to save what is left."""
+    try:
+        yield
+    except DamagedData as error:
+        if request.damaged == "skip":
+            raise
+        remedy = "`recollect export FILE --damaged skip` (damaged='skip') writes all that can be read and says what not"
+        raise DamagedData(error.message, remedy=remedy, **error.details) from error
+
+
+def _lines(core: Core, taking: _Taking, scope: Scope, records: list[type[Record]]) -> Iterator[bytes]:
+    yield _line({"format": FORMAT, "organization": scope.organization_id})
+    for record in records:
+        yield from (record_line(shown_record(core.keyring, scope, one)) for one in taking.records(record))
+
+
+class _Taking:
+    """Reads all there is, or all that is left: what hangs on a record that was left out is left out with it."""
+
+    def __init__(self, reading: Reads, scope: Scope, skips: bool) -> None:
+        self._reading, self._scope, self._skips = reading, scope, skips
+        self._taken: dict[str, set[str]] = {}
+        self.left_out: list[LeftOut] = []
+        self._is_run = False
+
+    def count(self, record: type[Record]) -> int:
+        try:
+            return self._reading.count(self._scope, Query(record, deleted="yes"))
+        except DamagedData:
+            if not self._skips:
+                raise
+            return 0  # it only says how far we are
+
+    def records(self, record: type[Record]) -> Iterator[Record]:
+        self._is_run = False
+        taken = self._taken[record.shape.table] = set()
+        for one in readable(self._reading, self._scope, record):
+            kept = one if isinstance(one, Lost) else self._whole(one)
+            if isinstance(kept, Lost):
+                self._leave_out(kept)
+                continue
+            self._is_run = False
+            if self._skips:
+                taken.add(kept.id)
+            yield kept
+
+    def _whole(self, record: Record) -> Record | Lost:
+        table, wrong = record.shape.table, fault(record)
+        if wrong is not None or not self._skips:
+            return record if wrong is None else Lost(table, wrong, record.id)
+        for name, reference in record.shape.references.items():
+            there, id = self._taken.get(reference.to), getattr(record, name)
+            if id is None or there is None or id in there:
+                continue
+            if reference.on_delete == "cascade":
+                return Lost(table, f"its {reference.to} was left out", record.id)
+            record = record.changed(**{name: None})
+        return record
+
+    def _leave_out(self, lost: Lost) -> None:
+        if not self._skips:
+            where = f"the {lost.table} '{lost.id}'" if lost.between is None else f"a part of the table {lost.table}"
+            raise DamagedData(f"{where} is damaged: {lost.why}", id=lost.id)
+        last = self.left_out[-1] if self._is_run else None
+        if lost.between is not None:
+            first, end = lost.between
+            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=first, to=end, count=None))
+        elif last is not None and last.why == lost.why and last.count is not None:
+            self.left_out[-1] = last.model_copy(update={"to": lost.id, "count": last.count + 1})
+        else:
+            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=lost.id))
+        self._is_run = True
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def record_line(record: Record) -> bytes:
+    """A record as one line: the same bytes whichever store it came from."""
+    return _line({"table": record.shape.table, "record": _plain(record)})
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    values = record.__dict__
+    binary = [column.name for column in record.columns() if column.type == "bytes"]
+    plain = record.model_dump(mode="json", exclude=set(binary))
+    return plain | {name: None if values[name] is None else base64.b64encode(values[name]).decode() for name in binary}
+
+
+def _exported(audit: bool) -> list[type[Record]]:
+    left_out = LEFT_OUT - AUDIT if audit else LEFT_OUT
+    return [record for record in parents_first() if record.shape.table not in left_out]
+
+
+@cache
+def parents_first() -> tuple[type[Record], ...]:
+    """Every record type after those it refers to."""
+    ordered: list[type[Record]] = []
+    waiting = dict(sorted(RECORDS.items()))
+    while waiting:
+        ready = [table for table, record in waiting.items() if not _refers(record) & waiting.keys()]
+        ordered += [waiting.pop(table) for table in ready]
+    return tuple(ordered)
+
+
+def _refers(record: type[Record]) -> set[str]:
+    return {reference.to for reference in record.shape.references.values()} - {record.shape.table}
+
+
+class BackupRequest(Request):
+    """Copy the whole store while it is in use."""
+
+    path: str = Field(description="Where to write the copy; must not exist yet")
+
+
+class BackedUp(Reply):
+    path: str
+    bytes: int
+
+
+def backup(core: Core, scope: Scope, request: BackupRequest) -> BackedUp:
+    """A consistent copy of the store, taken while others write."""
+    target = Path(request.path)
+    core.journal.flush()
+    core.store.backup(target)
+    return BackedUp(path=str(target), bytes=target.stat().st_size)
+
+
+class Restored(Reply):
+    """Where the store is now, and how many memories it holds, all organizations together."""
+
+    store: str
+    memories: int

@@ -1,0 +1,428 @@
+"""The store's health: re-read everything, compare index and truth, mend what is derived, and figures for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from recollect.domain.key_value import Item, ItemVector
+from recollect.domain.kinds import KINDS, read_content
+from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
+from recollect.domain.provenance import Citation
+from recollect.domain.record import Record, now
+from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
+from recollect.ports.models import Embedder
+from recollect.ports.records import Compare, IsNull, Linked, OneOf, Part, Problem, Query, Scope, equal
+from recollect.services.admin.salvage import UNREADABLE, Lost, readable
+from recollect.services.context import Core, Reply, Request
+from recollect.services.erasure import finish, owed
+from recollect.services.frameworks.checkpoint_streams import check_items
+from recollect.services.memories.embeddings import facets_of, passages_of, text_hash
+from recollect.services.memories.indexing import ReindexRequest, reindex
+from recollect.services.workspaces.blobs import check_content
+
+PAGE = 1000
+RESTORE = "put a backup in its place (see docs/guides), or save the rest with `export FILE --damaged skip`"
+
+
+class VerifyRequest(Request):
+    """Re-read everything."""
+
+
+class ProblemView(Reply):
+    """`what` is for people; `part` says whether the records themselves are meant, or what is made from them."""
+
+    what: str
+    part: Part = "records"
+    table: str | None = None
+    id: str | None = Field(None, description="The record, or the first of several")
+    count: int = Field(1, description="How many records it is true of")
+
+
+class Verified(Reply):
+    """What was read, and everything that disagrees; `sound` when nothing does."""
+
+    sound: bool
+    memories: int
+    vectors: int
+    partly: int = Field(0, description="Long memories with a vector of their beginning only: `reindex` makes the rest")
+    problems: list[ProblemView] = Field(default_factory=list)
+
+
+def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
+    """Re-read every record, re-derive every hash, and compare the indexes with the records."""
+    mine = (None, scope.organization_id)
+    problems = [_viewed(problem) for problem in core.store.verify() if problem.organization_id in mine]
+    partly: set[str] = set()
+    for found in _to_the_end(core, scope):
+        if isinstance(found, Partly):
+            partly.add(found.id)
+        elif not _is_told(found, problems):
+            problems.append(found)
+    memories, vectors = _counted(core, scope, Memory), _counted(core, scope, Embedding)
+    return Verified(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
+
+
+def _to_the_end(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
+    """Each part by itself: what one of them cannot read keeps none of the others from being looked at."""
+    parts: list[Callable[[], Iterable[ProblemView | Partly]]] = [
+        lambda: _check_memories(core, scope),
+        lambda: map(_viewed, check_content(core, scope)),
+        lambda: map(_viewed, check_items(core, scope)),
+        lambda: _index_problems(core),
+    ]
+    for part in parts:
+        try:
+            yield from part()
+        except RecollectError as error:
+            yield ProblemView(what=error.message)
+
+
+def _viewed(problem: Problem) -> ProblemView:
+    return ProblemView(what=problem.what, table=problem.table, id=problem.id, part=problem.part)
+
+
+def _is_told(found: ProblemView, problems: list[ProblemView]) -> bool:
+    """What the store said of a record is not said again because it could not be read a second time."""
+    if found == ProblemView(what=found.what):
+        return found in problems
+    if found.what not in UNREADABLE:
+        return False
+    return any((one.table, one.id) == (found.table, found.id) and one.part == "records" for one in problems)
+
+
+def _counted(core: Core, scope: Scope, record: type[Record]) -> int:
+    try:
+        return core.store.count(scope, Query(record))
+    except RecollectError:
+        return 0  # why is among the problems
+
+
+def _index_problems(core: Core) -> list[ProblemView]:
+    """The index is of all tenants: how many disagree may be said, not which."""
+    try:
+        said = Counter(core.vectors.verify())
+    except IndexFailed as failure:
+        said = Counter([f"the vector index cannot be compared: {failure.message}"])
+    return [
+        ProblemView(what=sentence, table="embedding", count=count, part="vectors") for sentence, count in said.items()
+    ]
+
+
+def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
+    lacking: dict[str, ProblemView] = {}
+    every = readable(core.store, scope, Memory, deleted="no", page=PAGE)
+    while page := list(islice(every, PAGE)):
+        for one in page:
+            yield from _check_memory(one) if isinstance(one, Memory) else [_unread(one)]
+        for problem in _vectors_checked(core, scope, [one for one in page if isinstance(one, Memory)]):
+            if isinstance(problem, Partly):
+                yield problem
+                continue
+            first = lacking.get(problem.what)
+            lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
+    yield from lacking.values()  # with another embedder all of them lack the same
+
+
+def _unread(lost: Lost) -> ProblemView:
+    what = lost.why
+    if lost.between is not None:
+        first, last = lost.between
+        what += f": those after {first or 'the beginning'} and before {last or 'the end'}"
+    return ProblemView(what=what, table=lost.table, id=lost.id)
+
+
+def _vectors_checked(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+    try:
+        yield from _check_vectors(core, scope, memories)
+    except DamagedData as error:
+        yield ProblemView(what=f"their vectors cannot be read: {error.message}", table="embedding")
+
+
+def _check_memory(memory: Memory) -> Iterator[ProblemView]:
+    if content_hash(memory.kind, memory.content) != memory.content_hash:
+        yield ProblemView(what="its content is not what its hash says", table="memory", id=memory.id)
+    if memory.kind in KINDS and read_content(memory.kind, memory.content)[1] != memory.text:
+        yield ProblemView(what="its text is not what its content says", table="memory", id=memory.id)
+
+
+def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+    """Each memory has, by each configured model, the vectors of its text per namespace, with its filter fields."""
+    if not memories:
+        return
+    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    stored: dict[tuple[str, ...], list[_Kept]] = {}
+    for row in core.store.select(scope, Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
+        stored.setdefault(row[:3], []).append(_Kept(*row[3:]))
+    queued = {
+        tuple(row)
+        for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
+    }
+    own = {embedder.model: embedder for embedder in core.embedders}
+    others: dict[str, dict[str, None]] = {}
+    for id, model, _ in stored:
+        if model not in own:
+            others.setdefault(id, {})[model] = None
+    for memory in memories:
+        for model, namespace in product((*own, *others.get(memory.id, ())), memory.namespaces):
+            key = (memory.id, model, namespace)
+            found = _check_kept(memory, stored.get(key, []), own.get(model), key in queued)
+            if found is not None:
+                what = found.replace("MODEL", f"{model} in {namespace}")
+                problem = ProblemView(what=what, table="memory", id=memory.id, part="vectors")
+                yield Partly(memory.id) if found == _PARTLY else problem
+
+
+class Partly(NamedTuple):
+    """A long memory whose vectors are from before passages: they are of its beginning only."""
+
+    id: str
+
+
+class _Kept(NamedTuple):
+    facets: list[str | None]
+    text_hash: str
+    given: bool
+    start: int | None
+
+
+_VECTOR = ("facets", "text_hash", "given", "start")
+_PARTLY = "has a vector of its beginning only"
+
+
+def _check_kept(memory: Memory, kept: list[_Kept], embedder: Embedder | None, is_owed: bool) -> str | None:
+    """What is wrong with the vectors of a memory by one model in one namespace."""
+    if not kept:
+        return None if is_owed or embedder is None else "has no vector by MODEL"
+    if any((one.facets, one.text_hash) != (facets_of(memory), text_hash(memory)) for one in kept):
+        return "its vector is of another state of it"
+    if embedder is None or any(one.given for one in kept):
+        return None
+    wanted = len(passages_of(memory, embedder).passages)
+    if len(kept) == wanted or is_owed:
+        return None
+    return _PARTLY if kept[0].start is None else f"has {len(kept)} of {wanted} vectors by MODEL"
+
+
+class DoctorRequest(Request):
+    """Examine the store; with `fix`, mend what is derived."""
+
+    fix: bool = Field(False, description="Make the indexes again where they disagree, and do what is owed")
+
+
+class Finding(Reply):
+    name: str
+    well: bool
+    says: str
+    remedy: str = ""
+
+
+class Diagnosis(Reply):
+    well: bool
+    findings: list[Finding]
+    mended: list[str] = Field(default_factory=list)
+
+
+def doctor(core: Core, scope: Scope, request: DoctorRequest) -> Diagnosis:
+    """Say what ails the store and what to do about it; with `fix`, do it."""
+    findings = _examined(core, scope)
+    mended: list[str] = []
+    if request.fix and not all(finding.well for finding in findings):
+        try:
+            mended = _mend(core, scope, findings)
+        except DamagedData as error:
+            mended = [f"cannot be mended: {error.message}"]
+        findings = _examined(core, scope)
+    return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
+
+
+def _examined(core: Core, scope: Scope) -> list[Finding]:
+    """Every finding; a store so damaged that it cannot be asked is one, too."""
+    findings: list[Finding] = []
+    for examine in (_presence, _index_state, _soundness, _backlog):
+        try:
+            findings += examine(core, scope)
+        except DamagedData as error:
+            findings.append(Finding(name="damage", well=False, says=error.message, remedy=RESTORE))
+    return findings
+
+
+def _index_state(core: Core, scope: Scope) -> Iterator[Finding]:
+    """How far the vector index is behind; being behind a little is no illness, being away is."""
+    try:
+        says, remedy = f"{core.vectors.label}, {core.vectors.behind()} behind", ""
+    except IndexFailed as failure:
+        says, remedy = f"{failure.message}; it is behind, and recall does without it", failure.remedy
+    yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
+
+
+def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
+    verified = verify(core, scope, VerifyRequest())
+    derived = [problem for problem in verified.problems if problem.part != "records"]
+    truth = [problem for problem in verified.problems if problem not in derived]
+    yield Finding(
+        name="records",
+        well=not truth,
+        says=f"{verified.memories} memories, {_listed(truth)}",
+        remedy=RESTORE if truth else "",
+    )
+    yield Finding(
+        name="indexes",
+        well=not derived,
+        says=f"{verified.vectors} vectors, {_listed(derived)}",
+        remedy="recollect doctor --fix" if derived else "",
+    )
+    yield Finding(
+        name="passages",
+        well=not verified.partly,
+        says=f"{verified.partly} long memories have a vector of their beginning only",
+        remedy="recollect doctor --fix" if verified.partly else "",
+    )
+
+
+def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
+    vectors = core.store.count(scope, Query(IndexTask))
+    yield Finding(
+        name="queue",
+        well=vectors == 0,
+        says=f"{vectors} vectors owed",
+        remedy="recollect doctor --fix" if vectors else "",
+    )
+    traces = owed(core, scope)
+    yield Finding(
+        name="erasure",
+        well=traces == 0,
+        says=f"{traces} deletions whose traces are still on disk",
+        remedy="recollect doctor --fix" if traces else "",
+    )
+    due = core.store.count(scope, Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
+    yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
+    yield from _items_behind(core, scope)
+    broken = core.store.count(scope, Query(Citation, (equal("state", "broken"),)))
+    yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
+
+
+def _items_behind(core: Core, scope: Scope) -> Iterator[Finding]:
+    """Their texts are not kept, so nobody but who put them can make their vectors again."""
+    if core.embedder is None:
+        return
+    current = equal("model", core.embedder.model)
+    another = (Linked(ItemVector, "item_id"), Linked(ItemVector, "item_id", (current,), wanted=False))
+    before = (Linked(ItemVector, "item_id", (current, IsNull("start"))),)
+    for where, says in (
+        (another, "items have vectors by another model only, and are not found by meaning"),
+        (before, "items have vectors from before passages, which are of the beginning of a long text"),
+    ):
+        count = core.store.count(scope, Query(Item, where))
+        if count:
+            yield Finding(name="items", well=True, says=f"{count} {says}", remedy="put them again")
+
+
+def _presence(core: Core, scope: Scope) -> Iterator[Finding]:
+    """An emptied store looks healthy to everything that only reads what is left: its change counter tells."""
+    changes = core.store.changes(scope, 0, 1)
+    present = scope.organization_id in core.store.tenants()
+    well = present or not changes
+    yield Finding(
+        name="store",
+        well=well,
+        says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),
+        remedy="" if well else RESTORE,
+    )
+    for remark in core.store.capabilities.remarks:
+        yield Finding(name=remark.name, well=True, says=remark.says, remedy=remark.remedy)
+
+
+def _listed(problems: list[ProblemView]) -> str:
+    if not problems:
+        return "all in order"
+    first = problems[0]
+    where = f" ({first.table} {first.id})" if first.id else ""
+    return f"{sum(problem.count for problem in problems)} problems, the first: {first.what}{where}"
+
+
+def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
+    ailing = {finding.name for finding in findings if not finding.well}
+    done: list[str] = []
+    if "erasure" in ailing:
+        try:
+            done.append(f"traces of {finish(core, scope)} deletions overwritten")
+        except Unavailable as failure:
+            done.append(f"traces not overwritten: {failure.message}")
+    if ailing & {"records", "indexes", "queue", "passages"}:
+        done += core.store.mend()
+    if ailing & {"indexes", "queue", "passages"}:
+        try:
+            made = reindex(core, scope, ReindexRequest()).made
+            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(core, scope)):
+                made += reindex(core, scope, ReindexRequest(everything=True)).made
+            done += [f"{made} vectors made"] if made else []
+        except EmbedderFailed as failure:
+            done.append(f"no vectors made: {failure.message}")
+        try:
+            done.append(f"{core.vectors.rebuild()} vectors in the index")
+        except IndexFailed as failure:
+            done.append(f"the vector index was not made again: {failure.message}")
+    return done
+
+
+STATUSES = ("hypothesis", "verified", "published", "archived")
+
+
+class StatsRequest(Request):
+    """Ask for figures."""
+
+
+class Stats(Reply):
+    memories: int
+    forgotten: int
+    kinds: dict[str, int]
+    statuses: dict[str, int]
+    vectors: int
+    queued: int
+    behind: int | None = None
+    citations: int
+    uncited: int
+    broken: int = 0
+    erasures_owed: int = Field(0, description="Deletions for good whose traces are still on disk")
+
+
+def _behind(core: Core) -> int | None:
+    """How many vectors the index has not taken in yet; None while it is away."""
+    try:
+        return core.vectors.behind()
+    except IndexFailed:
+        return None
+
+
+def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
+    """How much is remembered, of which kind and how well supported."""
+    store = core.store
+    memories = store.count_by(scope, Query(Memory, deleted="yes"), ["is_deleted", "kind", "status"])
+    living = {key[1:]: number for key, number in memories.items() if not key[0]}
+    citations = store.count_by(scope, Query(Citation), ["state"])
+    return Stats(
+        memories=sum(living.values()),
+        forgotten=sum(memories.values()) - sum(living.values()),
+        kinds=_summed(living, 0),
+        statuses={**dict.fromkeys(STATUSES, 0), **_summed(living, 1)},
+        vectors=store.count(scope, Query(Embedding)),
+        queued=store.count(scope, Query(IndexTask)),
+        behind=_behind(core),
+        citations=sum(citations.values()),
+        uncited=store.count(scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
+        broken=citations.get(("broken",), 0),
+        erasures_owed=owed(core, scope),
+    )
+
+
+def _summed(counted: dict[tuple[Any, ...], int], place: int) -> dict[str, int]:
+    """By one of the things that were counted by, the commonest first."""
+    sums: dict[str, int] = {}
+    for key, number in counted.items():
+        sums[key[place]] = sums.get(key[place], 0) + number
+    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))

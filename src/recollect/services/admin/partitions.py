@@ -1,0 +1,241 @@
+"""How a large store is laid out: months kept ahead of time and dropped by age, tables spread over a cluster.
+
+The pieces hold every organization's records, so these are operations on the store, not on one organization. Nothing
+is dropped without `apply`; the plan before it counts what would go and, for whoever administers all organizations,
+says whose it is. Memories are deleted like any others, with all that hangs on them and a note in the log of each
+organization, before their empty month is dropped; a month of the access log goes at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Memory
+from recollect.domain.record import now
+from recollect.errors import Denied, InvalidInput, Unsupported
+from recollect.ports.partitions import Distributable, Partition, Partitioned
+from recollect.ports.records import Compare, DeleteWhere, OneOf, Order, Query, Scope
+from recollect.services.context import Core, Reply, Request, commit, logged
+from recollect.services.times import From
+
+PAGE = 500
+_AGE = re.compile(r"^(\d{1,6})\s*(d|w|m|y)$")
+_DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
+
+
+class PartitionsRequest(Request):
+    """Show the months of a store; make them ahead, or drop old ones."""
+
+    ahead: int | None = Field(None, ge=0, le=120, description="Make the months up to so many ahead of this one")
+    drop_before: From | None = Field(None, description="Drop the months of the access log that ended before")
+    older_than: str | None = Field(None, description="The same by age: 400d, 60w, 14m or 2y")
+    memories: bool = Field(False, description="Drop months of memories instead, with all that hangs on them")
+    all_organizations: bool = Field(False, description="Drop what belongs to others, too, and name them in the plan")
+    apply: bool = Field(False, description="Do it; without this, only say what would go")
+
+
+class PartitionView(Reply):
+    name: str
+    table: str
+    holds: str
+    rows: int
+    bytes: int
+
+
+class DropView(Reply):
+    """A month that goes or would go: how many rows, whose, and what hangs on them."""
+
+    partition: str
+    rows: int
+    organizations: dict[str, int] = Field(default_factory=dict)
+    others: int = 0
+    hanging: dict[str, int] = Field(default_factory=dict)
+
+
+class Layout(Reply):
+    partitions: list[PartitionView]
+    made: list[str] = Field(default_factory=list)
+    drops: list[DropView] = Field(default_factory=list)
+    applied: bool = False
+    note: str = ""
+
+
+def partitions(core: Core, scope: Scope, request: PartitionsRequest) -> Layout:
+    """Show the pieces of the store, make months ahead, drop old ones: a plan first, with `apply` for good."""
+    store, before = core.store, _before(request)
+    if not isinstance(store, Partitioned):
+        if request.ahead is not None or before is not None:
+            raise Unsupported(
+                f"a {store.capabilities.name} store has no partitions",
+                remedy="`recollect sweep` and `recollect prune` let go of old memories here",
+            )
+        return Layout(partitions=[], note=f"A {store.capabilities.name} store keeps each table in one piece.")
+    made = store.make_ahead(request.ahead) if request.ahead is not None else []
+    plan = _plan(store, "memory" if request.memories else "access_log", before) if before else []
+    drops = [_view(store, scope, one, request.all_organizations) for one in plan]
+    if request.apply and plan:
+        _refuse_others(drops, request.all_organizations)
+        for partition in plan:
+            _drop(core, store, scope, partition)
+    return Layout(
+        partitions=[
+            PartitionView(name=p.name, table=p.table, holds=p.holds, rows=p.rows, bytes=p.bytes)
+            for p in store.partitions()
+        ],
+        made=made,
+        drops=drops,
+        applied=bool(request.apply and plan),
+        note=_note(request, before, plan),
+    )
+
+
+def _before(request: PartitionsRequest) -> datetime | None:
+    if request.older_than is None:
+        before = request.drop_before
+    elif request.drop_before is not None:
+        raise InvalidInput("both drop_before and older_than are given", remedy="give one of them")
+    else:
+        found = _AGE.match(request.older_than.strip())
+        if found is None:
+            raise InvalidInput(f"'{request.older_than[:40]}' is no age", remedy="write 400d, 60w, 14m or 2y")
+        try:
+            before = now() - timedelta(days=int(found[1]) * _DAYS[found[2]])
+        except OverflowError:
+            raise InvalidInput("nothing is as old as that", remedy="give fewer days") from None
+    if before is not None and before > now():
+        raise InvalidInput("that time has not come", remedy="give a time in the past")
+    if before is None and (request.memories or request.apply):
+        raise InvalidInput("nothing says which months to drop", remedy="give older_than or drop_before")
+    return before
+
+
+def _plan(store: Partitioned, table: str, before: datetime) -> list[Partition]:
+    return [one for one in store.partitions() if one.table == table and one.ends is not None and one.ends <= before]
+
+
+def _view(store: Partitioned, scope: Scope, partition: Partition, everybody: bool) -> DropView:
+    rows = store.rows_by_tenant(partition)
+    mine = {tenant: count for tenant, count in rows.items() if everybody or tenant == scope.organization_id}
+    return DropView(
+        partition=partition.name,
+        rows=sum(rows.values()),
+        organizations=mine,
+        others=sum(rows.values()) - sum(mine.values()),
+        hanging=store.hanging(partition) if partition.table == "memory" else {},
+    )
+
+
+def _refuse_others(drops: Sequence[DropView], everybody: bool) -> None:
+    if not everybody and any(one.others for one in drops):
+        raise Denied(
+            "these months hold records of other organizations",
+            remedy="whoever administers the whole store says so with all_organizations (--all-organizations)",
+        )
+
+
+def _drop(core: Core, store: Partitioned, scope: Scope, partition: Partition) -> None:
+    if partition.table == "memory":
+        for tenant in store.rows_by_tenant(partition):
+            _delete_memories(core, Scope(tenant, scope.actor), partition)
+        store.drop(partition, [])
+        return
+    rows = store.rows_by_tenant(partition)
+    notes = [_entry(core, Scope(tenant, scope.actor), partition, count) for tenant, count in rows.items()]
+    store.drop(partition, notes)
+
+
+def _delete_memories(core: Core, scope: Scope, partition: Partition) -> None:
+    """In pieces that each commit with their note; killed in between, the next run goes on."""
+    within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id))
+    while True:
+        page = Query(Memory, within, (Order("id"),), limit=PAGE, deleted="yes")
+        ids = tuple(id for (id,) in core.store.select(scope, page, ("id",)))
+        if not ids:
+            return
+        note = logged(scope, "delete", "drop partition", partition=partition.name, memories=len(ids))
+        commit(core, scope, [DeleteWhere(Memory, (OneOf("id", ids),)), note])
+
+
+def _entry(core: Core, scope: Scope, partition: Partition, count: int) -> AccessLog:
+    """Says up to which seal entries go, so that whoever proves the log does not take it for tampering."""
+    within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id), Compare("seal", ">=", 1))
+    last = Query(AccessLog, within, (Order("seal", descending=True),), limit=1, deleted="yes")
+    seals = [seal for (seal,) in core.store.select(scope, last, ("seal",))]
+    note = logged(
+        scope, "delete", "drop partition", partition=partition.name, entries=count, seals=max(seals, default=None)
+    ).record
+    assert isinstance(note, AccessLog)
+    return note
+
+
+def _note(request: PartitionsRequest, before: datetime | None, plan: Sequence[Partition]) -> str:
+    if before is None:
+        return ""
+    if not plan:
+        return "No month is wholly that old; only whole months are dropped."
+    return "" if request.apply else "Nothing was dropped: say apply (--apply) to do it."
+
+
+def keep_retention(core: Core, scope: Scope) -> int:
+    """Let go of this organization's access log entries that are older than the settings want; says how many.
+
+    A month that holds nobody else's goes at once, where there are months.
+    """
+    if core.access_log_days is None:
+        return 0
+    before = now() - timedelta(days=core.access_log_days)
+    dropped = _drop_own(core, core.store, scope, before) if isinstance(core.store, Partitioned) else 0
+    return dropped + _delete_entries(core, scope, before)
+
+
+def _drop_own(core: Core, store: Partitioned, scope: Scope, before: datetime) -> int:
+    dropped = 0
+    for partition in _plan(store, "access_log", before):
+        rows = store.rows_by_tenant(partition)
+        if rows.keys() <= {scope.organization_id}:
+            dropped += sum(rows.values())
+            _drop(core, store, scope, partition)
+    return dropped
+
+
+def _delete_entries(core: Core, scope: Scope, before: datetime) -> int:
+    deleted = 0
+    while True:
+        page = Query(AccessLog, (Compare("timestamp", "<", before),), (Order("id"),), limit=PAGE, deleted="yes")
+        rows = core.store.select(scope, page, ("id", "seal"))
+        if not rows:
+            return deleted
+        ids, seals = tuple(id for id, _ in rows), [seal for _, seal in rows if seal is not None]
+        note = logged(scope, "delete", "retention", entries=len(ids), seals=max(seals, default=None))
+        commit(core, scope, [DeleteWhere(AccessLog, (OneOf("id", ids),)), note])
+        deleted += len(ids)
+
+
+class MigrateRequest(Request):
+    """Bring the tables up to date; with `distribute`, spread them over a Citus cluster."""
+
+    distribute: bool = Field(False, description="Spread the tables over a Citus cluster, by organization")
+
+
+class Migrated(Reply):
+    """What was done; opening a store applies migrations, too, so there is often nothing left to do."""
+
+    applied: list[str]
+    distributed: list[str] = Field(default_factory=list)
+
+
+def migrate(core: Core, scope: Scope, request: MigrateRequest) -> Migrated:
+    """Apply the migrations that the store has not seen, each whole or not at all."""
+    if request.distribute and not isinstance(core.store, Distributable):
+        raise Unsupported(
+            f"a {core.store.capabilities.name} store cannot be distributed",
+            remedy="move it to PostgreSQL with Citus first: docs/scale.md",
+        )
+    applied = core.store.migrate()
+    distributed = core.store.distribute() if request.distribute and isinstance(core.store, Distributable) else []
+    return Migrated(applied=applied, distributed=distributed)

@@ -1,0 +1,246 @@
+"""Agents: what they are told, whether they work, and which messages they have in mind.
+
+An agent is active, paused or retired. A paused one keeps what it has and takes messages; a retired one takes no new
+work of any sort (sessions, messages, states, blocks, tools) until it is active again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, ToolLink
+from recollect.domain.conversations import Message
+from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
+from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
+from recollect.ports.records import Absent, OneOf, Query, Require, Scope, Step, Update, equal
+from recollect.services.context import (
+    Core,
+    Reply,
+    Request,
+    as_of_version,
+    commit,
+    load,
+    logged,
+    persistently,
+    rewritten,
+)
+
+MOST_IN_CONTEXT = 10_000
+
+
+def at_work(core: Core, scope: Scope, id: str) -> list[Step]:
+    """Refuse new work for a retired agent; the steps keep it so if it is retired this very moment."""
+    agent = core.store.get(scope, Agent, id)
+    if agent is None:
+        return []  # the store names a missing reference in one way for all
+    if agent.status == "retired":
+        raise IllegalTransition("that agent is retired and takes no new work", remedy="make it active again", id=id)
+    return [Require(Agent, id, {"status": agent.status})]
+
+
+class Linked(Reply):
+    """Something an agent was given."""
+
+    id: str
+    name: str
+
+
+class AgentView(Reply):
+    """An agent with all it was told and given."""
+
+    id: str
+    name: str
+    type: str | None = None
+    description: str = ""
+    status: str
+    system: str | None = None
+    topic: str | None = None
+    directives: list[Any] = Field(default_factory=list)
+    config_overrides: dict[str, Any] = Field(default_factory=dict)
+    llm_config: dict[str, Any] = Field(default_factory=dict)
+    embedding_config: dict[str, Any] = Field(default_factory=dict)
+    tool_rules: list[Any] = Field(default_factory=list)
+    mcp_tools: list[Any] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    message_ids: list[str] = Field(default_factory=list)
+    blocks: list[Linked] = Field(default_factory=list)
+    tools: list[Linked] = Field(default_factory=list)
+    version: int
+
+
+class AgentRequest(Request):
+    """One agent."""
+
+    id: Id = Field(description="The agent")
+
+
+def show_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+    """An agent with its settings, blocks and tools."""
+    return _view(core, scope, load(core, scope, Agent, request.id))
+
+
+class ReviseAgentRequest(AgentRequest):
+    """Change what an agent is told; what is left out stays."""
+
+    name: Name | None = Field(None, description="What to call it")
+    type: Text | None = Field(None, description="What sort of agent")
+    description: Text | None = Field(None, description="What it does")
+    system: Text | None = Field(None, description="Its system prompt")
+    topic: Text | None = Field(None, description="What it is busy with")
+    directives: JsonList | None = Field(None, description="The rules it keeps to, each a text or an object")
+    config_overrides: Json | None = Field(None, description="Runtime configuration that differs for it")
+    llm_config: Json | None = Field(None, description="The language model it thinks with")
+    embedding_config: Json | None = Field(None, description="The model that embeds for it")
+    tool_rules: JsonList | None = Field(None, description="When it may use which tool")
+    mcp_tools: JsonList | None = Field(None, description="The tools of MCP servers it may use")
+    metadata: Json | None = Field(None, description="Its metadata from now on")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+
+def revise_agent(core: Core, scope: Scope, request: ReviseAgentRequest) -> AgentView:
+    """Change what an agent is told."""
+    given = request.model_dump(exclude={"id", "version"}, exclude_none=True)
+    if not given:
+        raise InvalidInput("nothing to change was given", remedy="give system, directives, metadata, …")
+
+    def attempt() -> AgentView:
+        agent = as_of_version(load(core, scope, Agent, request.id), request.version)
+        return _changed(core, scope, agent, "revise agent", [], **given)
+
+    return persistently(request.version, attempt)
+
+
+def pause_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+    """Pause an agent: it keeps everything and goes on when it is active again."""
+    return _moved(core, scope, request.id, "paused")
+
+
+def activate_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+    """Put a paused or retired agent to work again."""
+    return _moved(core, scope, request.id, "active")
+
+
+def retire_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+    """Retire an agent: kept with all it did, but it takes no new work."""
+    return _moved(core, scope, request.id, "retired")
+
+
+def _moved(core: Core, scope: Scope, id: str, to: str) -> AgentView:
+    def attempt() -> AgentView:
+        agent = load(core, scope, Agent, id)
+        if to not in TRANSITIONS[agent.status]:
+            raise IllegalTransition(
+                f"an agent cannot go from {agent.status} to {to}",
+                remedy=f"from {agent.status} it can become {' or '.join(sorted(TRANSITIONS[agent.status]))}",
+                id=id,
+            )
+        return _changed(core, scope, agent, f"{to} agent", [], status=to)
+
+    return persistently(None, attempt)
+
+
+class InContextRequest(AgentRequest):
+    """Which messages an agent has in mind: set them, add to them, keep the last few."""
+
+    messages: list[Id] | None = Field(None, description="These and no others, in this order")
+    append: list[Id] = Field(default_factory=list, description="These as well, at the end")
+    keep: int | None = Field(None, ge=0, description="Then only the last so many")
+    version: int | None = Field(None, ge=1, description="Only if the agent still has this version")
+
+
+class InContext(Reply):
+    """The messages an agent has in mind, the oldest first."""
+
+    agent: str
+    messages: list[str]
+    version: int
+
+
+def in_context(core: Core, scope: Scope, request: InContextRequest) -> InContext:
+    """Set, append or trim the messages an agent has in mind; without any, show them."""
+    if request.messages is None and not request.append and request.keep is None:
+        agent = load(core, scope, Agent, request.id)
+        return InContext(agent=agent.id, messages=agent.message_ids, version=agent.version)
+
+    def attempt() -> InContext:
+        agent = as_of_version(load(core, scope, Agent, request.id), request.version)
+        ids = _in_mind(agent.message_ids if request.messages is None else request.messages, request)
+        fresh = [id for id in ids if id not in set(agent.message_ids)]
+        _refuse_strangers(core, scope, agent, fresh)
+        guards: list[Step] = [*at_work(core, scope, agent.id), *(Require(Message, id) for id in fresh)]
+        try:
+            after = _changed(core, scope, agent, "in context", guards, message_ids=ids)
+        except RequirementFailed:
+            _refuse_strangers(core, scope, agent, fresh)
+            raise
+        return InContext(agent=agent.id, messages=ids, version=after.version)
+
+    return persistently(request.version, attempt)
+
+
+def _in_mind(base: Sequence[str], request: InContextRequest) -> list[str]:
+    ids = list(dict.fromkeys([*base, *request.append]))
+    if request.keep is not None:
+        ids = ids[max(0, len(ids) - request.keep) :]
+    if len(ids) > MOST_IN_CONTEXT:
+        raise TooLarge(f"{len(ids)} messages in context", remedy=f"keep at most {MOST_IN_CONTEXT}")
+    return ids
+
+
+def _refuse_strangers(core: Core, scope: Scope, agent: Agent, ids: Sequence[str]) -> None:
+    rows = core.store.select(scope, Query(Message, (OneOf("id", tuple(ids)),)), ("id", "agent_id")) if ids else []
+    owners = dict(rows)
+    for id in ids:
+        if id not in owners:
+            raise InvalidInput(f"there is no message '{id[:80]}'", remedy="give ids of messages that exist", id=id)
+        if owners[id] not in (None, agent.id):
+            raise InvalidInput(f"message '{id[:80]}' is another agent's", remedy="give this agent's messages", id=id)
+
+
+def _changed(core: Core, scope: Scope, agent: Agent, action: str, guards: Sequence[Step], **fields: Any) -> AgentView:
+    after = rewritten(agent, scope, **fields)
+    entry = logged(scope, "update", action, None, id=agent.id, fields=sorted(fields))
+    commit(core, scope, [*guards, Update(after), entry])
+    return _view(core, scope, after.changed(version=agent.version + 1))
+
+
+def _view(core: Core, scope: Scope, agent: Agent) -> AgentView:
+    shown = agent.model_dump(include=set(AgentView.model_fields))
+    blocks = given_to(core, scope, agent.id, Block, BlockLink)
+    tools = given_to(core, scope, agent.id, Tool, ToolLink)
+    return AgentView(
+        **shown,
+        blocks=[Linked(id=block.id, name=block.label) for block in blocks],
+        tools=[Linked(id=tool.id, name=tool.name) for tool in tools],
+    )
+
+
+def given_to(core: Core, scope: Scope, agent: str, record: type[Any], link: type[Record]) -> list[Any]:
+    """The blocks or tools of an agent, in the order it got them."""
+    field = f"{record.shape.table}_id"
+    ids = [id for (id,) in core.store.select(scope, Query(link, (equal("agent_id", agent),)), (field,))]
+    if not ids:
+        return []
+    found = {one.id: one for one in core.store.find(scope, Query(record, (OneOf("id", tuple(ids)),))).records}
+    return [found[id] for id in ids if id in found]
+
+
+def sharing(core: Core, scope: Scope, link: type[Record], field: str, id: str) -> list[str]:
+    """The agents that have a block or tool."""
+    return sorted(agent for (agent,) in core.store.select(scope, Query(link, (equal(field, id),)), ("agent_id",)))
+
+
+def only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:
+    """What several agents share is not taken from all of them for the sake of one, nor if one more has it meanwhile."""
+    if len(agents) > 1:
+        raise Conflict(
+            f"{len(agents)} agents share it",
+            remedy="detach it from the one that needs it no more, or say with_others=True",
+            id=id,
+            agents=agents[:20],
+        )
+    others = (OneOf("agent_id", tuple(agents), wanted=False),) if agents else ()
+    return [Absent(link, (equal(field, id), *others))]

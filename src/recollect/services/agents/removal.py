@@ -1,0 +1,423 @@
+"""What goes when a user, agent, session or project is removed: whose it is, who else uses it, and the way back.
+
+A record belongs to the user it names, else to what it hangs on. What is or holds another user's is shared: it is
+refused, or handed over to an heir, or taken only when that was said. Removing is soft: the party and all that can be
+read by itself are hidden under one moment (`updated_at`), by which `returning_steps` finds exactly them again; what
+hangs below those (steps of a run, files of a workspace) is not reachable without them and stays as it is. Sweeping
+deletes for good what nobody restored in time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.agents import Agent
+from recollect.domain.conversations import Message, Session
+from recollect.domain.memory import Memory
+from recollect.domain.record import RECORDS, Record, now
+from recollect.domain.tenancy import Project, User
+from recollect.errors import Conflict, InvalidInput
+from recollect.ports.records import (
+    Absent,
+    Compare,
+    Delete,
+    Filter,
+    IsNull,
+    OneOf,
+    Order,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
+from recollect.services.context import Core, Reply, load, logged
+from recollect.services.memories.derived import erasing_steps, forgetting_steps
+from recollect.services.memories.embeddings import restored_steps
+from recollect.services.memories.revise import change_steps, fallen_steps, identified, kept_steps
+
+PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
+CHUNK = 500
+DERIVED = frozenset({"embedding", "index_task"})  # made from the others, and made again
+# What can be found by itself, and so is hidden by itself; everything else is read through one of these.
+HIDDEN = (
+    *PARTIES,
+    "api_key", "message", "block", "memory", "agent_state", "workspace", "execution", "source", "connection",
+    "query_run",
+)  # fmt: skip
+Key = tuple[str, str]
+"""A table and an id."""
+Owner = tuple[str, str] | None
+"""`user` or `agent`, and the id; None for what is nobody's."""
+
+
+class Taken(Reply):
+    """How many records of one kind belong to whom."""
+
+    table: str
+    owner_type: str | None = Field(None, description="user or agent; empty for what is nobody's")
+    owner: str | None = None
+    owner_name: str = ""
+    others: bool = Field(False, description="Whether it belongs to somebody else than the one who is removed")
+    count: int
+
+
+@dataclass
+class Reach:
+    """All that hangs on a party, whose each piece is, and what each hangs on."""
+
+    root: Record
+    owners: dict[Key, Owner] = field(default_factory=dict)
+    parents: dict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    links: dict[Key, str] = field(default_factory=dict)  # by which field the nearest ones hang on the party itself
+    removed: set[str] = field(default_factory=set)  # users who are not there any more and use nothing
+
+    @property
+    def start(self) -> Key:
+        return (self.root.shape.table, self.root.id)
+
+    def others(self) -> set[Key]:
+        """What belongs to other users."""
+        people: set[Owner] = {("user", user) for user in self.users() - self.removed}
+        own: set[Owner] = {self.owners[self.start]} if self.owners[self.start] else set()
+        if not own and len(people) == 1:
+            own = people  # nobody's project or session that one person alone used is that person's
+        return {key for key, owner in self.owners.items() if owner not in own and owner in people}
+
+    def users(self) -> set[str]:
+        return {owner[1] for owner in self.owners.values() if owner and owner[0] == "user"}
+
+    def shared(self) -> set[Key]:
+        """The nearest ones that are another's or hold what is."""
+        found: set[Key] = set()
+        seen = frontier = self.others()
+        while frontier:
+            found |= {key for key in frontier if self.start in self.parents[key]}
+            frontier = {parent for key in frontier for parent in self.parents[key]} - seen - {self.start}
+            seen = seen | frontier
+        return found
+
+    def going(self, kept: set[Key]) -> dict[str, list[str]]:
+        """What goes, by table, when these stay."""
+        children: dict[Key, list[Key]] = defaultdict(list)
+        for key, above in self.parents.items():
+            for parent in above:
+                children[parent].append(key)
+        seen, frontier = {self.start}, [self.start]
+        while frontier:
+            frontier = [key for parent in frontier for key in children[parent] if key not in seen and key not in kept]
+            seen |= set(frontier)
+        tables: dict[str, list[str]] = defaultdict(list)
+        for table, id in sorted(seen):
+            tables[table].append(id)
+        return tables
+
+
+def reach(core: Core, scope: Scope, root: Record) -> Reach:
+    """Everything that deleting a party would delete, by the references the records declare."""
+    found = Reach(root)
+    found.owners[found.start] = _owner_of_party(root)
+    frontier: dict[str, list[str]] = {root.shape.table: [root.id]}
+    spoken_in: dict[Key, str] = {}
+    while frontier:
+        following: dict[str, list[str]] = defaultdict(list)
+        for table, ids in frontier.items():
+            for record, link in _hanging_on(table):
+                for id, parent, user, session in _rows(core, scope, record, link, ids):
+                    key = (record.shape.table, id)
+                    found.parents[key].add((table, parent))
+                    if (table, parent) == found.start:
+                        found.links[key] = link
+                    if session is not None and user is None:
+                        spoken_in[key] = session
+                    if key not in found.owners:
+                        found.owners[key] = ("user", user) if user is not None else found.owners[table, parent]
+                        following[record.shape.table].append(id)
+        frontier = following
+    _settle_replies(core, scope, found, spoken_in)
+    for some in _chunks(sorted(found.users())):
+        gone = Query(User, (OneOf("id", some),), deleted="only")
+        found.removed |= {id for (id,) in core.store.select(scope, gone, ("id",))}
+    return found
+
+
+def _owner_of_party(root: Record) -> Owner:
+    if isinstance(root, User | Agent):
+        return (root.shape.table, root.id)
+    user = root.owner_id if isinstance(root, Project) else getattr(root, "user_id", None)
+    return ("user", user) if user is not None else None
+
+
+@cache
+def _hanging_on(table: str) -> tuple[tuple[type[Record], str], ...]:
+    return tuple(
+        (record, name)
+        for record in RECORDS.values()
+        if record.shape.table not in DERIVED
+        for name, reference in record.shape.references.items()
+        if reference.to == table and reference.on_delete == "cascade"
+    )
+
+
+def _rows(
+    core: Core, scope: Scope, record: type[Record], link: str, ids: Sequence[str]
+) -> Iterator[tuple[str, str, str | None, str | None]]:
+    """Id, what it hangs on, its user, and of a message its session."""
+    names = ["id", link]
+    user = next((name for name in ("user_id", "owner_id") if name in record.model_fields), None)
+    names += [user] if user else []
+    names += ["session_id"] if record is Message and link != "session_id" else []
+    for some in _chunks(ids):
+        for row in core.store.select(scope, Query(record, (OneOf(link, some),), deleted="yes"), tuple(names)):
+            told = dict(zip(names, row, strict=True))
+            yield told["id"], told[link], told.get(user or ""), told.get("session_id")
+
+
+def _settle_replies(core: Core, scope: Scope, found: Reach, spoken_in: dict[Key, str]) -> None:
+    """What nobody in particular said in a session belongs to whom the session belongs."""
+    users: dict[str, str] = {}
+    for some in _chunks(sorted(set(spoken_in.values()))):
+        owned = Query(Session, (OneOf("id", some), IsNull("user_id", wanted=False)), deleted="yes")
+        users |= dict(core.store.select(scope, owned, ("id", "user_id")))
+    for key, session in spoken_in.items():
+        if session in users:
+            found.owners[key] = ("user", users[session])
+
+
+def _chunks(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    listed = list(ids)
+    for start in range(0, len(listed), CHUNK):
+        yield tuple(listed[start : start + CHUNK])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a removal takes and what it hands over to whom."""
+
+    reach: Reach
+    others: set[Key]
+    kept: set[Key]
+    going: dict[str, list[str]]
+    heir: str | None
+    with_others: bool
+
+    @property
+    def refusal(self) -> Conflict | None:
+        if not self.others or self.with_others or self.heir is not None:
+            return None
+        root = self.reach.root
+        remedy = "say with_others=True to take it all the same"
+        if not isinstance(root, Session):
+            remedy = f"name another {root.shape.table} with hand_over_to to keep it for them, or {remedy}"
+        owners = sorted({owner[1] for key in self.others if (owner := self.reach.owners[key])})
+        return Conflict(
+            f"{len(self.others)} records that hang on {root.shape.table} '{root.id[:80]}' belong to other users",
+            remedy=f"{remedy}; dry_run=True shows what and whose",
+            id=root.id,
+            others=len(self.others),
+            owners=owners[:20],
+        )
+
+
+def planned(core: Core, scope: Scope, root: Record, heir: str | None, with_others: bool) -> Plan:
+    """What removing a party does, without doing it."""
+    if heir is not None:
+        _check_heir(core, scope, root, heir)
+    hanging = reach(core, scope, root)
+    others = hanging.others()
+    kept = hanging.shared() if heir is not None and not with_others else set()
+    return Plan(hanging, others, kept, hanging.going(kept), heir, with_others)
+
+
+def _check_heir(core: Core, scope: Scope, root: Record, heir: str) -> None:
+    if isinstance(root, Session):
+        raise InvalidInput("a session has nothing to hand over", remedy="say with_others=True, or leave it")
+    if heir == root.id:
+        raise InvalidInput(f"a {root.shape.table} cannot inherit from itself", remedy="name another one")
+    load(core, scope, type(root), heir)
+
+
+def counted(core: Core, scope: Scope, plan: Plan, tables: dict[str, list[str]]) -> list[Taken]:
+    """How many of what belong to whom."""
+    counts = Counter((table, plan.reach.owners[table, id]) for table, ids in tables.items() for id in ids)
+    others = {plan.reach.owners[key] for key in plan.others}
+    names = _names(core, scope, {owner for _, owner in counts if owner})
+    return [
+        Taken(
+            table=table,
+            owner_type=owner[0] if owner else None,
+            owner=owner[1] if owner else None,
+            owner_name=names.get(owner, "") if owner else "",
+            others=owner in others,
+            count=count,
+        )
+        for (table, owner), count in sorted(counts.items(), key=lambda one: (one[0][0], one[0][1] or ("", "")))
+    ]
+
+
+def _names(core: Core, scope: Scope, owners: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    names: dict[tuple[str, str], str] = {}
+    for type in ("user", "agent"):
+        for some in _chunks(sorted(id for one, id in owners if one == type)):
+            rows = core.store.select(scope, Query(PARTIES[type], (OneOf("id", some),), deleted="yes"), ("id", "name"))
+            names |= {(type, id): name for id, name in rows}
+    return names
+
+
+def removing_steps(core: Core, scope: Scope, plan: Plan, *, for_good: bool, moment: datetime) -> list[Step]:
+    """Hand over what is kept, make sure that nothing of others came in between, then hide or delete the rest."""
+    steps = [*_handing_steps(core, scope, plan), *_guards(plan)]
+    if for_good:
+        return [*steps, *_deleting_steps(core, scope, plan)]
+    return [*steps, *_hiding_steps(core, scope, plan, moment)]
+
+
+def _handing_steps(core: Core, scope: Scope, plan: Plan) -> list[Step]:
+    if plan.heir is None or not plan.kept:
+        return []
+    root = plan.reach.root
+    steps: list[Step] = [Require(type(root), plan.heir)]
+    for record in _records(core, scope, plan.kept, deleted=True):
+        link = plan.reach.links[record.shape.table, record.id]
+        if isinstance(record, Memory):
+            moved = identified(record, **{link: plan.heir})
+            why = f"its {root.shape.table} {root.id} was removed"
+            steps += change_steps(core, scope, record, "moved", why, **moved)
+            continue
+        more = {}
+        if isinstance(record, Message) and isinstance(root, Agent) and record.name is None:
+            more["name"] = root.name  # who said it, though another answers for it from now on
+        steps.append(Update(revised(record, scope, **{link: plan.heir}, **more)))
+    return steps
+
+
+def _guards(plan: Plan) -> list[Step]:
+    """Others may begin to use what goes between the look and the deed: then look again."""
+    if plan.with_others:
+        return []
+    root, steps = plan.reach.root, list[Step]()
+    known = tuple(plan.going.get("session", ()))
+    seen = (OneOf("id", known, wanted=False),) if known else ()
+    if isinstance(root, Agent):
+        steps.append(Absent(Session, (equal("agent_id", root.id), *seen)))
+        steps.append(Absent(Memory, (equal("agent_id", root.id), IsNull("user_id", wanted=False))))
+    for some in _chunks(plan.going.get("project", ())):
+        steps.append(Absent(Session, (OneOf("project_id", some), *seen)))
+    own = {
+        owner[1] for key, owner in plan.reach.owners.items() if owner and owner[0] == "user" and key not in plan.others
+    }
+    for some in _chunks(known):
+        spoken: tuple[Filter, ...] = (OneOf("session_id", some), IsNull("user_id", wanted=False))
+        strangers = (OneOf("user_id", tuple(sorted(own)), wanted=False),) if own else ()
+        steps.append(Absent(Message, (*spoken, *strangers)))
+    return steps
+
+
+def _hiding_steps(core: Core, scope: Scope, plan: Plan, moment: datetime) -> list[Step]:
+    """Softly: nothing finds them any more, and all of them bear the same moment."""
+    why = f"its {plan.reach.root.shape.table} {plan.reach.root.id} was removed"
+    memories, messages = plan.going.get("memory", []), plan.going.get("message", [])
+    steps = forgetting_steps(core, scope, memories, messages)
+    fallen: list[Memory] = []
+    for record in _records(core, scope, _hideable(plan.going)):
+        if isinstance(record, Memory):
+            fallen.append(record)
+            steps += change_steps(core, scope, record, "forgotten", why, is_deleted=True, updated_at=moment)
+        else:
+            steps.append(Update(revised(record, scope, is_deleted=True, updated_at=moment)))
+    return [*steps, *fallen_steps(core, scope, fallen, "was removed")]
+
+
+def _hideable(going: dict[str, list[str]]) -> Iterator[Key]:
+    for table in HIDDEN:
+        yield from ((table, id) for id in going.get(table, ()))
+
+
+def _records(core: Core, scope: Scope, keys: Iterable[Key], *, deleted: bool = False) -> Iterator[Any]:
+    by_table: dict[str, list[str]] = defaultdict(list)
+    for table, id in keys:
+        by_table[table].append(id)
+    for table, ids in by_table.items():
+        for some in _chunks(ids):
+            query: Query[Any] = Query(RECORDS[table], (OneOf("id", some),), deleted="yes" if deleted else "no")
+            yield from core.store.find(scope, query).records
+
+
+def _deleting_steps(core: Core, scope: Scope, plan: Plan) -> list[Step]:
+    """For good, with what patterns and summaries repeat of it; memories that stay let go of their links first, so that
+    their history and vectors follow in the same write.
+    """
+    root = plan.reach.root
+    steps = erasing_steps(core, scope, plan.going.get("memory", []), plan.going.get("message", []))
+    gone = {*plan.going.get("memory", ()), *(step.id for step in steps if isinstance(step, Delete))}
+    for id, fields in _links_to_clear(core, scope, plan.going).items():
+        memory = core.store.get(scope, Memory, id, deleted=True) if id not in gone else None
+        if memory is not None:
+            what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
+            steps += change_steps(core, scope, memory, "moved", f"its {what} was removed", **fields)
+    return [*steps, Delete(type(root), root.id)]
+
+
+def _links_to_clear(core: Core, scope: Scope, going: dict[str, list[str]]) -> dict[str, dict[str, None]]:
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for type in ("session", "project"):
+        for some in _chunks(going.get(type, ())):
+            linked = Query(Memory, (OneOf(f"{type}_id", some),), deleted="yes")
+            for (id,) in core.store.select(scope, linked, ("id",)):
+                found[id][f"{type}_id"] = None
+    return found
+
+
+def returning_steps(core: Core, scope: Scope, root: Record) -> list[Step]:
+    """Bring back a removed party and exactly what was hidden with it."""
+    _refuse_orphan(core, scope, root)
+    hanging = reach(core, scope, root).going(set())
+    steps: list[Step] = []
+    memories: list[Memory] = []
+    for record in _records(core, scope, _hideable(hanging), deleted=True):
+        if not record.is_deleted or record.updated_at != root.updated_at:
+            continue  # it was let go of before
+        if isinstance(record, Memory):
+            after, kept = kept_steps(scope, record, "restored", f"its {root.shape.table} is back", is_deleted=False)
+            memories.append(after)
+            steps += kept
+        else:
+            steps.append(Update(revised(record, scope, is_deleted=False)))
+    entry = logged(scope, "update", "unremove", None, id=root.id)
+    return [*steps, *restored_steps(core, scope, memories), entry]
+
+
+def _refuse_orphan(core: Core, scope: Scope, root: Record) -> None:
+    for name, reference in root.shape.references.items():
+        id = getattr(root, name)
+        if id is not None and core.store.get(scope, RECORDS[reference.to], id) is None:
+            raise Conflict(
+                f"its {reference.to} '{id[:80]}' was removed, too",
+                remedy=f"bring that back first: unremove {reference.to} {id[:80]}",
+                id=root.id,
+            )
+
+
+def overdue(core: Core, scope: Scope) -> list[Record]:
+    """The parties that were removed and whose time to be restored is over, the oldest first."""
+    before = Compare("updated_at", "<=", now() - timedelta(days=core.restore_days))
+    found: list[Record] = []
+    for record in PARTIES.values():
+        found += core.store.find(scope, Query(record, (before,), (Order("id"),), deleted="only")).records
+    return sorted(found, key=lambda one: (one.updated_at, one.id))
+
+
+def burying_steps(core: Core, scope: Scope, root: Record) -> list[Step]:
+    """Delete for good what was removed long ago; what others used was settled then."""
+    plan = planned(core, scope, root, None, with_others=True)
+    entry = logged(scope, "delete", "sweep", None, id=root.id, type=root.shape.table)
+    return [*removing_steps(core, scope, plan, for_good=True, moment=now()), entry]

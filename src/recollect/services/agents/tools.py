@@ -1,0 +1,229 @@
+"""Tools: what agents may call, each with a name of its own and a JSON Schema of its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.agents import Agent, Tool, ToolLink
+from recollect.domain.json_schema import schema_problems
+from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
+from recollect.errors import DuplicateKey, InvalidInput, NotFound
+from recollect.ports.records import (
+    Delete,
+    DeleteWhere,
+    Filter,
+    Holds,
+    Insert,
+    Linked,
+    Order,
+    Query,
+    Scope,
+    Update,
+    equal,
+)
+from recollect.services.agents.agents import at_work, only_for, sharing
+from recollect.services.context import (
+    Core,
+    Reply,
+    Request,
+    as_of_version,
+    commit,
+    load,
+    logged,
+    made,
+    persistently,
+    rewritten,
+)
+from recollect.services.request_limits import MOST_TAGS
+
+
+class ToolView(Reply):
+    """A tool and who has it."""
+
+    id: str
+    name: str
+    description: str = ""
+    json_schema: dict[str, Any] = Field(default_factory=dict)
+    source_type: str | None = None
+    source_code: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    agents: list[str] = Field(default_factory=list)
+    version: int
+
+
+class AddToolRequest(Request):
+    """A new tool."""
+
+    name: Name = Field(description="What agents call it by; unique")
+    description: Text = Field("", description="What it does, as a model is told")
+    json_schema: Json = Field(default_factory=dict, description="The JSON Schema of its parameters")
+    source_type: Text | None = Field(None, description="Where it comes from: python, mcp, …")
+    source_code: Text | None = Field(None, description="Its code; kept, never run by Recollect")
+    tags: list[Text] = Field(default_factory=list, max_length=MOST_TAGS, description="Tags")
+    metadata: Json = Field(default_factory=dict, description="Anything else")
+    agents: list[Id] = Field(default_factory=list, description="The agents to attach it to")
+    id: Id | None = Field(None, description="An id of your own; made for you if left out")
+
+
+def add(core: Core, scope: Scope, request: AddToolRequest) -> ToolView:
+    """Make a tool and attach it to agents."""
+    _refuse_no_schema(request.json_schema)
+    fields = request.model_dump(exclude={"id", "agents"})
+    tool: Tool = made(Tool, scope, id=request.id or new_id(), **fields)
+    agents = list(dict.fromkeys(request.agents))
+    guards = [step for agent in agents for step in at_work(core, scope, agent)]
+    links = [Insert(made(ToolLink, scope, tool_id=tool.id, agent_id=agent)) for agent in agents]
+    entry = logged(scope, "create", "add tool", None, id=tool.id, agents=agents)
+    try:
+        commit(core, scope, [*guards, Insert(tool), *links, entry])
+    except DuplicateKey as error:
+        raise _taken(tool.name, error) from None
+    return _view(core, scope, tool)
+
+
+def _refuse_no_schema(given: dict[str, Any]) -> None:
+    problem = next(schema_problems(given), None)
+    if problem:
+        raise InvalidInput(f"that is no JSON Schema: {problem}", remedy='write {"type": "object", "properties": {…}}')
+
+
+def _taken(name: str, error: DuplicateKey) -> DuplicateKey:
+    return DuplicateKey(
+        f"there is a tool '{name[:80]}' or one with that id already", remedy="revise that one", **error.details
+    )
+
+
+class ToolRequest(Request):
+    """One tool."""
+
+    id: Id = Field(description="The tool")
+
+
+def show(core: Core, scope: Scope, request: ToolRequest) -> ToolView:
+    """A tool and the agents that have it."""
+    return _view(core, scope, load(core, scope, Tool, request.id))
+
+
+class ListToolsRequest(Request):
+    """Which tools to list."""
+
+    agent: Id | None = Field(None, description="Only of this agent")
+    name: Name | None = Field(None, description="Only the one of this name")
+    tag: QueryText | None = Field(None, description="Only with this tag")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class ToolPage(Reply):
+    tools: list[ToolView]
+    next: str | None = None
+
+
+def list_tools(core: Core, scope: Scope, request: ListToolsRequest) -> ToolPage:
+    """Tools, the oldest first."""
+    where: list[Filter] = []
+    if request.agent is not None:
+        where.append(Linked(ToolLink, "tool_id", (equal("agent_id", request.agent),)))
+    if request.name is not None:
+        where.append(equal("name", request.name))
+    if request.tag is not None:
+        where.append(Holds("tags", request.tag))
+    page = core.store.find(scope, Query(Tool, tuple(where), (Order("id"),), request.limit, request.after))
+    return ToolPage(tools=[_view(core, scope, tool) for tool in page.records], next=page.next)
+
+
+class ReviseToolRequest(ToolRequest):
+    """Change a tool; what is left out stays."""
+
+    name: Name | None = Field(None, description="What agents call it by; unique")
+    description: Text | None = Field(None, description="What it does")
+    json_schema: Json | None = Field(None, description="The JSON Schema of its parameters")
+    source_type: Text | None = Field(None, description="Where it comes from")
+    source_code: Text | None = Field(None, description="Its code")
+    tags: list[Text] | None = Field(None, max_length=MOST_TAGS, description="Its tags from now on")
+    metadata: Json | None = Field(None, description="Its metadata from now on")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+
+def revise(core: Core, scope: Scope, request: ReviseToolRequest) -> ToolView:
+    """Change a tool for all agents that have it."""
+    given = request.model_dump(exclude={"id", "version"}, exclude_none=True)
+    if not given:
+        raise InvalidInput("nothing to change was given", remedy="give description, json_schema, tags, …")
+    _refuse_no_schema(given.get("json_schema", {}))
+
+    def attempt() -> ToolView:
+        tool = as_of_version(load(core, scope, Tool, request.id), request.version)
+        after = rewritten(tool, scope, **given)
+        entry = logged(scope, "update", "revise tool", None, id=tool.id, fields=sorted(given))
+        try:
+            commit(core, scope, [Update(after), entry])
+        except DuplicateKey as error:
+            raise _taken(after.name, error) from None
+        return _view(core, scope, after.changed(version=tool.version + 1))
+
+    return persistently(request.version, attempt)
+
+
+class RemoveToolRequest(ToolRequest):
+    """Delete a tool; one that several agents use only if that is said."""
+
+    with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
+    dry_run: bool = Field(False, description="Only say which agents would lose it")
+
+
+class ToolRemoved(Reply):
+    id: str
+    agents: list[str] = Field(default_factory=list, description="The agents that had it")
+
+
+def remove(core: Core, scope: Scope, request: RemoveToolRequest) -> ToolRemoved:
+    """Delete a tool, from every agent that has it."""
+    tool = load(core, scope, Tool, request.id)
+    having = sharing(core, scope, ToolLink, "tool_id", tool.id)
+    if not request.dry_run:
+        alone = [] if request.with_others else only_for(ToolLink, "tool_id", tool.id, having)
+        commit(core, scope, [*alone, Delete(Tool, tool.id), logged(scope, "delete", "remove tool", None, id=tool.id)])
+    return ToolRemoved(id=tool.id, agents=having)
+
+
+class AttachToolRequest(ToolRequest):
+    """A tool and an agent."""
+
+    agent: Id = Field(description="The agent")
+
+    def link(self) -> tuple[Filter, ...]:
+        return (equal("tool_id", self.id), equal("agent_id", self.agent))
+
+
+def attach(core: Core, scope: Scope, request: AttachToolRequest) -> ToolView:
+    """Give an agent a tool. Giving it twice is giving it once."""
+    tool = load(core, scope, Tool, request.id)
+    load(core, scope, Agent, request.agent)
+    if not core.store.count(scope, Query(ToolLink, request.link())):
+        link = made(ToolLink, scope, tool_id=tool.id, agent_id=request.agent)
+        entry = logged(scope, "update", "attach tool", None, id=tool.id, agent=request.agent)
+        try:
+            commit(core, scope, [*at_work(core, scope, request.agent), Insert(link), entry])
+        except DuplicateKey:
+            return _view(core, scope, tool)  # somebody else gave it a moment ago
+    return _view(core, scope, tool)
+
+
+def detach(core: Core, scope: Scope, request: AttachToolRequest) -> ToolView:
+    """Take a tool away from an agent; the tool stays."""
+    tool = load(core, scope, Tool, request.id)
+    if not core.store.count(scope, Query(ToolLink, request.link())):
+        raise NotFound(f"agent '{request.agent[:80]}' does not have that tool", remedy="see the tools of the agent")
+    entry = logged(scope, "update", "detach tool", None, id=tool.id, agent=request.agent)
+    commit(core, scope, [DeleteWhere(ToolLink, request.link()), entry])
+    return _view(core, scope, tool)
+
+
+def _view(core: Core, scope: Scope, tool: Tool) -> ToolView:
+    links = core.store.select(scope, Query(ToolLink, (equal("tool_id", tool.id),)), ("agent_id",))
+    fields = tool.model_dump(include=set(ToolView.model_fields))
+    return ToolView(**fields, agents=[agent for (agent,) in links])

@@ -1,0 +1,421 @@
+"""Messages: what was said in a session or to an agent, in the order it was said.
+
+Messages are listed by id, which grows with time; those added together keep their order. A message with an `otid` (the
+sender's own id of it) is added once per session: adding it again gives the first one back. What a message refers to
+exists when it is written. Removing is for good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from recollect.domain.conversations import Message, Role, Session
+from recollect.domain.kinds import TEXT_LIMIT
+from recollect.domain.memory import Memory, canonical
+from recollect.domain.questions import read_question
+from recollect.domain.record import Id, JsonList, QueryText, Record, Text, id_after
+from recollect.domain.sources import Source
+from recollect.errors import (
+    Conflict,
+    DuplicateKey,
+    IllegalTransition,
+    InvalidInput,
+    ReferenceMissing,
+    RequirementFailed,
+    TooLarge,
+)
+from recollect.ports.records import (
+    Absent,
+    Delete,
+    DeleteWhere,
+    Filter,
+    Insert,
+    OneOf,
+    Order,
+    Query,
+    Require,
+    Scope,
+    Step,
+    TextQuery,
+    equal,
+)
+from recollect.services.agents.agents import at_work
+from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.services.erasure import erase_traces, owing
+from recollect.services.memories.derived import erasing_steps
+
+MOST_AT_ONCE = 5000
+REFERABLE: dict[str, type[Record]] = {"memory": Memory, "source": Source}
+
+
+class MessageReference(Request):
+    """Something a message points at."""
+
+    type: Literal["memory", "source"] = Field(description="What it points at")
+    id: Id = Field(description="Which one")
+
+
+class NewMessage(Request):
+    """One message."""
+
+    role: Role = Field(description="Who speaks: user, assistant, system or tool")
+    text: Text | None = Field(None, description="What is said, as plain text; this is what search finds")
+    session: Id | None = Field(None, description="The session it belongs to")
+    user: Id | None = Field(None, description="The user it is from or for")
+    agent: Id | None = Field(None, description="The agent it is from or for")
+    content: JsonList = Field(default_factory=list, description="Content parts: text, images, … as models take them")
+    model: Text | None = Field(None, description="The model that wrote it")
+    name: Text | None = Field(None, description="The speaker's name")
+    tool_calls: JsonList = Field(default_factory=list, description="The tool calls it asks for")
+    tool_call_id: Text | None = Field(None, description="The tool call it answers")
+    tool_returns: JsonList = Field(default_factory=list, description="What the tools gave back")
+    step_id: Text | None = Field(None, description="The step of the agent it was made in")
+    otid: Text | None = Field(
+        None, description="The sender's own id of it: added again in a session, it is the same message"
+    )
+    group_id: Text | None = Field(None, description="The group of agents it was said in")
+    sender_id: Text | None = Field(None, description="Who sent it, where that is not the user or agent")
+    references: list[MessageReference | str] = Field(
+        default_factory=list, description="Memories and sources it refers to: {type, id}, or memory:ID, source:ID"
+    )
+
+
+class MessageView(Reply):
+    """A message; `duplicate` when it was there already under its otid."""
+
+    id: str
+    role: str
+    text: str | None = None
+    session: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    content: list[Any] = Field(default_factory=list)
+    model: str | None = None
+    name: str | None = None
+    tool_calls: list[Any] = Field(default_factory=list)
+    tool_call_id: str | None = None
+    tool_returns: list[Any] = Field(default_factory=list)
+    step_id: str | None = None
+    otid: str | None = None
+    group_id: str | None = None
+    sender_id: str | None = None
+    references: list[dict[str, str]] = Field(default_factory=list)
+    created_at: datetime
+    duplicate: bool = False
+
+
+def add(core: Core, scope: Scope, request: NewMessage) -> MessageView:
+    """Add one message."""
+    return add_many(core, scope, AddMessagesRequest(messages=[request])).messages[0]
+
+
+class AddMessagesRequest(Request):
+    """Several messages, in order."""
+
+    messages: list[NewMessage] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, description="The messages, the first said first"
+    )
+    session: Id | None = Field(None, description="The session of those that name none")
+    user: Id | None = Field(None, description="The user of those that name none")
+    agent: Id | None = Field(None, description="The agent of those that name none")
+
+
+class MessagesAdded(Reply):
+    messages: list[MessageView]
+
+
+def add_many(core: Core, scope: Scope, request: AddMessagesRequest) -> MessagesAdded:
+    """Add several messages, all or none, in the order given."""
+    drafts = _in_order(core, scope, [_draft(scope, one, request) for one in request.messages])
+    return MessagesAdded(messages=_added(core, scope, drafts))
+
+
+def _in_order(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Message]:
+    """With ids after those that are in their sessions already, even if the clock of who spoke last is ahead of ours."""
+    last: dict[str | None, str] = {None: ""}
+    ordered: list[Message] = []
+    for draft in drafts:
+        if draft.session_id not in last:
+            newest = Query(Message, (equal("session_id", draft.session_id),), (Order("id", descending=True),), limit=1)
+            last[draft.session_id] = next((id for (id,) in core.store.select(scope, newest, ("id",))), "")
+        late = draft.id <= last[draft.session_id]
+        ordered.append(draft.changed(id=id_after(last[draft.session_id])) if late else draft)
+        if draft.session_id is not None:
+            last[draft.session_id] = ordered[-1].id
+    return ordered
+
+
+def _draft(scope: Scope, given: NewMessage, together: AddMessagesRequest) -> Message:
+    if not (given.text or given.content or given.tool_calls or given.tool_returns):
+        raise InvalidInput("there is nothing in that message", remedy="give text, content, tool_calls or tool_returns")
+    parts = [given.content, given.tool_calls, given.tool_returns]
+    size = len(given.text or "") + len(canonical(parts))
+    if size > TEXT_LIMIT:
+        raise TooLarge(f"a message of {size} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one message")
+    owners = {f"{name}_id": getattr(given, name) or getattr(together, name) for name in ("session", "user", "agent")}
+    kept = given.model_dump(exclude={"session", "user", "agent", "references"})
+    message: Message = made(Message, scope, **owners, **kept, references=[_reference(one) for one in given.references])
+    return message
+
+
+def _reference(given: MessageReference | str) -> dict[str, str]:
+    if isinstance(given, str):
+        type, _, id = given.partition(":")
+        if type not in REFERABLE or not id:
+            raise InvalidInput(f"'{given[:80]}' is no reference", remedy="write memory:ID or source:ID")
+        return {"type": type, "id": id}
+    return {"type": given.type, "id": given.id}
+
+
+def _guards(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Step]:
+    """Nothing is said in an archived session or to a retired agent, not even in a race with archiving."""
+    sessions = dict.fromkeys(draft.session_id for draft in drafts if draft.session_id)
+    agents = dict.fromkeys(draft.agent_id for draft in drafts if draft.agent_id)
+    steps: list[Step] = [step for id in agents for step in at_work(core, scope, id)]
+    for id in sessions:
+        session = core.store.get(scope, Session, id)
+        if session is not None and session.is_archived:
+            raise IllegalTransition(
+                "that session is archived", remedy=f"unarchive it first: session unarchive {id}", id=id
+            )
+        steps += [Require(Session, id, {"is_archived": False})] if session is not None else []
+    return steps
+
+
+def _references(drafts: Sequence[Message]) -> list[Require]:
+    wanted = dict.fromkeys((one["type"], one["id"]) for draft in drafts for one in draft.references)
+    return [Require(REFERABLE[type], id) for type, id in wanted]
+
+
+def _added(core: Core, scope: Scope, drafts: Sequence[Message], looks: int = 3) -> list[MessageView]:
+    guards, references = _guards(core, scope, drafts), _references(drafts)
+    known = _known(core, scope, drafts)
+    fresh: dict[str, Message] = {}
+    for draft in drafts:
+        if _key(draft) not in known:
+            known[_key(draft)] = fresh[draft.id] = draft
+    steps: list[Step] = [step for draft in fresh.values() for step in (*_not_there(draft), Insert(draft))]
+    try:
+        if steps:
+            entry = logged(scope, "create", "add messages", None, ids=list(fresh)[:100], count=len(fresh))
+            commit(core, scope, [*guards, *references, *steps, entry])
+    except (RequirementFailed, DuplicateKey):
+        _refuse_missing(core, scope, references)
+        if not looks:
+            raise
+        return _added(core, scope, drafts, looks - 1)  # somebody added the same, or archived, a moment ago: look again
+    return [view(known[_key(draft)], duplicate=known[_key(draft)].id != draft.id) for draft in drafts]
+
+
+def _refuse_missing(core: Core, scope: Scope, references: Sequence[Require]) -> None:
+    for step in references:
+        if core.store.get(scope, step.record, step.id) is None:
+            raise ReferenceMissing(
+                f"there is no {step.record.shape.table} '{step.id[:80]}' to refer to",
+                remedy="check the id, or leave the reference out",
+                id=step.id,
+            )
+
+
+def _key(message: Message) -> tuple[str | None, str]:
+    """What makes two messages the same: the otid in a session; without one, each is its own."""
+    return (message.session_id, f"otid:{message.otid}") if message.otid else (None, message.id)
+
+
+def _known(core: Core, scope: Scope, drafts: Sequence[Message]) -> dict[tuple[str | None, str], Message]:
+    otids: dict[str | None, list[str]] = {}
+    for draft in drafts:
+        if draft.otid:
+            otids.setdefault(draft.session_id, []).append(draft.otid)
+    found = [
+        message
+        for session, names in otids.items()
+        for message in core.store.find(scope, Query(Message, _same_otid(session, *names))).records
+    ]
+    return {_key(message): message for message in found}
+
+
+def _same_otid(session: str | None, *otids: str) -> tuple[Filter, ...]:
+    return (equal("session_id", session), OneOf("otid", otids))
+
+
+def _not_there(draft: Message) -> list[Step]:
+    """In a session the unique key watches over otids; among messages without one, nothing else would."""
+    return [Absent(Message, _same_otid(None, draft.otid))] if draft.otid and draft.session_id is None else []
+
+
+class Whose(Request):
+    """Messages of a session, an agent or a user."""
+
+    session: Id | None = Field(None, description="Only of this session")
+    agent: Id | None = Field(None, description="Only with this agent")
+    user: Id | None = Field(None, description="Only with this user")
+
+    def filters(self) -> tuple[Filter, ...]:
+        given = (("session_id", self.session), ("agent_id", self.agent), ("user_id", self.user))
+        return tuple(equal(name, value) for name, value in given if value is not None)
+
+    def refuse_nobody(self) -> None:
+        if not self.filters():
+            raise InvalidInput("nothing says whose messages", remedy="give session, agent or user")
+
+
+class ListMessagesRequest(Whose):
+    """Which messages to list, and from which end."""
+
+    role: Role | None = Field(None, description="Only by this role")
+    group_id: QueryText | None = Field(None, description="Only of this group")
+    step_id: QueryText | None = Field(None, description="Only of this step")
+    first: Literal["oldest", "newest"] = Field("oldest", description="Which end to begin at")
+    limit: int = Field(100, ge=1, le=5000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class MessagePage(Reply):
+    messages: list[MessageView]
+    next: str | None = None
+
+
+def list_messages(core: Core, scope: Scope, request: ListMessagesRequest) -> MessagePage:
+    """Messages in order, a page at a time."""
+    more = (("role", request.role), ("group_id", request.group_id), ("step_id", request.step_id))
+    where = (*request.filters(), *(equal(name, value) for name, value in more if value is not None))
+    order = (Order("id", descending=request.first == "newest"),)
+    page = core.store.find(scope, Query(Message, where, order, request.limit, request.after))
+    return MessagePage(messages=[view(one) for one in page.records], next=page.next)
+
+
+class SearchMessagesRequest(Whose):
+    """Find messages by their words."""
+
+    query: QueryText = Field(min_length=1, description="The words to look for, any of them")
+    role: Role | None = Field(None, description="Only by this role")
+    limit: int = Field(20, ge=1, le=1000, description="How many at most")
+
+
+class MessageHit(MessageView):
+    """A message that was found; the rarer the words it shares, the higher its score."""
+
+    score: float
+
+
+class MessagesFound(Reply):
+    hits: list[MessageHit]
+
+
+def search(core: Core, scope: Scope, request: SearchMessagesRequest) -> MessagesFound:
+    """Messages that have any of the words, the best first."""
+    facets = {
+        name: (value,)
+        for name, value in (
+            ("session_id", request.session),
+            ("agent_id", request.agent),
+            ("user_id", request.user),
+            ("role", request.role),
+        )
+        if value is not None
+    }
+    hits = core.store.search_text(
+        scope, TextQuery(Message, read_question(request.query).terms, request.limit, facets, request.filters())
+    )
+    found = Query(Message, (OneOf("id", tuple(hit.id for hit in hits)),))
+    by_id = {message.id: message for message in core.store.find(scope, found).records} if hits else {}
+    shown = [(by_id[hit.id], hit.score) for hit in hits if hit.id in by_id]
+    return MessagesFound(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
+
+
+class MessageRequest(Request):
+    """One message."""
+
+    id: Id = Field(description="The message")
+
+
+def show(core: Core, scope: Scope, request: MessageRequest) -> MessageView:
+    """One message with everything it carries."""
+    return view(load(core, scope, Message, request.id))
+
+
+class MessagesRemoved(Reply):
+    removed: int
+    users: dict[str, int] = Field(default_factory=dict, description="How many of them each user said")
+
+
+def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved:
+    """Delete a message for good, traces included."""
+    message = load(core, scope, Message, request.id)
+    entry = logged(scope, "delete", "remove message", None, id=message.id)
+    commit(
+        core,
+        scope,
+        [*erasing_steps(core, scope, [], [message.id]), Delete(Message, message.id), owing(scope, message.id), entry],
+    )
+    erase_traces(core, scope)
+    return MessagesRemoved(removed=1)
+
+
+class ClearMessagesRequest(Whose):
+    """Whose messages to delete; those of several users only if that is said."""
+
+    with_others: bool = Field(False, description="Also if several users said them")
+    dry_run: bool = Field(False, description="Only say how many, and whose they are")
+
+
+def clear(core: Core, scope: Scope, request: ClearMessagesRequest) -> MessagesRemoved:
+    """Delete all messages of a session, an agent or a user for good, traces included."""
+    request.refuse_nobody()
+    rows = core.store.select(scope, Query(Message, request.filters()), ("id", "user_id"))
+    ids, users = [id for id, _ in rows], dict(Counter(user for _, user in rows if user is not None))
+    if request.dry_run:
+        return MessagesRemoved(removed=0, users=users)
+    if len(users) > 1 and not request.with_others:
+        raise Conflict(
+            f"{len(users)} users said them",
+            remedy="name the user whose messages go, or say with_others=True; dry_run=True shows whose they are",
+            users=sorted(users)[:20],
+        )
+    if ids:
+        asked = request.model_dump(exclude_none=True, include={"session", "agent", "user"})
+        entry = logged(scope, "delete", "clear messages", None, count=len(ids), **asked)
+        these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
+        commit(core, scope, [*erasing_steps(core, scope, [], ids), these, owing(scope, ids[0]), entry])
+        erase_traces(core, scope)
+    return MessagesRemoved(removed=len(ids), users=users)
+
+
+class Popped(Reply):
+    """The message that was taken; none when there was none."""
+
+    message: MessageView | None = None
+
+
+def pop(core: Core, scope: Scope, request: Whose) -> Popped:
+    """Take the last message away and give it back. Of several callers at once, each gets another one.
+
+    Unlike `remove` it does not sweep up the traces on disk, since programs take back messages often.
+    """
+    request.refuse_nobody()
+    last = Query(Message, request.filters(), (Order("id", descending=True),), limit=1)
+    while True:
+        found = core.store.find(scope, last).records
+        if not found:
+            return Popped()
+        message = found[0]
+        still_there = Require(Message, message.id, {"version": message.version})
+        try:
+            entry = logged(scope, "delete", "pop message", None, id=message.id)
+            copies = erasing_steps(core, scope, [], [message.id])
+            commit(core, scope, [still_there, *copies, Delete(Message, message.id), entry])
+        except RequirementFailed:
+            continue  # somebody else took it: take the one before
+        return Popped(message=view(message))
+
+
+def view(message: Message, duplicate: bool = False) -> MessageView:
+    fields = message.model_dump(include=set(MessageView.model_fields))
+    owners = {name: getattr(message, f"{name}_id") for name in ("session", "user", "agent")}
+    return MessageView(**fields, **owners, duplicate=duplicate)

@@ -1,0 +1,343 @@
+"""Memories seen as a graph of named entities, with observations about them and relations between them.
+
+It is the view that the official MCP memory server has of a memory, over ours: an entity is a memory of the kind
+`entity`, a relation a link between two. Names are what callers have instead of ids, so a name is kept unique by the
+idempotency key of what is made here. A relation may name an entity that nobody described yet: it is then kept as one
+that is only mentioned, and is no part of the graph until somebody describes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, Field
+
+from recollect.domain.memory import Memory, Relationship
+from recollect.domain.record import Name, QueryText, Text, now
+from recollect.errors import InvalidInput, NotFound, VersionConflict
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
+from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged, made
+from recollect.services.memories.attachment_limits import refuse_more
+from recollect.services.memories.filters import Wanted, narrow
+from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
+from recollect.services.memories.revise import change_steps, new_content
+from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
+
+KIND = "entity"
+MENTIONED = "mentioned_only"
+MOST_NOTED = 1000  # ids in one log entry: a whole graph may have any number
+T = TypeVar("T")
+
+
+class Entity(Request, Reply):
+    name: Name = Field(description="The name of the entity; unique")
+    entityType: Text = Field(description="What sort of thing it is, such as person or project")
+    observations: list[Text] = Field(description="What is known about it, one fact each")
+
+
+class Relation(Request, Reply):
+    model_config = ConfigDict(populate_by_name=True)
+
+    start: Name = Field(alias="from", description="The name of the entity where the relation starts")
+    to: Name = Field(description="The name of the entity where it ends")
+    relationType: Name = Field(description="What the relation says, in active voice")
+
+
+class Graph(Reply):
+    entities: list[Entity]
+    relations: list[Relation]
+
+
+class Done(Reply):
+    success: bool = True
+    message: str
+
+
+class CreateEntitiesRequest(Request):
+    """Entities to add."""
+
+    entities: list[Entity] = Field(description="The entities to add; a name that is there already is left as it is")
+
+
+class Entities(Reply):
+    entities: list[Entity]
+
+
+class CreateRelationsRequest(Request):
+    """Relations to add."""
+
+    relations: list[Relation] = Field(description="The relations to add; one that is there already is left as it is")
+
+
+class Relations(Reply):
+    relations: list[Relation]
+
+
+class Observed(Request):
+    entityName: Name = Field(description="The name of the entity to add to")
+    contents: list[Text] = Field(description="What is newly known about it, one fact each")
+
+
+class AddObservationsRequest(Request):
+    """Facts to add to entities."""
+
+    observations: list[Observed] = Field(description="For each entity, what to add")
+
+
+class Added(Reply):
+    entityName: str
+    addedObservations: list[str]
+
+
+class Additions(Reply):
+    results: list[Added]
+
+
+class DeleteEntitiesRequest(Request):
+    """Entities to let go of."""
+
+    entityNames: list[Text] = Field(description="The names of the entities to delete")
+
+
+class Unobserved(Request):
+    entityName: Text = Field(description="The name of the entity")
+    observations: list[Text] = Field(description="The observations to delete, word for word")
+
+
+class DeleteObservationsRequest(Request):
+    """Facts to take from entities."""
+
+    deletions: list[Unobserved] = Field(description="For each entity, what to delete")
+
+
+class DeleteRelationsRequest(Request):
+    """Relations to delete."""
+
+    relations: list[Relation] = Field(description="The relations to delete")
+
+
+class ReadGraphRequest(Request):
+    """The whole graph."""
+
+
+class SearchNodesRequest(Request):
+    """Words to look for."""
+
+    query: QueryText = Field(description="What to look for in names, types and observations")
+
+
+class OpenNodesRequest(Request):
+    """Names to look up."""
+
+    names: list[Text] = Field(description="The names of the entities to show")
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    id: str
+    version: int
+    name: str
+    content: dict[str, Any]
+
+    @property
+    def is_described(self) -> bool:
+        return not self.content.get(MENTIONED)
+
+    @property
+    def entity(self) -> Entity:
+        known = self.content.get("observations", [])
+        lines = [self.content.get("text", ""), *(f"{k}: {v}" for k, v in self.content.get("attributes", {}).items())]
+        observations = [*(line for line in lines if line), *known]
+        return Entity(name=self.name, entityType=self.content.get("type") or "", observations=observations)
+
+
+def create_entities(core: Core, scope: Scope, request: CreateEntitiesRequest) -> Entities:
+    """Add entities; those whose names are taken stay as they are. Answers with the ones that were added."""
+    wanted = {one.name: one for one in reversed(request.entities)}
+
+    def create() -> Entities:
+        known = {node.name: node for node in reversed(_nodes(core, scope))}
+        new = [one for name, one in reversed(wanted.items()) if name not in known or not known[name].is_described]
+        described = [one for one in new if one.name in known]
+        _change(core, scope, [(known[one.name], _content(one)) for one in described])
+        _add(core, scope, [_content(one) for one in new if one.name not in known])
+        return Entities(entities=new)
+
+    return insistently(create, VersionConflict)
+
+
+def create_relations(core: Core, scope: Scope, request: CreateRelationsRequest) -> Relations:
+    """Add relations; those that are there already stay. Answers with the ones that were added."""
+    for one in request.relations:
+        if one.relationType == SUPERSEDES:
+            raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
+    ids = {node.name: node.id for node in reversed(_nodes(core, scope))}
+    unknown = dict.fromkeys(name for one in request.relations for name in (one.start, one.to) if name not in ids)
+    ids |= _add(core, scope, [{"name": name, MENTIONED: True} for name in unknown])
+    wanted = {(ids[one.start], ids[one.to], one.relationType): one for one in request.relations}
+    there = set(_links(core, scope, {source for source, _, _ in wanted}))
+    new = {key: one for key, one in wanted.items() if key not in there}
+    has = Counter(source for source, _, _ in there)
+    for source, more in Counter(source for source, _, _ in new).items():
+        refuse_more(Relationship, has[source], more)
+    if new:
+        links = [made(Relationship, scope, source_id=a, target_id=b, type=type) for a, b, type in new]
+        commit(core, scope, [*map(Insert, links), logged(scope, "update", "create_relations", None, count=len(new))])
+    return Relations(relations=list(new.values()))
+
+
+def add_observations(core: Core, scope: Scope, request: AddObservationsRequest) -> Additions:
+    """Add facts to entities; those already known are left out. Nothing is added if an entity does not exist."""
+
+    def add() -> Additions:
+        nodes = {node.name: node for node in reversed(_nodes(core, scope)) if node.is_described}
+        known: dict[str, list[str]] = {}
+        results = []
+        for one in request.observations:
+            if one.entityName not in nodes:
+                raise NotFound(f"Entity with name {one.entityName[:80]} not found", remedy="create the entity first")
+            has = known.setdefault(one.entityName, list(nodes[one.entityName].content.get("observations", [])))
+            new = [fact for fact in one.contents if fact not in has]
+            has += new
+            results.append(Added(entityName=one.entityName, addedObservations=new))
+        _observe(core, scope, nodes, known)
+        return Additions(results=results)
+
+    return insistently(add, VersionConflict)
+
+
+def delete_observations(core: Core, scope: Scope, request: DeleteObservationsRequest) -> Done:
+    """Take facts from entities; the history of the memory keeps them."""
+
+    def delete() -> Done:
+        nodes = {node.name: node for node in reversed(_nodes(core, scope)) if node.is_described}
+        known: dict[str, list[str]] = {}
+        for one in request.deletions:
+            if one.entityName in nodes:
+                has = known.get(one.entityName, nodes[one.entityName].content.get("observations", []))
+                known[one.entityName] = [fact for fact in has if fact not in one.observations]
+        _observe(core, scope, nodes, known)
+        return Done(message="Observations deleted successfully")
+
+    return insistently(delete, VersionConflict)
+
+
+def delete_entities(core: Core, scope: Scope, request: DeleteEntitiesRequest) -> Done:
+    """Forget entities, and with them their relations; `restore` brings both back."""
+    names = set(request.entityNames)
+
+    def delete() -> Done:
+        gone = [load(core, scope, Memory, node.id) for node in _nodes(core, scope) if node.name in names]
+        steps: list[Step] = reinstated_steps(core, scope, gone) if gone else []
+        for memory in gone:
+            steps += change_steps(core, scope, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
+        if gone:
+            commit(core, scope, steps)
+        return Done(message="Entities deleted successfully")
+
+    return insistently(delete, VersionConflict)
+
+
+def delete_relations(core: Core, scope: Scope, request: DeleteRelationsRequest) -> Done:
+    """Delete relations; one that is not there is no error."""
+    ids = {node.name: node.id for node in reversed(_nodes(core, scope))}
+    steps: list[Step] = []
+    for one in request.relations:
+        if one.start in ids and one.to in ids and one.relationType != SUPERSEDES:
+            ends = (equal("source_id", ids[one.start]), equal("target_id", ids[one.to]))
+            steps.append(DeleteWhere(Relationship, (*ends, equal("type", one.relationType))))
+    if steps:
+        commit(core, scope, [*steps, logged(scope, "delete", "delete_relations", None, count=len(steps))])
+    return Done(message="Relations deleted successfully")
+
+
+def read_graph(core: Core, scope: Scope, request: ReadGraphRequest) -> Graph:
+    """Every entity and every relation between entities."""
+    return _shown(core, scope, lambda entity: True, whole=True)
+
+
+def search_nodes(core: Core, scope: Scope, request: SearchNodesRequest) -> Graph:
+    """The entities that hold the words somewhere, and the relations that touch them."""
+    wanted = request.query.lower()
+    return _shown(
+        core,
+        scope,
+        lambda one: any(wanted in text.lower() for text in (one.name, one.entityType, *one.observations)),
+    )
+
+
+def open_nodes(core: Core, scope: Scope, request: OpenNodesRequest) -> Graph:
+    """The entities of these names, and the relations that touch them."""
+    names = set(request.names)
+    return _shown(core, scope, lambda entity: entity.name in names)
+
+
+def _nodes(core: Core, scope: Scope) -> list[_Node]:
+    """Every living entity that has a name, the oldest first."""
+    query = Query(Memory, narrow(Wanted(kinds=[KIND]), now()).filters(), (Order("id"),))
+    rows = core.store.select(scope, query, ("id", "version", "content"))
+    return [_Node(id, version, content["name"], content) for id, version, content in rows if content.get("name")]
+
+
+def _links(core: Core, scope: Scope, sources: Iterable[str]) -> list[tuple[str, str, str]]:
+    query = Query(Relationship, (OneOf("source_id", tuple(sorted(sources))),), (Order("id"),))
+    return [tuple(row) for row in core.store.select(scope, query, ("source_id", "target_id", "type"))]
+
+
+def _shown(core: Core, scope: Scope, wanted: Callable[[Entity], bool], *, whole: bool = False) -> Graph:
+    nodes = _nodes(core, scope)
+    found = {node.id: entity for node in nodes if node.is_described and wanted(entity := node.entity)}
+    names = {node.id: node.name for node in nodes}
+    relations = [
+        Relation(start=names[source], to=names[target], relationType=type)
+        for source, target, type in _links(core, scope, names)
+        if target in names and (whole or source in found or target in found)
+    ]
+    core.journal.note(scope, "search", "graph", list(found)[:MOST_NOTED], found=len(found))
+    return Graph(entities=list(found.values()), relations=relations)
+
+
+def _content(entity: Entity) -> dict[str, Any]:
+    return {"name": entity.name, "type": entity.entityType or None, "observations": list(entity.observations)}
+
+
+def _key(name: str) -> str:
+    return f"entity:{sha256(name.encode()).hexdigest()[:40]}"
+
+
+def _add(core: Core, scope: Scope, contents: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Store new entities together; gives their ids by name."""
+    if not contents:
+        return {}
+    keys = [_key(one["name"]) for one in contents]
+    forgotten = Query(Memory, (OneOf("idempotency_key", tuple(keys)),), deleted="only")
+    freed: list[Step] = []
+    for memory in core.store.find(scope, forgotten).records:
+        freed += change_steps(core, scope, memory, "moved", "its name was given anew", idempotency_key=None)
+    if freed:
+        commit(core, scope, freed)
+    requests = [
+        RememberRequest(content=one, kind=KIND, idempotency_key=key) for one, key in zip(contents, keys, strict=True)
+    ]
+    receipts = remember_many(core, scope, RememberManyRequest(memories=requests)).receipts
+    return {one["name"]: receipt.id for one, receipt in zip(contents, receipts, strict=True)}
+
+
+def _observe(core: Core, scope: Scope, nodes: dict[str, _Node], known: dict[str, list[str]]) -> None:
+    had = {name: nodes[name].content.get("observations", []) for name in known}
+    changed = [(nodes[name], facts) for name, facts in known.items() if facts != had[name]]
+    _change(core, scope, [(node, node.content | {"observations": facts}) for node, facts in changed])
+
+
+def _change(core: Core, scope: Scope, contents: Sequence[tuple[_Node, dict[str, Any]]]) -> None:
+    """New content for some entities, all in one write; VersionConflict if one is no longer as it was read."""
+    steps: list[Step] = []
+    for node, content in contents:
+        memory = load(core, scope, Memory, node.id, version=node.version)
+        steps += change_steps(core, scope, memory, "revised", "", **new_content(memory, content))
+    if steps:
+        commit(core, scope, steps)

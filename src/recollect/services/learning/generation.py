@@ -1,0 +1,50 @@
+"""Wording by a language model where there is one, and without it where there is none, it fails, or it errs.
+
+Nothing waits for a model: whoever asks brings an answer made offline, and gets a note when that one was used although a
+model is configured. What was written says who wrote it and what that cost, in the metadata of the memory: `made_by`
+(the model's name, or "extract") and `usage` (tokens and milliseconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from recollect.errors import ModelFailed
+from recollect.ports.models import A, Prompt, Usage
+from recollect.services.context import Core
+
+OFFLINE = "extract"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording(Generic[A]):
+    value: A
+    metadata: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def worded(core: Core, prompt: Prompt, otherwise: A, objection: Callable[[A], str | None]) -> Wording[A]:
+    """The model's answer, unless there is an objection to it; else what was made offline."""
+    if core.language_model is None:
+        return Wording(otherwise, {"made_by": OFFLINE})
+    try:
+        answer = core.language_model.ask(prompt, type(otherwise))
+    except ModelFailed as failure:
+        return Wording(otherwise, {"made_by": OFFLINE}, (f"worded without the language model: {failure.message}",))
+    usage = _usage(answer.usage)
+    problem = objection(answer.value)
+    if problem:
+        note = f"what the language model wrote was not used: {problem}"
+        return Wording(otherwise, {"made_by": OFFLINE, "usage": usage}, (note,))
+    return Wording(answer.value, {"made_by": answer.usage.model, "usage": usage})
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "model": usage.model,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "milliseconds": usage.milliseconds,
+    }

@@ -1,0 +1,336 @@
+"""Patterns put to use: suggested for a task, applied with its details filled in, and judged by what came of it.
+
+An application is a record of its own, reported once; how well a pattern works is read off all of them, so reports
+from many processes at once cannot lose each other. Query patterns go the same way: their template is the query, and
+one whose tables have changed since (another fingerprint) is neither suggested nor applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from recollect.domain.learning import LEAST_EVIDENCE, PatternUse, UseOutcome
+from recollect.domain.memory import TRUSTED, Memory
+from recollect.domain.pattern_templates import filled, read_slots, slots_of
+from recollect.domain.record import Id, QueryText, Text, now
+from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
+from recollect.ports.records import Insert, OneOf, Order, Query, Require, Scope, Update, equal, revised
+from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged, made
+from recollect.services.learning.success_rates import (
+    COUNTER,
+    PATTERNS,
+    SUPPORTED,
+    Rate,
+    evidence_of,
+    judged_steps,
+    posteriors,
+    rate_of,
+    reported,
+)
+from recollect.services.memories.derived import GENERALIZED
+from recollect.services.memories.recall import RecallRequest, find, note_search
+
+CONSIDERED = 50
+SHOWN_USES = 20
+
+
+class SuggestRequest(Request):
+    """A task at hand, and which patterns may answer."""
+
+    task: QueryText = Field(min_length=1, description="What is to be done, or the question to be answered")
+    kind: Literal["pattern", "query_pattern"] = Field("pattern", description="Ways of doing, or queries that answered")
+    user: Id | None = Field(None, description="Only this user's patterns")
+    agent: Id | None = Field(None, description="Only this agent's patterns")
+    project: Id | None = Field(None, description="Only this project's patterns")
+    purpose: Literal["think", "act"] = Field("think", description="To act, only verified and published patterns")
+    schema_fingerprint: QueryText | None = Field(
+        None, description="How the tables are now; query patterns made for others fall out"
+    )
+    min_evidence: int = Field(LEAST_EVIDENCE, ge=0, description="Offer only what was tried so often")
+    min_match: float = Field(0.2, ge=0, le=1, description="Offer only what fits the task so well, 0 to 1")
+    limit: int = Field(5, ge=1, le=CONSIDERED, description="How many at most")
+
+
+class Suggestion(Reply):
+    """A pattern that may help. `score` is `match` times the lower end of its success interval."""
+
+    id: str
+    score: float
+    match: float
+    rate: Rate
+    status: str
+    problem: str
+    template: str
+    reasons: list[str]
+
+
+class Suggested(Reply):
+    """The best first. `notes` says what was left out, and why."""
+
+    suggestions: list[Suggestion] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.suggestions)
+
+    def __getitem__(self, index: int) -> Suggestion:
+        return self.suggestions[index]
+
+
+def suggest(core: Core, scope: Scope, request: SuggestRequest) -> Suggested:
+    """Patterns for a task, ranked by how well they fit it and by how surely they work."""
+    owners = {name: value for name in ("user", "agent", "project") if (value := getattr(request, name))}
+    asked = RecallRequest(
+        query=request.task,
+        kinds=[request.kind],
+        purpose=request.purpose,
+        limit=CONSIDERED,
+        min_match=request.min_match,
+        **owners,
+    )
+    found = find(core, scope, asked)
+    match = {hit.id: hit.match for hit in found.hits}
+    patterns = core.store.find(scope, Query(Memory, (OneOf("id", tuple(match)),))).records if match else []
+    fitting = [one for one in patterns if _has_fingerprint(one, request.schema_fingerprint)]
+    standing = posteriors(core, scope, fitting)
+    proven = [one for one in fitting if standing[one.id].evidence >= request.min_evidence]
+    offered = [_suggestion(one, match[one.id], rate_of(standing[one.id])) for one in proven]
+    best = sorted(offered, key=lambda one: (-one.score, one.id))[: request.limit]
+    notes = list(found.notes)
+    if len(fitting) < len(patterns):
+        notes.append(f"{len(patterns) - len(fitting)} left out: made for other tables than there are now")
+    if len(proven) < len(fitting):
+        notes.append(f"{len(fitting) - len(proven)} left out: tried fewer than {request.min_evidence} times")
+    note_search(core, scope, asked, [one.id for one in best], "suggest")
+    return Suggested(suggestions=best, notes=notes)
+
+
+def _has_fingerprint(pattern: Memory, wanted: str | None) -> bool:
+    made_for = pattern.content.get("schema_fingerprint", "")
+    return pattern.kind != "query_pattern" or wanted is None or not made_for or made_for == wanted
+
+
+def _suggestion(pattern: Memory, match: float, rate: Rate) -> Suggestion:
+    problem, template = _texts(pattern)
+    reasons = [f"fits the task to {match:.0%}", f"works in {rate}"]
+    reasons.append(
+        "its wording is verified" if pattern.status in TRUSTED else "a hypothesis: nobody vouches for it yet"
+    )
+    return Suggestion(
+        id=pattern.id, score=round(match * rate.low, 4), match=match, rate=rate, status=pattern.status,
+        problem=problem, template=template, reasons=reasons,
+    )  # fmt: skip
+
+
+def _texts(pattern: Memory) -> tuple[str, str]:
+    content = pattern.content
+    if pattern.kind == "query_pattern":
+        return str(content["question"]), str(content["sql"])
+    return str(content["problem_space"]), str(content["solution_template"])
+
+
+def _pattern(core: Core, scope: Scope, id: str) -> Memory:
+    memory = load(core, scope, Memory, id)
+    if memory.kind not in PATTERNS:
+        raise InvalidInput(f"that memory is a {memory.kind}, not a pattern", remedy="see pattern.suggest", id=id)
+    return memory
+
+
+class ApplyRequest(Request):
+    """A pattern to put to use, and on what."""
+
+    id: Id = Field(description="The pattern")
+    task: QueryText = Field(
+        "", description="The task at hand; worded like the pattern's problem, it fills the slots by itself"
+    )
+    values: dict[str, str] = Field(default_factory=dict, description="What to put into which slot")
+    agent: Id | None = Field(None, description="The agent that applies it")
+    session: Id | None = Field(None, description="The session it is applied in")
+    schema_fingerprint: QueryText | None = Field(None, description="How the tables are now, for a query pattern")
+    idempotency_key: Id | None = Field(None, description="The same key again returns the first application")
+
+
+class Applied(Reply):
+    """The pattern with the task's details in it. Report what came of it under `application`."""
+
+    application: str
+    pattern: str
+    text: str
+    missing: list[str] = Field(description="Slots that nothing is known for; they stand in the text as they are")
+    rate: Rate
+
+
+def apply(core: Core, scope: Scope, request: ApplyRequest) -> Applied:
+    """Record that a pattern is put to use, and hand it out filled in."""
+    pattern = _pattern(core, scope, request.id)
+    if pattern.status == "archived":
+        raise Conflict("that pattern was put aside", remedy="see its history; take another", id=pattern.id)
+    if not _has_fingerprint(pattern, request.schema_fingerprint):
+        raise Conflict("the tables have changed since that query was learned", remedy="ask anew", id=pattern.id)
+    problem, template = _texts(pattern)
+    values = {**read_slots(problem, request.task), **request.values}
+    use: PatternUse = made(
+        PatternUse, scope, pattern_id=pattern.id, pattern_version=pattern.version, agent_id=request.agent,
+        session_id=request.session, task=request.task, values=values, idempotency_key=request.idempotency_key,
+    )  # fmt: skip
+    still = Require(Memory, pattern.id, {"status": pattern.status})
+    try:
+        commit(core, scope, [still, Insert(use), logged(scope, "update", "apply", pattern, application=use.id)])
+    except DuplicateKey:
+        use = _first_use(core, scope, request, pattern)
+        values = dict(use.values)
+    text = filled(template, values)
+    rate = rate_of(posteriors(core, scope, [pattern])[pattern.id])
+    missing = [slot for slot in slots_of(template) if slot not in values]
+    return Applied(application=use.id, pattern=pattern.id, text=text, missing=missing, rate=rate)
+
+
+def _first_use(core: Core, scope: Scope, request: ApplyRequest, pattern: Memory) -> PatternUse:
+    same = Query(PatternUse, (equal("idempotency_key", request.idempotency_key),))
+    first = core.store.find(scope, same).records
+    if not first or first[0].pattern_id != pattern.id or first[0].task != request.task:
+        raise Conflict("that idempotency key was used for another application", remedy="use a new key")
+    return first[0]
+
+
+class ReportRequest(Request):
+    """What came of an application."""
+
+    application: Id = Field(description="The application, as `apply` returned it")
+    success: bool = Field(description="Whether it worked")
+    note: Text = Field("", max_length=10_000, description="Why it did or did not")
+
+
+class Reported(Reply):
+    """How the pattern stands now. `repeated`: it had been reported before, nothing changed."""
+
+    application: str
+    pattern: str
+    rate: Rate
+    status: str
+    repeated: bool = False
+    consequence: str = Field("", description="What the report cost the pattern, if anything")
+
+
+def report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
+    """Say once whether an application worked; a pattern that keeps failing loses its trust, then its place."""
+    # The same may have been reported, or the pattern changed, a moment ago.
+    return insistently(lambda: _report(core, scope, request), VersionConflict)
+
+
+def _report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
+    use = load(core, scope, PatternUse, request.application)
+    pattern = load(core, scope, Memory, use.pattern_id, deleted=True)
+    outcome: UseOutcome = "success" if request.success else "failure"
+    if use.outcome is not None:
+        return _repeated(core, scope, use, pattern, outcome)
+    done = revised(use, scope, outcome=outcome, reported_at=now(), note=request.note)
+    after = posteriors(core, scope, [pattern], [reported(done)])[pattern.id]
+    consequences = judged_steps(core, scope, pattern, after) if not pattern.is_deleted else []
+    entry = logged(scope, "update", "report", pattern, application=use.id, outcome=outcome)
+    commit(core, scope, [Update(done), entry, *consequences])
+    now_it_is = load(core, scope, Memory, pattern.id, deleted=True).status
+    fell = f"it is now {now_it_is}" if now_it_is != pattern.status else ""
+    return Reported(application=use.id, pattern=pattern.id, rate=rate_of(after), status=now_it_is, consequence=fell)
+
+
+def _repeated(core: Core, scope: Scope, use: PatternUse, pattern: Memory, outcome: str) -> Reported:
+    if use.outcome != outcome:
+        raise Conflict(
+            f"that application was reported as a {use.outcome}",
+            remedy="apply the pattern again to report anew",
+            id=use.id,
+        )
+    rate = rate_of(posteriors(core, scope, [pattern])[pattern.id])
+    return Reported(application=use.id, pattern=pattern.id, rate=rate, status=pattern.status, repeated=True)
+
+
+class ShowPatternRequest(Request):
+    """Ask for one pattern."""
+
+    id: Id = Field(description="The pattern")
+
+
+class EpisodeLine(Reply):
+    id: str
+    task: str
+    success: bool
+    status: str
+    at: datetime
+
+
+class UseLine(Reply):
+    application: str
+    task: str
+    outcome: str | None
+    at: datetime
+    note: str = ""
+
+
+class PatternView(Reply):
+    """A pattern with all that speaks for and against it."""
+
+    id: str
+    problem: str
+    template: str
+    slots: list[str]
+    status: str
+    version: int
+    rate: Rate
+    offered: bool = Field(description="Whether it was tried often enough to be suggested, and is not put aside")
+    usage_count: int = Field(description="How often it was applied")
+    episodes: list[EpisodeLine]
+    counter_examples: list[EpisodeLine]
+    applications: list[UseLine] = Field(description="The latest first")
+    made_by: str = ""
+
+
+def show_pattern(core: Core, scope: Scope, request: ShowPatternRequest) -> PatternView:
+    """One pattern: how often it works, what it was learned from, where it was used, what speaks against it."""
+    pattern = _pattern(core, scope, request.id)
+    core.journal.note(scope, "read", "show pattern", [pattern.id], session=pattern.session_id, agent=pattern.agent_id)
+    problem, template = _texts(pattern)
+    found = posteriors(core, scope, [pattern])[pattern.id]
+    evidence = evidence_of(core, scope, [pattern.id])[pattern.id]
+    uses = Query(PatternUse, (equal("pattern_id", pattern.id),), (Order("id", descending=True),), limit=SHOWN_USES)
+    return PatternView(
+        id=pattern.id,
+        problem=problem,
+        template=template,
+        slots=slots_of(template),
+        status=pattern.status,
+        version=pattern.version,
+        rate=rate_of(found),
+        offered=pattern.status != "archived" and found.evidence >= LEAST_EVIDENCE,
+        usage_count=core.store.count(scope, Query(PatternUse, (equal("pattern_id", pattern.id),))),
+        episodes=_lines([*evidence[GENERALIZED], *evidence[SUPPORTED]]),
+        counter_examples=_lines(evidence[COUNTER]),
+        applications=[
+            UseLine(
+                application=use.id,
+                task=use.task,
+                outcome=use.outcome,
+                at=use.reported_at or use.created_at,
+                note=use.note,
+            )
+            for use in core.store.find(scope, uses).records
+        ],
+        made_by=str(pattern.metadata.get("made_by", "")),
+    )
+
+
+def _lines(episodes: Sequence[Memory]) -> list[EpisodeLine]:
+    return [
+        EpisodeLine(
+            id=one.id,
+            task=str(one.content.get("task_description", one.text)),
+            success=bool(one.content.get("success")),
+            status=one.status,
+            at=one.occurred_at,
+        )
+        for one in episodes
+    ]

@@ -1,0 +1,419 @@
+"""Rolling up: what was said becomes stretches, stretches sessions, sessions days, days projects.
+
+Each run does what is due and nothing else. A stretch is due when it is full or its session is over, a session when it
+is over, a day when it has passed, a project when one of its days is new or has changed. A summary whose parts changed
+is deleted with those above it and written again. Every summary commits by itself, so a run that was interrupted goes on
+where it stopped. Owners are those that all parts share: a summary of two users' words belongs to neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from recollect.domain.conversations import Message, Session
+from recollect.domain.memory import LONG_TERM, Memory, standing_for
+from recollect.domain.record import Id, clipped, now
+from recollect.errors import Conflict, InvalidInput
+from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, Touch, equal
+from recollect.services.context import Core, Reply, Request, commit, load
+from recollect.services.learning.summaries import (
+    Item,
+    Unit,
+    covered_ids,
+    digest_of,
+    dropping,
+    is_stale,
+    load_summary,
+    memory_item,
+    message_item,
+    of_key,
+    parts_of,
+    write,
+)
+from recollect.services.memories.indexing import Progress
+from recollect.services.memories.revise import MADE_FROM_OTHERS
+from recollect.services.times import From, Through, zone_of
+
+STRETCH = 20  # turns in a full stretch
+OVER_AFTER = timedelta(hours=24)  # a session nobody ended is over when nothing was said for so long
+PAGE = 200
+SHOWN_TEXT = 200
+
+
+class MakeSummaryRequest(Request):
+    """What to summarise: a session, a part of it by time, or memories by their ids."""
+
+    session: Id | None = Field(None, description="What was said in this session")
+    since: From | None = Field(None, description="Only from this time on")
+    until: Through | None = Field(None, description="Only before this time; a date counts whole")
+    ids: list[Id] = Field(default_factory=list, description="These memories, instead of a session")
+
+
+class Summarized(Reply):
+    """A summary that was made, or that there was already."""
+
+    id: str
+    text: str
+    covers: list[str]
+    existing: bool = False
+    notes: list[str] = Field(default_factory=list)
+
+
+def make(core: Core, scope: Scope, request: MakeSummaryRequest) -> Summarized:
+    """Summarise a stretch. The same stretch again gives the summary there is."""
+    items = _asked_for(core, scope, request)
+    if not items:
+        raise InvalidInput("there is nothing to summarise", remedy="give a session in which something was said, or ids")
+    key = f"stretch:{digest_of(items)}"
+    session = load(core, scope, Session, request.session) if request.session else None
+    unit = Unit("stretch", key, tuple(items), _owners(items, session))
+    found = _summaries(core, scope, "stretch", *of_key(key))
+    if found:
+        return Summarized(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)
+    memory, notes = write(core, scope, unit)
+    return Summarized(id=memory.id, text=memory.text, covers=covered_ids(memory), notes=list(notes))
+
+
+def _asked_for(core: Core, scope: Scope, request: MakeSummaryRequest) -> list[Item]:
+    if bool(request.ids) == bool(request.session):
+        raise InvalidInput("give either a session or ids", remedy="summary.make(session=…) or summary.make(ids=[…])")
+    if request.session:
+        load(core, scope, Session, request.session)
+        items = _said(core, scope, request.session)
+    else:
+        items = [memory_item(load(core, scope, Memory, id)) for id in dict.fromkeys(request.ids)]
+        items.sort(key=lambda item: (item.at, item.id))
+    since, until = request.since, request.until
+    return [item for item in items if (not since or item.at >= since) and (not until or item.at < until)]
+
+
+class RollUpRequest(Request):
+    """What to roll up."""
+
+    session: Id | None = Field(None, description="Only this session")
+    project: Id | None = Field(None, description="Only the sessions and days of this project")
+    include_open: bool = Field(False, description="Also what is not over yet: open sessions, today")
+
+
+class RolledUp(Reply):
+    """How many summaries were written on each level, and how many went because what they cover has changed."""
+
+    written: dict[str, int] = Field(default_factory=dict)
+    dropped: int = 0
+    notes: list[str] = Field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    core: Core
+    scope: Scope
+    request: RollUpRequest
+    progress: Progress
+    moment: datetime = field(default_factory=now)
+    report: RolledUp = field(default_factory=RolledUp)
+    done: int = 0
+    total: int = 0
+    alone: dict[str, list[Memory]] = field(default_factory=dict)
+    """By level, the summaries of a lower one that stand for it, because there is no other."""
+
+    def write(self, unit: Unit) -> None:
+        try:
+            _, notes = write(self.core, self.scope, unit)
+        except Conflict as conflict:
+            notes = (_changed_meanwhile(conflict),)
+        else:
+            self.report.written[unit.level] = self.report.written.get(unit.level, 0) + 1
+        self.note(*notes)
+
+    def mark(self, summary: Memory, level: str, *, is_alone: bool) -> Memory:
+        """Tell of a summary whether it stands for a higher level, too: who asks for that level finds it."""
+        key = standing_for(level)
+        if bool(summary.metadata.get(key)) == is_alone:
+            return summary
+        told = {name: value for name, value in summary.metadata.items() if name != key}
+        told |= {key: True} if is_alone else {}
+        # What it says is as before: no new version of it, and nothing to be indexed again.
+        commit(self.core, self.scope, [Touch(Memory, summary.id, put={"metadata": told})])
+        marked: Memory = summary.changed(metadata=told)
+        return marked
+
+    def note(self, *notes: str) -> None:
+        self.report.notes += [note for note in notes if note not in self.report.notes]
+
+    def drop(self, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        steps = dropping(self.core, self.scope, ids)
+        try:
+            commit(self.core, self.scope, steps)
+        except Conflict as conflict:
+            self.note(_changed_meanwhile(conflict))
+        else:
+            self.report.dropped += sum(isinstance(step, Delete) for step in steps)
+
+    def step(self) -> None:
+        self.done += 1
+        self.progress(self.done, max(self.total, self.done))
+
+
+def _changed_meanwhile(conflict: Conflict) -> str:
+    return f"something changed meanwhile, roll up again: {conflict.message}"
+
+
+def roll_up(core: Core, scope: Scope, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
+    """Write every summary that is due, from the bottom up."""
+    run = _Run(core, scope, request, progress)
+    where = _sessions_asked(core, scope, request)
+    run.total = core.store.count(scope, Query(Session, where)) + 2
+    for session in _pages(core, scope, Query(Session, where, (Order("id"),))):
+        _roll_session(run, session)
+        run.step()
+    _roll_above(run, "day", "session", _day_of(run), lambda key: run.request.include_open or not _is_today(run, key))
+    run.step()
+    _roll_above(run, "project", "day", _project_of, lambda key: True)
+    run.step()
+    return run.report
+
+
+def _sessions_asked(core: Core, scope: Scope, request: RollUpRequest) -> tuple[Filter, ...]:
+    if request.session:
+        load(core, scope, Session, request.session)
+        return (equal("id", request.session),)
+    return (equal("project_id", request.project),) if request.project else ()
+
+
+def _pages(core: Core, scope: Scope, query: Query[Session]) -> Iterator[Session]:
+    after: str | None = None
+    while True:
+        page = core.store.find(scope, Query(Session, query.where, query.order, limit=PAGE, after=after))
+        yield from page.records
+        after = page.next
+        if after is None:
+            return
+
+
+def _said(core: Core, scope: Scope, session: str) -> list[Item]:
+    """What was said and noted in a session, in order: messages, and memories that are there to stay."""
+    moment = now()
+    lasting: tuple[Filter, ...] = (
+        equal("session_id", session),
+        Compare("status", "!=", "archived"),
+        IsNull("expires_at"),
+        AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment))),
+        Holds("namespaces", LONG_TERM),
+        *(Compare("kind", "!=", kind) for kind in sorted(MADE_FROM_OTHERS)),
+    )
+    items = [memory_item(one) for one in core.store.find(scope, Query(Memory, lasting)).records]
+    messages = core.store.find(scope, Query(Message, (equal("session_id", session),))).records
+    items += [message_item(one) for one in messages if one.text and one.text.strip()]
+    return sorted(items, key=lambda item: (item.at, item.id))
+
+
+def _summaries(core: Core, scope: Scope, level: str, *where: Filter) -> list[Memory]:
+    living = (equal("kind", "summary"), equal("level", level), Compare("status", "!=", "archived"))
+    return core.store.find(scope, Query(Memory, (*living, *where), (Order("occurred_at"),))).records
+
+
+def _roll_session(run: _Run, session: Session) -> None:
+    items = _said(run.core, run.scope, session.id)
+    is_over = run.request.include_open or _is_over(session, items, run.moment)
+    stretches = _stretches(run, session)
+    current = {item.id: item for item in items}
+    stale = [one for one in stretches if not _holds(one, current)]
+    run.drop([one.id for one in stale])
+    covered = {id for one in stretches if one not in stale for id in covered_ids(one)}
+    for stretch in _runs(items, covered, is_over):
+        # Named after what it begins with: who rolls up at the same time and has seen more begins there, too.
+        run.write(Unit("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session)))
+    if is_over and items:
+        parts = [memory_item(one) for one in _stretches(run, session)]
+        _keep_one(run, "session", f"session:{session.id}", parts, _owners(parts, session))
+
+
+def _stretches(run: _Run, session: Session) -> list[Memory]:
+    return _summaries(run.core, run.scope, "stretch", equal("session_id", session.id))
+
+
+def _is_over(session: Session, items: Sequence[Item], moment: datetime) -> bool:
+    return session.ended_at is not None or bool(items and items[-1].at < moment - OVER_AFTER)
+
+
+def _holds(stretch: Memory, current: dict[str, Item]) -> bool:
+    """Whether all that a stretch covers is still there, as it was."""
+    ids = covered_ids(stretch)
+    parts = sorted((current[id] for id in ids if id in current), key=lambda item: (item.at, item.id))
+    return len(parts) == len(ids) and not is_stale(stretch, parts)
+
+
+def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[list[Item]]:
+    """Stretches of what is not covered yet; a short one only before something covered, or at the end of a session."""
+    stretch: list[Item] = []
+    for item in items:
+        if item.id not in covered:
+            stretch.append(item)
+        if stretch and (len(stretch) == STRETCH or item.id in covered):
+            yield stretch
+            stretch = []
+    if stretch and is_over:
+        yield stretch
+
+
+def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: dict[str, str | None]) -> None:
+    """The one summary with this key: left alone if it covers these parts as they are, else written again.
+
+    A single part says it all: it stands for its level, and nothing says the same once more.
+    """
+    standing = _summaries(run.core, run.scope, level, *of_key(key))
+    below = [part.memory for part in parts if part.memory is not None]
+    marked = [run.mark(one, level, is_alone=len(parts) == 1) for one in below]
+    if len(parts) == 1:
+        run.alone.setdefault(level, []).extend(marked)
+        parts = ()
+    if parts and standing and standing[0].metadata.get("digest") == digest_of(parts):
+        return
+    run.drop([one.id for one in standing])
+    if parts:
+        run.write(Unit(level, key, tuple(parts), owners))
+
+
+Group = tuple[str, ...]
+
+
+def _roll_above(
+    run: _Run, level: str, below: str, key_of: Callable[[Memory], Group | None], is_due: Callable[[Group], bool]
+) -> None:
+    """One summary for each group of those below."""
+    if run.request.session:
+        return  # the other sessions of its day were not looked at
+    where = (equal("project_id", run.request.project),) if run.request.project else ()
+    groups: dict[Group, list[Memory]] = {}
+    for summary in (*_summaries(run.core, run.scope, below, *where), *run.alone.get(below, ())):
+        key = key_of(summary)
+        if key is not None and is_due(key):
+            groups.setdefault(key, []).append(summary)
+    for key, members in sorted(groups.items()):
+        parts = sorted((memory_item(one) for one in members), key=lambda item: (item.at, item.id))
+        _keep_one(run, level, f"{level}:{'/'.join(key)}", parts, _owners(parts) | {"session": None})
+
+
+def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
+    def key(summary: Memory) -> Group:
+        day = _day(run, summary.occurred_at, summary.user_id)
+        return day, summary.project_id or "", summary.user_id or "", summary.agent_id or ""
+
+    return key
+
+
+def _day(run: _Run, moment: datetime, user: str | None) -> str:
+    """The day for the user whose it is, else in the store's zone."""
+    zone = zone_of(run.core, run.scope, user) if user else None
+    return moment.astimezone(ZoneInfo(zone or run.core.timezone)).date().isoformat()
+
+
+def _is_today(run: _Run, key: Group) -> bool:
+    return key[0] >= _day(run, run.moment, key[2])
+
+
+def _project_of(summary: Memory) -> Group | None:
+    return (summary.project_id,) if summary.project_id else None
+
+
+def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, str | None]:
+    """Whose all the items are. Messages and memories without an owner are their session's."""
+    owners: dict[str, str | None] = {"session": session.id if session else None}
+    for name in ("user", "agent", "project"):
+        found = {_owner(item, f"{name}_id", session) for item in items}
+        owners[name] = found.pop() if len(found) == 1 else None
+    if session is None:
+        sessions = {item.memory.session_id if item.memory else None for item in items}
+        owners["session"] = sessions.pop() if len(sessions) == 1 else None
+    return owners
+
+
+def _owner(item: Item, field: str, session: Session | None) -> str | None:
+    own = getattr(item.memory, field) if item.memory else None
+    if own is not None or session is None or (item.memory and item.memory.kind == "summary"):
+        return own  # a summary without an owner has several: the session's must not become its only one
+    of_session: str | None = getattr(session, field)
+    return of_session
+
+
+class SummaryTreeRequest(Request):
+    """Where to begin: one summary, or the highest of a session, a project or everything."""
+
+    id: Id | None = Field(None, description="This summary and all below it")
+    session: Id | None = Field(None, description="The summaries of this session")
+    project: Id | None = Field(None, description="The summaries of this project")
+    depth: int = Field(2, ge=1, le=10, description="How many levels to show")
+    limit: int = Field(100, ge=1, le=1000, description="How many lines at most")
+
+
+class TreeLine(Reply):
+    """One line of the tree; `depth` says how far it is indented."""
+
+    depth: int
+    id: str
+    level: str
+    kind: str
+    text: str
+    stale: bool = False
+    at: datetime
+
+
+class SummaryTree(Reply):
+    lines: list[TreeLine]
+    more: bool = False
+
+
+def tree(core: Core, scope: Scope, request: SummaryTreeRequest) -> SummaryTree:
+    """Summaries from the top down, newest first, to look deeper into."""
+    lines: list[TreeLine] = []
+    for top in _tops(core, scope, request):
+        for line in _branch(core, scope, memory_item(top), 0, request.depth):
+            if len(lines) == request.limit:
+                return SummaryTree(lines=lines, more=True)
+            lines.append(line)
+    return SummaryTree(lines=lines)
+
+
+def _tops(core: Core, scope: Scope, request: SummaryTreeRequest) -> list[Memory]:
+    if request.id:
+        return [load_summary(core, scope, request.id)]
+    where: list[Filter] = [
+        equal(f"{name}_id", value) for name in ("session", "project") if (value := getattr(request, name))
+    ]
+    found = [
+        one for level in ("project", "day", "session", "stretch") for one in _summaries(core, scope, level, *where)
+    ]
+    below = {id for one in found for id in covered_ids(one)}
+    tops = [one for one in found if one.id not in below]
+    return sorted(tops, key=lambda one: (one.occurred_at, one.id), reverse=True)
+
+
+def level_of(memory: Memory) -> str:
+    """The highest level that a summary stands for."""
+    higher = [level for level in ("project", "day", "session") if memory.metadata.get(standing_for(level))]
+    return higher[0] if higher and memory.kind == "summary" else memory.level
+
+
+def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> Iterator[TreeLine]:
+    summary = item.memory if item.memory and item.memory.kind == "summary" else None
+    parts = parts_of(core, scope, summary) if summary else []
+    text = " ".join(item.text.split())
+    yield TreeLine(
+        depth=depth,
+        id=item.id,
+        level=level_of(item.memory) if item.memory else "item",
+        kind=item.memory.kind if item.memory else "message",
+        text=clipped(text, SHOWN_TEXT),
+        stale=bool(summary and is_stale(summary, parts)),
+        at=item.at,
+    )
+    if depth + 1 < levels:
+        for part in parts:
+            yield from _branch(core, scope, part, depth + 1, levels)

@@ -1,0 +1,294 @@
+"""Summaries: something longer, compressed and linked to all that it covers.
+
+A summary is a memory (kind `summary`; level stretch, session, day or project) that nothing depends on: what it covers
+stays as it is, and `undo` takes it away without a trace of change elsewhere. It is true to what it covers or it is
+stale: a digest of the covered memories is kept with it, and compared whenever it is shown or rolled up. Offline it is
+an extract of the sentences that say most; a configured language model writes it, and is not believed when it names a
+number that is not in what it read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from operator import itemgetter
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from recollect.domain.conversations import Message
+from recollect.domain.extractive import Sentence, extract, numbers_in, sentences
+from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
+from recollect.domain.provenance import cite
+from recollect.domain.record import Id, Text, clipped_within
+from recollect.errors import InvalidInput
+from recollect.ports.models import Prompt
+from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Scope, Step, equal
+from recollect.ports.vectors import VectorSource
+from recollect.services.context import Core, Reply, Request, commit, load, logged
+from recollect.services.learning.generation import Wording, worded
+from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
+from recollect.services.memories.remember import RememberRequest, fresh_steps
+
+# How many words a summary has on each level.
+ROOM = {"stretch": 80, "session": 120, "day": 160, "project": 220}
+# Characters that the language model is shown: the fewer items there are, the more of each.
+SHOWN_OF_AN_ITEM, SHOWN_OF_ALL = 2000, 40_000
+INSTRUCTIONS = """\
+Summarise the following {what} in at most {words} words. Keep names, dates, numbers, decisions, preferences, open
+questions, and who said what. Use only what is there; leave out small talk. Plain sentences, no headings."""
+WHAT = {
+    "stretch": "stretch of a conversation",
+    "session": "parts of a conversation",
+    "day": "summaries of one day",
+    "project": "summaries of the days of a project",
+}
+
+
+class SummaryWording(BaseModel):
+    """What a language model is asked to write of something longer."""
+
+    summary: Text = Field(max_length=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something a summary covers: a memory or a message, as it is now."""
+
+    id: str
+    text: str
+    by: str | None
+    at: datetime
+    digest: str
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Something to be summarised: its level, a key that no other living summary has, its items and owners."""
+
+    level: str
+    key: str
+    items: tuple[Item, ...]
+    owners: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.items)
+
+
+def digest_of(items: Sequence[Item]) -> str:
+    return "s1:" + hashlib.sha256(canonical([[item.id, item.digest] for item in items])).hexdigest()[:32]
+
+
+def memory_item(memory: Memory) -> Item:
+    return Item(memory.id, memory.text, memory.author, memory.occurred_at, memory.content_hash, memory)
+
+
+def message_item(message: Message) -> Item:
+    text = message.text or ""
+    by = message.name or message.role
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Item(message.id, text, by, message.created_at, digest)
+
+
+def write(core: Core, scope: Scope, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
+    """Store the summary of a unit; notes say why a language model's words were not used."""
+    wording = _worded(core, scope, unit)
+    covered = [item.id for item in unit.items if item.memory]
+    messages = [item.id for item in unit.items if not item.memory]
+    request = RememberRequest(
+        content={"text": wording.value.summary, "covers": covered, "messages": messages},
+        kind="summary",
+        level=unit.level,
+        cites=[cite.log(message, context="message") for message in messages],
+        metadata={"summary_of": unit.key, "digest": unit.digest, **wording.metadata},
+        at=unit.items[-1].at,
+        scope="project" if unit.owners.get("project") else "global",
+        on_duplicate="keep",
+        **cast(dict[str, Any], unit.owners),
+    )
+    memory, steps = fresh_steps(core, scope, request)
+    # Neither a second summary of the same, nor one of something that was just changed or erased.
+    alone = Absent(Memory, (*of_key(unit.key), Compare("status", "!=", "archived")))
+    unchanged = [
+        Require(Memory, item.id, {"content_hash": item.digest}) if item.memory else Require(Message, item.id)
+        for item in unit.items
+    ]
+    commit(core, scope, [alone, *unchanged, *steps])
+    return memory, wording.notes
+
+
+def of_key(key: str) -> tuple[Any, ...]:
+    return (equal("kind", "summary"), Compare("metadata", "=", key, key="summary_of"))
+
+
+def _worded(core: Core, scope: Scope, unit: Unit) -> Wording[SummaryWording]:
+    room = ROOM[unit.level]
+    read = _sentences(core, scope, unit)
+    chosen = extract(read, room)
+    offline = SummaryWording(summary="\n".join(f"{one.by}: {one.text}" if one.by else one.text for one in chosen))
+    most = max(SHOWN_OF_AN_ITEM, SHOWN_OF_ALL // max(len(unit.items), 1))
+    material = "\n".join(
+        f"{f'{item.by}: ' if item.by else ''}{clipped_within(item.text, most)}"
+        for item in unit.items
+        if item.text.strip()
+    )
+    prompt = Prompt(INSTRUCTIONS.format(what=WHAT[unit.level], words=room), material, most_tokens=room * 4)
+
+    def objection(written: SummaryWording) -> str | None:
+        words = len(written.summary.split())
+        if not words or words > 3 * room:
+            return f"it has {words} words instead of at most {room}"
+        unheard = numbers_in(written.summary) - numbers_in(material)
+        return f"it names {len(unheard)} numbers that are not in what it read" if unheard else None
+
+    return worded(core, prompt, offline, objection)
+
+
+def _sentences(core: Core, scope: Scope, unit: Unit) -> list[Sentence]:
+    """The sentences of all items, each with the vector that its passage of its memory already has."""
+    stored = _stored_vectors(core, scope, [item.id for item in unit.items if item.memory])
+    found: list[Sentence] = []
+    for item in unit.items:
+        found += sentences(item.text, item.by, partial(_at, stored.get(item.id, [])))
+    return found or [Sentence("(nothing was said)")]
+
+
+Placed = tuple[int, NDArray[np.float32]]
+"""Where a passage begins, and its vector."""
+
+
+def _at(passages: Sequence[Placed], place: int) -> NDArray[np.float32] | None:
+    """The vector of the last passage that begins no later."""
+    upto = bisect_right(passages, place, key=itemgetter(0))
+    return passages[max(upto - 1, 0)][1] if passages else None
+
+
+def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, list[Placed]]:
+    """The passages of each memory, in order."""
+    if core.embedder is None or not ids:
+        return {}
+    space = space_name(LONG_TERM, core.embedder.model)
+    rows = cast(VectorSource, core.store).stored_vectors(scope, space, ids)
+    found: dict[str, list[Placed]] = {}
+    for id, vector, _, start, _ in sorted(rows, key=lambda row: row[3] or 0):
+        found.setdefault(id, []).append((start or 0, np.frombuffer(vector, dtype="<f2").astype(np.float32)))
+    return found
+
+
+class UndoSummaryRequest(Request):
+    """A summary to take away."""
+
+    id: Id = Field(description="The summary")
+
+
+class Undone(Reply):
+    """What was taken away: the summary and those above it that were made from it. All it covered is as it was."""
+
+    id: str
+    also: list[str] = Field(default_factory=list)
+    covers: list[str] = Field(default_factory=list)
+
+
+def undo(core: Core, scope: Scope, request: UndoSummaryRequest) -> Undone:
+    """Take a summary away, with those above it; rolling up again makes them anew."""
+    summary = load_summary(core, scope, request.id)
+    above = dropping(core, scope, [summary.id])
+    commit(core, scope, [*above, logged(scope, "delete", "undo summary", None, id=summary.id)])
+    also = [step.id for step in above if isinstance(step, Delete) and step.id != summary.id]
+    return Undone(id=summary.id, also=also, covers=covered_ids(summary))
+
+
+def dropping(core: Core, scope: Scope, ids: Sequence[str]) -> list[Step]:
+    """Delete summaries and all that were made from them."""
+    return [*forgetting_steps(core, scope, ids), *(Delete(Memory, id) for id in ids)]
+
+
+def covered_ids(summary: Memory) -> list[str]:
+    return [*summary.content.get("covers", []), *summary.content.get("messages", [])]
+
+
+def load_summary(core: Core, scope: Scope, id: str) -> Memory:
+    memory = load(core, scope, Memory, id)
+    if memory.kind != "summary":
+        raise InvalidInput(f"that memory is a {memory.kind}, not a summary", remedy="see summary.tree", id=id)
+    return memory
+
+
+def parts_of(core: Core, scope: Scope, summary: Memory) -> list[Item]:
+    """What a summary covers, as it is now, in its order; what is gone is left out."""
+    covers, messages = tuple(summary.content.get("covers", [])), tuple(summary.content.get("messages", []))
+    found: dict[str, Item] = {}
+    if covers:
+        living = (OneOf("id", covers), Compare("status", "!=", "archived"))
+        found |= {one.id: memory_item(one) for one in core.store.find(scope, Query(Memory, living)).records}
+    if messages:
+        said = core.store.find(scope, Query(Message, (OneOf("id", messages),))).records
+        found |= {one.id: message_item(one) for one in said}
+    return sorted((found[id] for id in (*covers, *messages) if id in found), key=lambda item: (item.at, item.id))
+
+
+def is_stale(summary: Memory, parts: Sequence[Item]) -> bool:
+    return summary.metadata.get("digest") not in (None, digest_of(parts))
+
+
+class ShowSummaryRequest(Request):
+    """Ask for one summary."""
+
+    id: Id = Field(description="The summary")
+
+
+class Part(Reply):
+    id: str
+    kind: str
+    level: str
+    text: str
+    by: str | None = None
+    at: datetime
+
+
+class SummaryView(Reply):
+    """A summary with what it covers; `stale` when that has changed since."""
+
+    id: str
+    level: str
+    text: str
+    stale: bool
+    status: str
+    at: datetime
+    parts: list[Part]
+    above: list[str] = Field(default_factory=list, description="The summaries made from this one")
+    made_by: str = ""
+    usage: dict[str, Any] = Field(default_factory=dict, description="What the language model took, if one wrote it")
+
+
+def show_summary(core: Core, scope: Scope, request: ShowSummaryRequest) -> SummaryView:
+    """One summary, with all that it covers to look into."""
+    summary = load_summary(core, scope, request.id)
+    core.journal.note(scope, "read", "show summary", [summary.id], session=summary.session_id, agent=summary.agent_id)
+    parts = parts_of(core, scope, summary)
+    over = Query(Relationship, (equal("target_id", summary.id), equal("type", SUMMARIZES)))
+    return SummaryView(
+        id=summary.id,
+        level=summary.level,
+        text=summary.text,
+        stale=is_stale(summary, parts),
+        status=summary.status,
+        at=summary.occurred_at,
+        parts=[part_view(item) for item in parts],
+        above=sorted(id for (id,) in core.store.select(scope, over, ("source_id",))),
+        made_by=str(summary.metadata.get("made_by", "")),
+        usage=summary.metadata.get("usage", {}),
+    )
+
+
+def part_view(item: Item) -> Part:
+    kind, level = (item.memory.kind, item.memory.level) if item.memory else ("message", "item")
+    return Part(id=item.id, kind=kind, level=level, text=item.text, by=item.by, at=item.at)

@@ -1,0 +1,341 @@
+"""Vectors of texts, one for each passage; those of a memory by every configured model, and those that came with it.
+
+A vector that a caller gives is kept under the name of the model that made it, for the whole memory. No model here can
+make it again, so it stays as long as the text is the same: through forgetting and restoring, a move to other
+namespaces, a reindexing. A new text makes it untrue, and it goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from recollect.domain.memory import Embedding, IndexTask, Memory
+from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Cut, Passage, cut
+from recollect.domain.questions import embedded_text
+from recollect.domain.relevance import Codes, token_codes
+from recollect.errors import EmbedderFailed, InvalidInput
+from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step, equal
+from recollect.ports.vectors import FACETS
+from recollect.services.context import Core
+
+# The first tokens of a passage say what it is about; more would cost 48 bytes each for little.
+CODED_TOKENS = 128
+MOST_DIMENSIONS = 16_000  # more than any index holds
+GivenVectors = Mapping[str, Vectors]
+"""What a caller gave for one memory, by the name of the model that made it."""
+MOST_OF_A_WHOLE = 8  # passages of a question, or of a text compared as a whole; each costs a run of the model
+LATER = "long texts get their vectors in the background; their words find them at once"
+_MARKS = 16  # what a model adds to a text, and what the estimate of its tokens may be short of
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorized:
+    """The vector of one passage, or of a whole memory; token codes where they are kept."""
+
+    vector: Vectors
+    codes: bytes | None = None
+    passage: Passage | None = None
+
+
+@dataclass(slots=True)
+class Indexed:
+    """What became of the vectors of one memory."""
+
+    made: dict[str, int] = field(default_factory=dict)
+    queued: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        return ["text", *(f"vector:{model}" for model in self.made)]
+
+    @property
+    def vectors(self) -> int:
+        return sum(self.made.values())
+
+
+def facets_of(memory: Memory) -> list[str | None]:
+    return [getattr(memory, name) for name in FACETS]
+
+
+def text_of(memory: Memory) -> str:
+    return embedded_text(memory.author, memory.text)
+
+
+def text_hash(memory: Memory) -> str:
+    """Which text a vector was made of."""
+    return hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
+
+
+def passages_of(memory: Memory, embedder: Embedder) -> Cut:
+    """What of a memory gets a vector."""
+    return read_whole(text_of(memory), embedder)
+
+
+def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> Cut:
+    """What of a text gets a vector: passages that the model reads whole."""
+    window = embedder.window - _MARKS if isinstance(embedder, WindowedEmbedder) else PASSAGE_TOKENS
+    return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)), most)
+
+
+def index_steps(
+    core: Core, memories: Sequence[Memory], given: Sequence[GivenVectors] | None = None
+) -> tuple[list[Step], list[Indexed]]:
+    """The steps that index new memories by every embedder and keep the vectors given, and what became of each."""
+    own = given if given is not None else [{} for _ in memories]
+    steps: list[Step] = []
+    became = [Indexed() for _ in memories]
+    for embedder in core.embedders:
+        wanting = [place for place, kept in enumerate(own) if embedder.model not in kept]
+        asked = _at_once(core, embedder, memories, wanting)
+        for place in sorted(set(wanting) - set(asked)):
+            steps += _tasks(memories[place], embedder.model, LATER)
+            became[place].queued.append(f"vector:{embedder.model}")
+            became[place].notes += [] if LATER in became[place].notes else [LATER]
+        try:
+            made = embedded(core, embedder, [memories[place] for place in asked])
+        except EmbedderFailed as failure:
+            for place in asked:
+                steps += _tasks(memories[place], embedder.model, failure.message)
+                became[place].queued.append(f"vector:{embedder.model}")
+            continue
+        for place, vectors in zip(asked, made, strict=True):
+            steps += [Insert(one) for one in embeddings(memories[place], embedder.model, vectors)]
+            became[place].made[embedder.model] = len(vectors)
+            became[place].notes += left_out(passages_of(memories[place], embedder))
+    for memory, kept, became_of_it in zip(memories, own, became, strict=True):
+        for model, vector in kept.items():
+            whole = embeddings(memory, model, [Vectorized(vector)], given=True)
+            steps += [Insert(record) for record in whole]
+            became_of_it.made[model] = 1
+    return steps, became
+
+
+def _at_once(core: Core, embedder: Embedder, memories: Sequence[Memory], wanting: Sequence[int]) -> list[int]:
+    """Which of the memories are embedded while the caller waits: as many, in their order, as the bound leaves time for.
+
+    One key must not keep the model busy for minutes with a few large requests.
+    """
+    if core.passages_at_once is None:
+        return list(wanting)
+    chosen: list[int] = []
+    left = float(core.passages_at_once)
+    for place in wanting:
+        costs = cost_of(text_of(memories[place]), embedder)
+        if costs <= left:
+            chosen.append(place)
+            left -= costs
+    return chosen
+
+
+def cost_of(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> float:
+    """How many passages a text is; one that does not fill its only passage takes the model less time than a whole."""
+    if len(text) <= PASSAGE_TOKENS:
+        return max(len(text) / PASSAGE_TOKENS, 1 / 8)
+    return float(len(read_whole(text, embedder, most).passages))
+
+
+def left_out(found: Cut) -> list[str]:
+    """What a receipt says of a text that is longer than its vectors."""
+    taken = len(found.passages)
+    if taken == found.of:
+        return []
+    return [f"{taken} of its {found.of} passages have a vector, evenly spread: split the text to have them all"]
+
+
+def reindex_steps(core: Core, before: Memory, after: Memory, given: GivenVectors | None = None) -> list[Step]:
+    """The steps that bring the vectors of one changed memory up to date."""
+    of_it, no_task = equal("memory_id", after.id), DeleteWhere(IndexTask, (equal("memory_id", after.id),))
+    if after.is_deleted:  # what was given is kept: nothing forgotten is ever shown, and a restoring needs it
+        return [DeleteWhere(Embedding, (of_it, equal("given", False))), no_task]
+    same_text = text_of(before) == text_of(after)
+    if not given and same_text and before.namespaces == after.namespaces and not before.is_deleted:
+        if facets_of(before) == facets_of(after):
+            return []
+        return [Put(vector.changed(facets=facets_of(after))) for vector in _stored(core, after)]
+    kept = _given(_stored(core, after)).get(after.id, {}) if same_text else {}
+    dropped: list[Step] = [DeleteWhere(Embedding, (of_it,)), no_task]
+    return dropped + index_steps(core, [after], [{**kept, **(given or {})}])[0]
+
+
+def restored_steps(core: Core, scope: Scope, memories: Sequence[Memory]) -> list[Step]:
+    """The steps that give forgotten memories their vectors again: those that were given are still there."""
+    if not memories:
+        return []
+    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    kept = _given(core.store.find(scope, Query(Embedding, (of_these, equal("given", True)))).records)
+    steps, _ = index_steps(core, memories, [kept.get(memory.id, {}) for memory in memories])
+    return [DeleteWhere(Embedding, (of_these,)), *steps]
+
+
+def _given(stored: Sequence[Embedding]) -> dict[str, dict[str, Vectors]]:
+    """The vectors that came with memories, by memory and model."""
+    found: dict[str, dict[str, Vectors]] = {}
+    for one in stored:
+        if one.given:
+            vector = np.frombuffer(one.vector, dtype="<f2").astype(np.float32)
+            found.setdefault(one.memory_id, {})[one.model] = vector
+    return found
+
+
+def _stored(core: Core, memory: Memory) -> list[Embedding]:
+    scope = Scope(memory.organization_id)
+    return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
+
+
+def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[list[Vectorized]]:
+    """A vector for each passage of each memory, with token codes where the settings want them."""
+    return passage_vectors(embedder, [text_of(memory) for memory in memories], coded=core.late_interaction)
+
+
+def passage_vectors(
+    embedder: Embedder, texts: Sequence[str], *, coded: bool = False, most: int = MOST_PASSAGES
+) -> list[list[Vectorized]]:
+    """A vector for each passage of each text, with token codes if wanted and the model tells tokens apart."""
+    cuts = [read_whole(text, embedder, most).passages for text in texts]
+    parts = [text[one.start : one.end] for text, some in zip(texts, cuts, strict=True) for one in some]
+    if not parts:
+        return [[] for _ in texts]
+    codes: list[bytes] | list[None] = [None] * len(parts)
+    if coded and isinstance(embedder, TokenEmbedder):
+        vectors, tokens = embedder.embed_with_tokens(parts)
+        codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
+    else:
+        vectors = embedder.embed(parts)
+    made = iter(zip(usable(vectors, embedder, len(parts)), codes, strict=True))
+    return [
+        [Vectorized(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
+        for some in cuts
+    ]
+
+
+def whole_vectors(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """One vector for all of each text, to compare whole texts with each other: what its passages have in common."""
+    found = passage_vectors(embedder, texts, most=MOST_OF_A_WHOLE)
+    return np.stack([_middle([one.vector for one in some]) for some in found])
+
+
+def question_vector(embedder: Embedder, text: str, *, coded: bool = False) -> tuple[Vectors, Codes | None]:
+    """The vector of all of a question, and its token codes if wanted: of a long one its passages, evenly spread."""
+    parts = [text[one.start : one.end] for one in read_whole(text, embedder, MOST_OF_A_WHOLE).passages]
+    if not coded or not isinstance(embedder, TokenEmbedder):
+        return _middle([embedder.embed_query(part) for part in parts]), None
+    asked = [embedder.embed_query_with_tokens(part) for part in parts]
+    # Each token is compared with all of the candidates: a longer question has no more of them than one passage.
+    tokens = np.concatenate([states[:: len(parts)] for _, states in asked])
+    return _middle([vector for vector, _ in asked]), token_codes(tokens)
+
+
+def _middle(vectors: Sequence[Vectors]) -> Vectors:
+    if len(vectors) == 1:
+        return vectors[0]
+    total = np.sum(vectors, axis=0)
+    return unit(total) if total.any() else vectors[0]
+
+
+def usable(vectors: Vectors, embedder: Embedder, count: int) -> Vectors:
+    """One bad vector would spoil every ranking it takes part in, so a model that makes one has failed."""
+    array = np.asarray(vectors, dtype=np.float32)
+    if array.shape != (count, embedder.dimensions) or not np.isfinite(array).all():
+        raise EmbedderFailed(f"the model '{embedder.model}' gave vectors that cannot be used", remedy="check the model")
+    return array
+
+
+def unit(vector: Sequence[float]) -> Vectors:
+    array = np.asarray(vector, dtype=np.float64)
+    largest = float(np.abs(array).max(initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
+        raise InvalidInput("a vector must be finite and have a direction", remedy="leave it out to have one made")
+    scaled = array / largest  # first, so that no square overflows
+    return (scaled / np.linalg.norm(scaled)).astype(np.float32)
+
+
+def embeddings(memory: Memory, model: str, made: Sequence[Vectorized], given: bool = False) -> Iterator[Embedding]:
+    digest, facets = text_hash(memory), facets_of(memory)
+    for namespace in memory.namespaces:
+        for part, one in enumerate(made):
+            yield Embedding(
+                organization_id=memory.organization_id,
+                memory_id=memory.id,
+                namespace=namespace,
+                model=model,
+                part=part,
+                start=one.passage.start if one.passage else None,
+                end=one.passage.end if one.passage else None,
+                given=given,
+                dimensions=len(one.vector),
+                vector=one.vector.astype("<f2").tobytes(),
+                tokens=one.codes,
+                text_hash=digest,
+                facets=facets,
+            )
+
+
+def _tasks(memory: Memory, model: str, problem: str) -> Iterator[Step]:
+    for namespace in memory.namespaces:
+        yield Insert(
+            IndexTask(
+                organization_id=memory.organization_id,
+                memory_id=memory.id,
+                namespace=namespace,
+                model=model,
+                problem=problem,
+            )
+        )
+
+
+# --- Vectors from outside ----------------------------------------------------------------------------------
+
+
+def given_vector(core: Core, vector: Sequence[float] | None, model: str | None) -> GivenVectors:
+    """A vector under the name of its model, or a clear refusal: it can neither be kept nor used without."""
+    if vector is None:
+        if model is not None:
+            raise InvalidInput("vector_model names the model of a vector, and none is given", remedy="give `vector`")
+        return {}
+    if model is None:
+        known = f" (the store's own is '{core.embedder.model}')" if core.embedder else ""
+        raise InvalidInput(
+            "a vector needs the name of the model that made it",
+            remedy=f"give vector_model{known}, or leave the vector out",
+        )
+    if not 0 < len(vector) <= MOST_DIMENSIONS:
+        raise InvalidInput(f"a vector has 1 to {MOST_DIMENSIONS:,} dimensions, not {len(vector):,}")
+    return {model: unit(vector)}
+
+
+def check_lengths(core: Core, scope: Scope, given: Sequence[tuple[GivenVectors, Sequence[str]]]) -> None:
+    """All vectors of a model are of one length: those given together, and those in the namespaces already."""
+    together: dict[str, int] = {}
+    for vectors, namespaces in given:
+        for model, vector in vectors.items():
+            known = together.setdefault(model, len(vector))
+            if len(vector) == known:
+                known = length_of(core, scope, model, namespaces, len(vector)) or known
+            if len(vector) != known:
+                raise InvalidInput(
+                    f"a vector has {len(vector)} dimensions, those of '{model}' have {known}",
+                    remedy="name the model that made it in vector_model, or leave the vector out",
+                )
+
+
+def length_of(core: Core, scope: Scope, model: str, namespaces: Sequence[str], expected: int) -> int | None:
+    """How long the vectors of a model are in the namespaces; None if there are none. Looked up once as expected."""
+    for embedder in core.embedders:
+        if embedder.model == model:
+            return embedder.dimensions
+    for namespace in namespaces:
+        key = (scope.organization_id, namespace, model)
+        if core.lengths.get(key) == expected:
+            return expected
+        where = (equal("namespace", namespace), equal("model", model))
+        for (length,) in core.store.select(scope, Query(Embedding, where, limit=1), ("dimensions",)):
+            core.lengths[key] = int(length)
+            return int(length)
+    return None

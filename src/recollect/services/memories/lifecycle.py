@@ -1,0 +1,276 @@
+"""A memory is forgotten: softly and restorably, for good, by its expiry, or because space is limited."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.agents import Agent, AgentState
+from recollect.domain.memory import UTTERANCES, Embedding, IndexTask, Memory, Revision
+from recollect.domain.record import Id, Record, Text, now
+from recollect.domain.tenancy import User
+from recollect.errors import Conflict, InvalidInput, NotFound, RequirementFailed, VersionConflict
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Delete,
+    DeleteWhere,
+    Filter,
+    IsNull,
+    OneOf,
+    Order,
+    Query,
+    Scope,
+    Step,
+    equal,
+)
+from recollect.services.admin.partitions import keep_retention
+from recollect.services.agents.removal import burying_steps, overdue
+from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged
+from recollect.services.erasure import erase_traces, is_owed, owed, owing
+from recollect.services.memories.content_hashes import check_revision, intact
+from recollect.services.memories.derived import erasing_steps, forgetting_steps
+from recollect.services.memories.revise import change_steps, fallen_steps, kept_steps
+from recollect.services.memories.supersession import reinstated_steps
+from recollect.services.workspaces.blobs import collect
+
+PAGE = 1000
+TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived": -2.0}
+
+
+class ForgetRequest(Request):
+    """Let go of a memory."""
+
+    id: Id = Field(description="The memory")
+    why: Text = Field("", max_length=10_000, description="Why; kept in its history")
+    version: int | None = Field(None, ge=1, description="Only if it still has this version")
+
+
+class Forgotten(Reply):
+    id: str
+    restorable: bool
+    notes: list[str] = Field(default_factory=list)
+
+
+def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
+    memory = load(core, scope, Memory, request.id, version=request.version)
+    steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
+    steps += forgetting_steps(core, scope, [memory.id])
+    steps += fallen_steps(core, scope, [memory], "was forgotten")
+    commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
+    return Forgotten(id=memory.id, restorable=True)
+
+
+def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Bring a forgotten memory back as it was."""
+    memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+    if not memory.is_deleted:
+        raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
+    same = (equal("identity", memory.identity), Compare("created_at", ">", memory.updated_at))
+    again = core.store.find(scope, Query(Memory, same, limit=1)).records
+    if again and memory.kind not in UTTERANCES:
+        raise Conflict(
+            "the same has been remembered anew since", remedy=f"use that one, or forget it first: {again[0].id}"
+        )
+    _refuse_owner_removed(core, scope, memory)
+    commit(core, scope, change_steps(core, scope, memory, "restored", request.why, is_deleted=False))
+    return Forgotten(id=memory.id, restorable=False)
+
+
+def _refuse_owner_removed(core: Core, scope: Scope, memory: Memory) -> None:
+    for type, record in (("user", User), ("agent", Agent)):
+        id = getattr(memory, f"{type}_id")
+        if id is not None and core.store.get(scope, record, id) is None:
+            raise Conflict(
+                f"its {type} was removed", remedy=f"bring that back first: unremove {type} {id}", id=memory.id
+            )
+
+
+def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+    """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
+    try:
+        memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+    except NotFound:
+        if not is_owed(core, scope, request.id):
+            raise
+        return Forgotten(id=request.id, restorable=False, notes=erase_traces(core, scope))
+    reinstated = reinstated_steps(core, scope, [memory])
+    entry = logged(scope, "delete", "erase", None, id=memory.id)
+    copies = erasing_steps(core, scope, [memory.id])
+    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), owing(scope, memory.id), entry])
+    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core, scope))
+
+
+class SweepRequest(Request):
+    """Delete what has expired."""
+
+    dry_run: bool = Field(False, description="Only say how many")
+
+
+class Swept(Reply):
+    expired: int
+    log_entries: int = 0
+    states: int = 0
+    blobs: int = 0
+    removed: int = Field(0, description="Users, agents, sessions and projects whose time to be restored is over")
+    notes: list[str] = Field(default_factory=list)
+
+
+def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
+    """Delete for good every memory and agent state whose time is up, what was removed and can no longer be restored,
+    and file content that nothing uses any more.
+
+    What has expired is given to nobody before that, either. Also lets go of access log entries that are older than
+    the settings want.
+    """
+    expired = (Compare("expires_at", "<=", now()),)
+    memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    removed = overdue(core, scope)
+    if request.dry_run:
+        return Swept(expired=memories, states=states, removed=len(removed))
+    for party in removed:
+        insistently(partial(_bury, core, scope, party), VersionConflict, RequirementFailed)
+    blobs, _ = collect(core, scope)
+    if memories or states:
+        gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
+        entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
+        copies = erasing_steps(core, scope, gone)
+        ends = [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), owing(scope, "sweep")]
+        commit(core, scope, [*copies, *ends, entry])
+    notes = erase_traces(core, scope) if memories or states or blobs or removed or owed(core, scope) else []
+    entries = keep_retention(core, scope)
+    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes)
+
+
+def _bury(core: Core, scope: Scope, party: Record) -> None:
+    """Unless it went with another one, or somebody restored it a moment ago."""
+    root = core.store.get(scope, type(party), party.id, deleted=True)
+    if root is not None and root.is_deleted and root.updated_at == party.updated_at:
+        commit(core, scope, [*burying_steps(core, scope, root), owing(scope, root.id)])
+
+
+class PruneRequest(Request):
+    """Make room: forget what is old and unread, or the least worth keeping above a number."""
+
+    keep: int | None = Field(None, ge=0, description="Keep so many of each tenant's memories, the most worth keeping")
+    older_than_days: float | None = Field(None, gt=0, le=365_000, description="Forget what is older …")
+    unread_for_days: float | None = Field(None, gt=0, le=365_000, description="… and was not recalled for so long")
+    max_priority: int = Field(9, ge=1, le=10, description="Never forget a memory of a higher priority")
+    user: Id | None = Field(None, description="Only this user's")
+    agent: Id | None = Field(None, description="Only this agent's")
+    keep_trusted: bool = Field(True, description="Never forget what is verified or published")
+    dry_run: bool = Field(False, description="Only say what would be forgotten")
+
+
+class Pruned(Reply):
+    forgotten: list[str]
+    kept: int
+
+
+def prune(core: Core, scope: Scope, request: PruneRequest) -> Pruned:
+    """Forget, restorably, what matters least by priority, trust, importance, use and age."""
+    if request.keep is None and request.older_than_days is None and request.unread_for_days is None:
+        raise InvalidInput("nothing says what to prune", remedy="give keep, older_than_days or unread_for_days")
+    moment = now()
+    owners = tuple(equal(f"{name}_id", value) for name in ("user", "agent") if (value := getattr(request, name)))
+    total = core.store.count(scope, Query(Memory, owners))
+    rows = core.store.select(scope, Query(Memory, (*owners, *_prunable(request, moment))), _WORTH_FIELDS)
+    by_worth = sorted(rows, key=lambda row: (_worth(row, moment), row[0]))
+    if request.keep is not None:
+        by_worth = by_worth[: max(0, total - request.keep)]
+    ids = [row[0] for row in by_worth]
+    if not request.dry_run:
+        for start in range(0, len(ids), PAGE):
+            some = ids[start : start + PAGE]
+            insistently(partial(_forget_all, core, scope, some), VersionConflict)  # others change or prune them, too
+    return Pruned(forgotten=ids, kept=total - len(ids))
+
+
+_WORTH_FIELDS = ("id", "priority", "status", "importance", "access_count", "last_accessed", "occurred_at")
+
+
+def _prunable(request: PruneRequest, moment: datetime) -> list[Filter]:
+    filters: list[Filter] = [Compare("priority", "<=", request.max_priority)]
+    if request.keep_trusted:
+        filters.append(OneOf("status", ("hypothesis", "archived")))
+    if request.older_than_days is not None:
+        filters.append(Compare("occurred_at", "<", moment - timedelta(days=request.older_than_days)))
+    if request.unread_for_days is not None:
+        unread = Compare("last_accessed", "<", moment - timedelta(days=request.unread_for_days))
+        filters.append(AnyOf((IsNull("last_accessed"), unread)))
+    return filters
+
+
+def _worth(row: tuple[Any, ...], moment: datetime) -> float:
+    """What a memory is worth keeping: priority counts most, then trust, then importance, use and youth."""
+    _, priority, status, importance, count, last_accessed, occurred_at = row
+    age_days = max((moment - (last_accessed or occurred_at)).total_seconds() / 86400, 0.0)
+    use, youth = min(count, 100) / 50, 2 * 0.5 ** (age_days / 30)
+    return float(priority + TRUST_WORTH[status] + min(importance, 10) / 5 + use + youth)
+
+
+def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
+    memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
+    kept = [kept_steps(scope, memory, "forgotten", "pruned", is_deleted=True)[1] for memory in memories]
+    # Those of a kind together: a store does many of them at once.
+    steps: list[Step] = [step for some in zip(*kept, strict=True) for step in some]
+    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    steps += [DeleteWhere(part, (of_these,)) for part in (Embedding, IndexTask)] if memories else []
+    steps += forgetting_steps(core, scope, ids)
+    steps += fallen_steps(core, scope, memories, "was pruned")
+    if steps:
+        commit(core, scope, steps)
+
+
+class HistoryRequest(Request):
+    """Ask what a memory was before."""
+
+    id: Id = Field(description="The memory")
+
+
+class HistoryEntry(Reply):
+    """One state a memory was in, and the change that ended it."""
+
+    number: int
+    text: str
+    status: str
+    held_from: datetime
+    held_to: datetime | None = None
+    change: str = ""
+    why: str = ""
+    because_of: str | None = Field(None, description="The memory that caused it, such as its replacement")
+    by: str | None = None
+
+
+class History(Reply):
+    id: str
+    entries: list[HistoryEntry]
+
+
+def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
+    """Every state of a memory, oldest first; the last is how it stands now."""
+    memory = intact(load(core, scope, Memory, request.id, deleted=True))
+    query = Query(Revision, (equal("memory_id", memory.id),), (Order("number"),))
+    entries = [
+        HistoryEntry(
+            number=revision.number,
+            text=revision.text,
+            status=revision.state["status"],
+            held_from=revision.held_from,
+            held_to=revision.held_to,
+            change=revision.change,
+            why=revision.why,
+            because_of=revision.because_of,
+            by=revision.created_by,
+        )
+        for revision in map(check_revision, core.store.find(scope, query).records)
+    ]
+    current = HistoryEntry(
+        number=memory.version, text=memory.text, status=memory.status, held_from=memory.updated_at,
+        change="forgotten" if memory.is_deleted else "",
+    )  # fmt: skip
+    return History(id=memory.id, entries=[*entries, current])

@@ -1,0 +1,412 @@
+"""A run, driven step by step: start, propose, act, record, finish.
+
+Order is the promise. The run is stored before any work, a proposal before its effect, a result before the next step;
+each of these is one transaction with its audit entry. Whoever drives carries the fencing number of the lease (see
+services/runs/queue.py), and the store checks it in the same transaction, so one who woke up late changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from recollect.domain.agents import Agent, Cycle, Execution, Proposal, Result
+from recollect.domain.memory import canonical
+from recollect.domain.record import Id, Json, JsonList, Name, Text, now
+from recollect.domain.run_branches import branch_of
+from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
+from recollect.ports.records import Insert, Order, Query, Require, Scope, Step, Update, equal, revised
+from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.services.memories.remember import RememberRequest, remembering
+from recollect.services.runs.history import RunView, Standing, lease_name, run_view, standing
+from recollect.services.runs.leases import ending, fenced, held_with
+from recollect.services.times import Through
+
+MOST_OUTPUT = 1_000_000
+LOOKS = 100
+REMEMBERED = "remember_results"
+
+
+class StartRequest(Request):
+    """A task for an agent. It is stored before anything is done."""
+
+    goal: Text = Field(min_length=1, max_length=100_000, description="What is to be done")
+    agent: Id = Field(description="The agent whose task it is")
+    session: Id | None = Field(None, description="The session it belongs to")
+    message: Id | None = Field(None, description="The message that asked for it")
+    idempotency_key: Id | None = Field(None, description="The same key again returns the same run")
+    queue: Name = Field("default", description="Where workers look for it")
+    priority: int = Field(5, ge=1, le=10, description="Greater ones are claimed first, 1 to 10")
+    steps: JsonList = Field(default_factory=list, description="The steps that are planned, if they are known")
+    deadline: Through | None = Field(None, description="After this time no further step is begun")
+    max_steps: int | None = Field(None, ge=1, description="No more steps than this")
+    max_crashes: int | None = Field(None, ge=0, description="Give up after more crashes of workers than this")
+    remember: bool | None = Field(None, description="Whether results become memories; as the agent says if left out")
+    metadata: Json = Field(default_factory=dict, description="Anything else")
+
+
+def start(core: Core, scope: Scope, request: StartRequest) -> RunView:
+    """Accept a task for an agent; workers find it in its queue."""
+    known = _started_before(core, scope, request)
+    if known is not None:
+        return run_view(core, scope, known, duplicate=True)
+    agent = load(core, scope, Agent, request.agent)
+    if agent.status != "active":
+        raise IllegalTransition(
+            f"agent '{agent.id}' is {agent.status}", remedy="make it active first, or give another agent", id=agent.id
+        )
+    asked = request.model_dump(exclude={"agent", "session", "message", "remember"})
+    asked |= {"agent_id": agent.id, "session_id": request.session, "message_id": request.message}
+    remembers = bool(agent.config_overrides.get(REMEMBERED, True)) if request.remember is None else request.remember
+    run: Execution = made(Execution, scope, **asked, remembers=remembers)
+    try:
+        commit(core, scope, [Insert(run), logged(scope, "create", "start run", None, id=run.id)])
+    except DuplicateKey:
+        raced = _started_before(core, scope, request)
+        if raced is None:
+            raise
+        return run_view(core, scope, raced, duplicate=True)
+    return run_view(core, scope, run, Standing(0, "think"))
+
+
+def _started_before(core: Core, scope: Scope, request: StartRequest) -> Execution | None:
+    if request.idempotency_key is None:
+        return None
+    key = equal("idempotency_key", request.idempotency_key)
+    found = core.store.find(scope, Query(Execution, (key,), limit=1)).records
+    if found and (found[0].goal, found[0].agent_id) != (request.goal, request.agent):
+        raise Conflict(
+            "that idempotency key was used for another run", remedy="use a new key for a new task", id=found[0].id
+        )
+    return found[0] if found else None
+
+
+class DriveRequest(Request):
+    """What every call of a worker carries."""
+
+    id: Id = Field(description="The run")
+    fence: int = Field(ge=1, description="The fencing number that `run.claim` gave; an old one is refused")
+
+
+class ProposeRequest(DriveRequest):
+    """What the agent means to do next. Nothing may be done before this is stored."""
+
+    tool: Text | None = Field(None, description="The tool to be called; none for a step that is thought only")
+    arguments: Json = Field(default_factory=dict, description="What the tool is called with")
+    thoughts: Json = Field(default_factory=dict, description="What the model thought, as it said it")
+    reasoning: Text = Field("", description="Why this step")
+    plan: JsonList = Field(default_factory=list, description="What is meant to come after")
+    snapshot: Json = Field(default_factory=dict, description="The agent's state, as it is to be found on resuming")
+    repeatable: bool = Field(
+        False, description="Whether calling the tool again with the same idempotency key does no harm"
+    )
+    number: int | None = Field(None, ge=1, description="The number of the step, so that a repeated call is recognised")
+
+
+class Proposed(Reply):
+    """The step is stored: now it may be carried out, with its key."""
+
+    run: str
+    number: int
+    cycle: str
+    index: int
+    idempotency_key: str
+    duplicate: bool = False
+
+
+def propose(core: Core, scope: Scope, request: ProposeRequest) -> Proposed:
+    """Open the next step with what is meant to be done, before anything is done."""
+    run = load(core, scope, Execution, request.id)
+    held_with(core.store, scope, lease_name(run.id), request.fence)
+    for _ in range(LOOKS):
+        stands = standing(core, scope, run)
+        if _is_repeated(stands, request):
+            return _proposed(stands.last, duplicate=True)
+        _refuse_a_step(run, stands)
+        cycle = _next_cycle(core, scope, run, stands, request.snapshot)
+        steps = [*_driving(run, request.fence), *_proposal_steps(scope, cycle, request)]
+        try:
+            commit(core, scope, [*steps, logged(scope, "create", "propose", None, id=run.id, step=cycle.number)])
+        except DuplicateKey:
+            continue  # another run of the same agent took that index: count again
+        except RequirementFailed as failed:
+            raise _refusal(core, scope, run, request.fence, failed) from None
+        return _proposed(cycle)
+    raise Conflict("too many runs of this agent propose at once", remedy="try again", id=run.id)
+
+
+def _is_repeated(stands: Standing, request: ProposeRequest) -> bool:
+    if request.number is None or stands.last is None or stands.last.number != request.number:
+        return False
+    call = stands.proposal.tool_call if stands.proposal is not None else None
+    return stands.last.status == "open" and call == _call(request)
+
+
+def _call(request: ProposeRequest) -> dict[str, Any] | None:
+    return None if request.tool is None else {"tool": request.tool, "arguments": request.arguments}
+
+
+def _refuse_a_step(run: Execution, stands: Standing) -> None:
+    if run.status != "running":
+        raise not_running(run)
+    if stands.todo != "think":
+        raise IllegalTransition(
+            f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
+        )
+    if is_overdue(run):
+        raise IllegalTransition(
+            f"the deadline of run '{run.id}' has passed",
+            remedy="fail or finish it",
+            id=run.id,
+            reason="deadline_passed",
+        )
+    if run.max_steps is not None and stands.length >= run.max_steps:
+        raise IllegalTransition(
+            f"run '{run.id}' has taken all of its {run.max_steps} steps",
+            remedy="fail or finish it",
+            id=run.id,
+            reason="too_many_steps",
+        )
+
+
+def not_running(run: Execution) -> IllegalTransition:
+    remedy = {"paused": "resume it first", "queued": "claim it first"}.get(run.status, "fork it to go on from a step")
+    return IllegalTransition(f"run '{run.id}' is {run.status}", remedy=remedy, id=run.id, status=run.status)
+
+
+def is_overdue(run: Execution) -> bool:
+    return run.deadline is not None and run.deadline <= now()
+
+
+def _next_cycle(core: Core, scope: Scope, run: Execution, stands: Standing, snapshot: dict[str, Any]) -> Cycle:
+    latest = Query(Cycle, (equal("agent_id", run.agent_id),), (Order("index", descending=True),), limit=1)
+    rows = core.store.select(scope, latest, ("index",))
+    index = rows[0][0] + 1 if rows else 0
+    place = {"branch": branch_of(run), "number": stands.length + 1, "index": index}
+    cycle: Cycle = made(Cycle, scope, agent_id=run.agent_id, execution_id=run.id, snapshot=snapshot, **place)
+    _check_size(cycle.snapshot, "snapshot")
+    return cycle
+
+
+def _proposal_steps(scope: Scope, cycle: Cycle, request: ProposeRequest) -> list[Step]:
+    call = _call(request)
+    _check_size(call, "tool call")
+    copied = {name: getattr(request, name) for name in ("thoughts", "reasoning", "plan")}
+    proposal = made(
+        Proposal,
+        scope,
+        cycle_id=cycle.id,
+        tool_call=call,
+        idempotency_key=cycle.id,
+        is_repeatable=request.repeatable or call is None,
+        **copied,
+    )
+    return [Insert(cycle), Insert(proposal)]
+
+
+def _driving(run: Execution, fence: int) -> list[Step]:
+    """Only the current holder of the lease, and only while nobody stopped the run."""
+    return [fenced(lease_name(run.id), fence), Require(Execution, run.id, {"status": "running"})]
+
+
+def _refusal(core: Core, scope: Scope, run: Execution, fence: int, failed: RequirementFailed) -> Conflict:
+    """Why a driving call was refused: the lease is another's, or somebody stopped the run."""
+    held_with(core.store, scope, lease_name(run.id), fence)
+    current = load(core, scope, Execution, run.id)
+    return failed if current.status == "running" else not_running(current)
+
+
+def _proposed(cycle: Cycle | None, duplicate: bool = False) -> Proposed:
+    assert cycle is not None
+    assert cycle.execution_id is not None
+    return Proposed(
+        run=cycle.execution_id, number=cycle.number, cycle=cycle.id, index=cycle.index, idempotency_key=cycle.id,
+        duplicate=duplicate,
+    )  # fmt: skip
+
+
+def _check_size(value: Any, what: str) -> None:
+    if value and len(canonical(value)) > MOST_OUTPUT:
+        raise TooLarge(
+            f"that {what} is larger than {MOST_OUTPUT} bytes",
+            remedy="keep it in a file of the workspace and record where it is",
+        )
+
+
+class RecordRequest(DriveRequest):
+    """What came of the step that was proposed."""
+
+    outcome: Literal["success", "error", "timeout"] = Field("success", description="How it went")
+    summary: Text = Field("", max_length=20_000, description="What came of it, in a sentence; this is remembered")
+    output: Json | None = Field(None, description="What the tool gave back")
+    error: Json | None = Field(None, description="What went wrong: a code and a message")
+    artifacts: JsonList = Field(default_factory=list, description="Where what was made is: paths, addresses, ids")
+    seconds: float | None = Field(None, ge=0, description="How long it took")
+    number: int | None = Field(None, ge=1, description="The number of the step, so that a repeated call is recognised")
+    remember: bool | None = Field(None, description="Whether to remember it; as the run says if left out")
+    kind: Literal["result", "observation"] = Field("result", description="As what to remember it")
+
+
+class Recorded(Reply):
+    """The result is stored: now the next step may begin."""
+
+    run: str
+    number: int
+    result: str
+    memory: str | None = None
+    duplicate: bool = False
+
+
+def record(core: Core, scope: Scope, request: RecordRequest) -> Recorded:
+    """Store what came of a step, and the memory of it, before the next step begins."""
+    run = load(core, scope, Execution, request.id)
+    held_with(core.store, scope, lease_name(run.id), request.fence)
+    stands = standing(core, scope, run)
+    cycle = stands.last
+    if cycle is None or (request.number or cycle.number) != cycle.number or cycle.status not in ("open", "done"):
+        raise IllegalTransition(
+            f"run '{run.id}' has no such step waiting for a result", remedy="propose it first", id=run.id
+        )
+    if cycle.status == "done":
+        return _recorded_before(core, scope, run, cycle, request)
+    given = request.model_dump(exclude={"id", "fence", "number", "remember", "kind"})
+    wanted = request.remember if request.remember is not None else run.remembers and request.outcome == "success"
+    return store_result(core, scope, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
+
+
+def _recorded_before(core: Core, scope: Scope, run: Execution, cycle: Cycle, request: RecordRequest) -> Recorded:
+    stored = core.store.find(scope, Query(Result, (equal("cycle_id", cycle.id),), limit=1)).records[0]
+    same = ("outcome", "summary", "output", "error", "artifacts")
+    if request.number != cycle.number or any(getattr(stored, name) != getattr(request, name) for name in same):
+        raise IllegalTransition(
+            f"step {cycle.number} of run '{run.id}' has a result already", remedy="propose the next step", id=run.id
+        )
+    return Recorded(run=run.id, number=cycle.number, result=stored.id, memory=stored.memory_id, duplicate=True)
+
+
+def store_result(
+    core: Core, scope: Scope, run: Execution, cycle: Cycle, given: dict[str, Any], *, kind: str | None,
+    fence: int | None, action: str = "record", also: Sequence[Step] = (),
+) -> Recorded:  # fmt: skip
+    """The result, the memory of it if a kind is given, and the end of its cycle: one transaction.
+
+    A worker gives its fencing number; a person who settles has none.
+    """
+    guards = [fenced(lease_name(run.id), fence)] if fence is not None else []
+    _check_size(given.get("output"), "output")
+    result: Result = made(Result, scope, cycle_id=cycle.id, agent_id=run.agent_id, **given)
+    entry = logged(scope, "create", action, None, id=run.id, step=cycle.number, result=result.id)
+    for looks_left in (2, 1, 0):
+        steps, memory = _memory_of(core, scope, run, cycle, result, kind)
+        stored = Insert(result.changed(memory_id=memory))
+        done = Update(revised(cycle, scope, status="done"))
+        try:
+            commit(core, scope, [*guards, *steps, stored, done, entry, *also])
+            break
+        except Conflict:
+            if fence is not None:
+                held_with(core.store, scope, lease_name(run.id), fence)
+            if kind is None or not looks_left:
+                raise
+            # The same was remembered, or what was known was forgotten, since we looked: look again.
+    return Recorded(run=run.id, number=cycle.number, result=result.id, memory=memory)
+
+
+def _memory_of(
+    core: Core, scope: Scope, run: Execution, cycle: Cycle, result: Result, kind: str | None
+) -> tuple[list[Step], str | None]:
+    """What is to be remembered of a result, citing it; an identical one is known already and only pointed at."""
+    if kind is None or not result.summary.strip():
+        return [], None
+    request = _remember_request(run, result.summary, result.outcome == "success", kind, result.id, result.created_at)
+    return remembering(core, scope, request, cycle.id)
+
+
+def _remember_request(
+    run: Execution, summary: str, success: bool, kind: str, log_id: str, at: datetime
+) -> RememberRequest:
+    content: dict[str, Any] = {"text": summary, "success": success} if kind == "result" else {"text": summary}
+    cited = {"type": "log", "log_id": log_id, "timestamp": at.isoformat(), "context": f"run {run.id}"}
+    return RememberRequest(
+        content=content, kind=kind, cites=[cited], agent=run.agent_id, session=run.session_id, scope="task",
+        metadata={"run": run.id},
+    )  # fmt: skip
+
+
+class FinishRequest(DriveRequest):
+    """The task is done."""
+
+    result: Json = Field(default_factory=dict, description="What came of the whole")
+    summary: Text = Field("", max_length=20_000, description="The same in a sentence; this is remembered")
+    remember: bool | None = Field(None, description="Whether to remember it; as the run says if left out")
+
+
+class FailRequest(DriveRequest):
+    """The task cannot be done."""
+
+    error: Json = Field(default_factory=dict, description="What went wrong: a code and a message")
+    note: Text = Field("", max_length=10_000, description="The same in a sentence")
+
+
+def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:
+    """End a run that has reached its goal."""
+    run = _run_to_end(core, scope, request, "succeeded")
+    if run.status == "succeeded":
+        return run_view(core, scope, run)
+    stands = standing(core, scope, run)
+    if stands.todo != "think":
+        raise IllegalTransition(
+            f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
+        )
+    _check_size(request.result, "result")
+    remember = run.remembers if request.remember is None else request.remember
+    fields = {"result": request.result, "note": request.summary}
+    for looks_left in (2, 1, 0):
+        steps = _memory_of_all(core, scope, run, stands, request.summary) if remember else []
+        try:
+            return _ended(core, scope, run, request.fence, "succeeded", steps, **fields)
+        except (RequirementFailed, ReferenceMissing):
+            if not steps or not looks_left:
+                raise
+            # Somebody remembered or forgot the same since we looked: look again.
+    raise AssertionError
+
+
+def _memory_of_all(core: Core, scope: Scope, run: Execution, stands: Standing, summary: str) -> list[Step]:
+    if not summary.strip():
+        return []
+    asked = _remember_request(run, summary, True, "result", run.id, now())
+    return remembering(core, scope, asked, stands.last.id if stands.last else None)[0]
+
+
+def fail(core: Core, scope: Scope, request: FailRequest) -> RunView:
+    """End a run that cannot reach its goal; it can be resumed or rewound all the same."""
+    run = _run_to_end(core, scope, request, "failed")
+    if run.status == "failed":
+        return run_view(core, scope, run)
+    return _ended(core, scope, run, request.fence, "failed", [], error=request.error, note=request.note)
+
+
+def _run_to_end(core: Core, scope: Scope, request: DriveRequest, status: str) -> Execution:
+    """The run, if its holder may end it, or has ended it so already and did not hear the answer."""
+    run = load(core, scope, Execution, request.id)
+    held_with(core.store, scope, lease_name(run.id), request.fence)
+    if run.status not in ("running", status):
+        raise not_running(run)
+    return run
+
+
+def _ended(
+    core: Core, scope: Scope, run: Execution, fence: int, status: str, steps: list[Step], **fields: Any
+) -> RunView:
+    over = revised(run, scope, status=status, ended_at=now(), **fields)
+    entry = logged(scope, "update", f"run {status}", None, id=run.id)
+    letting_go = ending(core.store, scope, lease_name(run.id), fence)
+    try:
+        commit(core, scope, [*letting_go, *_driving(run, fence), *steps, Update(over), entry])
+    except RequirementFailed as failed:
+        raise _refusal(core, scope, run, fence, failed) from None
+    return run_view(core, scope, load(core, scope, Execution, run.id))

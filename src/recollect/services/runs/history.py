@@ -1,0 +1,343 @@
+"""What a run did, is doing and will do next, read from its records.
+
+Nothing here is stored: where a run stands follows from its last cycle. Only the steps asked for are read, so a run of
+ten thousand steps is shown, and taken up again, as fast as one of ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
+from recollect.domain.record import Id, Name, QueryText
+from recollect.domain.run_branches import Stretch, between, branch_of, history_of
+from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
+from recollect.services.context import Core, Reply, Request, counted_page, load
+from recollect.services.runs.leases import is_held
+
+Todo = Literal["think", "act", "ask"]
+RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
+
+
+class StepView(Reply):
+    """One step: what was meant to be done, and what came of it."""
+
+    number: int
+    run: str
+    branch: int
+    cycle: str
+    index: int
+    state: str = Field(description="done, open, uncertain, again or abandoned")
+    tool: str | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    thoughts: dict[str, Any] = Field(default_factory=dict)
+    reasoning: str = ""
+    plan: list[Any] = Field(default_factory=list)
+    snapshot: dict[str, Any] = Field(default_factory=dict)
+    idempotency_key: str | None = None
+    repeatable: bool = False
+    attempts: int = 1
+    proposed_at: datetime
+    result: str | None = None
+    outcome: str | None = None
+    summary: str = ""
+    output: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    artifacts: list[Any] = Field(default_factory=list)
+    memory: str | None = None
+    recorded_at: datetime | None = None
+    seconds: float | None = None
+
+
+class RunView(Reply):
+    """A run, where it stands, and what happens next."""
+
+    id: str
+    goal: str
+    agent: str
+    status: str
+    next: str
+    length: int = Field(description="How many steps its history has, shared ones included")
+    asks: int | None = Field(None, description="The step whose effect may have happened: `run.settle` answers")
+    note: str = ""
+    session: str | None = None
+    message: str | None = None
+    queue: str = "default"
+    priority: int = 5
+    attempts: int = 0
+    crashes: int = 0
+    worker: str | None = None
+    held_until: datetime | None = None
+    max_steps: int | None = None
+    max_crashes: int | None = None
+    deadline: datetime | None = None
+    remembers: bool = True
+    steps: list[Any] = Field(default_factory=list)
+    parent: str | None = None
+    forked_after: int | None = None
+    rewinds: list[int] = Field(default_factory=list)
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    idempotency_key: str | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duplicate: bool = Field(False, description="Whether the idempotency key had started it before")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stands: its last own cycle, if any, and what is to be done now."""
+
+    length: int
+    todo: Todo
+    last: Cycle | None = None
+    proposal: Proposal | None = None
+
+    def in_words(self) -> str:
+        if self.todo == "think":
+            return f"thinks about step {self.length + 1}"
+        assert self.last is not None
+        assert self.proposal is not None
+        what = f"step {self.last.number} ({tool_of(self.proposal) or 'no tool'})"
+        if self.todo == "ask":
+            return f"{what} may have happened: say so with `run settle`"
+        if self.last.status == "again":
+            return f"{what} did not happen and is carried out again"
+        return f"{what} is carried out again, with the same idempotency key"
+
+
+def lease_name(run: str) -> str:
+    return f"run {run}"
+
+
+def run_of(lease: str) -> str:
+    return lease.removeprefix("run ")
+
+
+def tool_of(proposal: Proposal) -> str | None:
+    call = proposal.tool_call
+    return None if call is None else str(call.get("tool", ""))
+
+
+def on_branch(run: str, branch: int) -> tuple[Filter, ...]:
+    return (equal("execution_id", run), Compare("branch", "=", branch))
+
+
+def standing(core: Core, scope: Scope, run: Execution) -> Standing:
+    """Read off the last cycle alone, however many there are."""
+    own = history_of(run)[-1]
+    query = Query(Cycle, on_branch(run.id, own.branch), (Order("number", descending=True),), limit=1)
+    found = core.store.find(scope, query).records
+    if not found:
+        return Standing(own.after, "think")
+    last = found[0]
+    if last.status == "done":
+        return Standing(last.number, "think", last)
+    return _at(last, core.store.find(scope, Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0])
+
+
+def _at(last: Cycle, proposal: Proposal) -> Standing:
+    safe = last.status == "again" or (last.status == "open" and proposal.is_repeatable)
+    return Standing(last.number, "act" if safe else "ask", last, proposal)
+
+
+def standings(core: Core, scope: Scope, runs: Sequence[Execution]) -> dict[str, Standing]:
+    """Where each of several runs stands, asked together: how many steps its branch has tells which is the last."""
+    if not runs:
+        return {}
+    of_these = OneOf("execution_id", tuple(run.id for run in runs))
+    lengths = core.store.count_by(scope, Query(Cycle, (of_these,)), ["execution_id", "branch"])
+    last: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        own = history_of(run)[-1]
+        last[run.id] = own.branch, own.after + lengths.get((run.id, own.branch), 0)
+    numbers = OneOf("number", tuple({number for _, number in last.values()}))
+    places = core.store.select(scope, Query(Cycle, (of_these, numbers)), ("id", "execution_id", "branch", "number"))
+    ids = tuple(id for id, run, *place in places if tuple(place) == last[run])
+    cycles = {one.execution_id: one for one in core.store.find(scope, Query(Cycle, (OneOf("id", ids),))).records}
+    undone = OneOf("cycle_id", tuple(one.id for one in cycles.values() if one.status != "done"))
+    proposals = {one.cycle_id: one for one in core.store.find(scope, Query(Proposal, (undone,))).records}
+    stands: dict[str, Standing] = {}
+    for run in runs:
+        cycle = cycles.get(run.id)
+        if cycle is None:
+            stands[run.id] = Standing(history_of(run)[-1].after, "think")
+        elif cycle.id in proposals:
+            stands[run.id] = _at(cycle, proposals[cycle.id])
+        else:
+            stands[run.id] = Standing(cycle.number, "think", cycle)
+    return stands
+
+
+def steps_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
+    """The steps with these numbers, both ends included, oldest first."""
+    return _viewed(core, scope, cycles_between(core, scope, stretches, first, last))
+
+
+def cycles_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[Cycle]:
+    cycles: list[Cycle] = []
+    for part in between(stretches, first, last):
+        numbers = (Compare("number", ">", part.after), Compare("number", "<=", part.upto))
+        query = Query(Cycle, (*on_branch(part.run, part.branch), *numbers), (Order("number"),))
+        cycles += core.store.find(scope, query).records
+    return cycles
+
+
+def _viewed(core: Core, scope: Scope, cycles: Sequence[Cycle]) -> list[StepView]:
+    if not cycles:
+        return []
+    ids = OneOf("cycle_id", tuple(cycle.id for cycle in cycles))
+    proposals = {one.cycle_id: one for one in core.store.find(scope, Query(Proposal, (ids,))).records}
+    results = {one.cycle_id: one for one in core.store.find(scope, Query(Result, (ids,))).records}
+    return [step_view(cycle, proposals.get(cycle.id), results.get(cycle.id)) for cycle in cycles]
+
+
+def step_view(cycle: Cycle, proposal: Proposal | None, result: Result | None) -> StepView:
+    fields: dict[str, Any] = {}
+    if proposal is not None:
+        arguments = (proposal.tool_call or {}).get("arguments", {})
+        fields |= {"tool": tool_of(proposal), "arguments": arguments, "repeatable": proposal.is_repeatable}
+        fields |= {name: getattr(proposal, name) for name in ("thoughts", "reasoning", "plan", "idempotency_key")}
+    if result is not None:
+        fields |= {"result": result.id, "memory": result.memory_id, "recorded_at": result.created_at}
+        fields |= {name: getattr(result, name) for name in RECORDED}
+    return StepView(
+        number=cycle.number, run=cycle.execution_id or "", branch=cycle.branch, cycle=cycle.id, index=cycle.index,
+        state=cycle.status, snapshot=cycle.snapshot, attempts=cycle.attempts, proposed_at=cycle.created_at, **fields,
+    )  # fmt: skip
+
+
+_SAME_NAME = (
+    "id goal status queue priority attempts crashes worker max_steps max_crashes deadline remembers steps note"
+    " idempotency_key created_at started_at ended_at result error"
+).split()
+
+
+def run_view(core: Core, scope: Scope, run: Execution, stands: Standing | None = None, **more: Any) -> RunView:
+    stands = stands or standing(core, scope, run)
+    return _view(run, stands, core.store.get(scope, Lease, lease_name(run.id)), **more)
+
+
+def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) -> RunView:
+    held_until = lease.expires_at if lease is not None and is_held(lease) else None
+    is_asking = stands.todo == "ask" and held_until is None and run.ended_at is None
+    return RunView(
+        next=_next(run, stands, held_until),
+        length=stands.length,
+        asks=stands.length if is_asking else None,
+        agent=run.agent_id,
+        session=run.session_id,
+        message=run.message_id,
+        held_until=held_until,
+        parent=run.parent_id,
+        forked_after=run.past[-1][3] if run.past else None,
+        rewinds=run.rewinds or [],
+        metadata=run.metadata or {},
+        **{name: getattr(run, name) for name in _SAME_NAME},
+        **more,
+    )
+
+
+def _next(run: Execution, stands: Standing, held_until: datetime | None) -> str:
+    if run.status in ("succeeded", "cancelled"):
+        return "nothing: it has ended"
+    if held_until is not None:
+        return f"{run.worker} is at work on step {stands.length if stands.proposal else stands.length + 1}"
+    when = {
+        "queued": "when a worker claims it: ",
+        "running": "its worker is gone; when another claims it: ",
+        "paused": "" if stands.todo == "ask" else "when it is resumed: ",
+        "failed": "when it is resumed all the same: ",
+    }
+    return when[run.status] + stands.in_words()
+
+
+class ShowRunRequest(Request):
+    """Ask for one run and a stretch of its steps."""
+
+    id: Id = Field(description="The run")
+    limit: int = Field(50, ge=0, le=1000, description="How many steps at most, the latest unless said otherwise")
+    before: int | None = Field(None, ge=1, description="Only steps before this number, to page back")
+
+
+class Timeline(RunView):
+    """A run with the latest of its steps, oldest first; `more` says how many come before them."""
+
+    timeline: list[StepView] = Field(default_factory=list)
+    more: int = 0
+    abandoned: list[StepView] = Field(default_factory=list)
+    forks: list[str] = Field(default_factory=list)
+
+
+def show(core: Core, scope: Scope, request: ShowRunRequest) -> Timeline:
+    """One run: where it stands, its steps, what it gave up, what was forked from it."""
+    return timeline(core, scope, load(core, scope, Execution, request.id), request.limit, request.before)
+
+
+def timeline(core: Core, scope: Scope, run: Execution, limit: int = 50, before: int | None = None) -> Timeline:
+    stands = standing(core, scope, run)
+    last = min(stands.length, (before or stands.length + 1) - 1)
+    first = max(last - limit, 0) + 1
+    steps = steps_between(core, scope, history_of(run), first, last)
+    forks = core.store.select(scope, Query(Execution, (equal("parent_id", run.id),), (Order("id"),)), ("id",))
+    view = run_view(core, scope, run, stands)
+    given_up = _abandoned(core, scope, run, limit)
+    return Timeline(
+        **dict(view), timeline=steps, more=first - 1, abandoned=given_up, forks=[id for (id,) in forks]
+    )  # fmt: skip
+
+
+def _abandoned(core: Core, scope: Scope, run: Execution, limit: int) -> list[StepView]:
+    if not branch_of(run) or not limit:
+        return []
+    given_up = (equal("execution_id", run.id), Compare("status", "=", "abandoned"))
+    query = Query(Cycle, given_up, (Order("branch"), Order("number")), limit=limit)
+    return _viewed(core, scope, core.store.find(scope, query).records)
+
+
+class RunsRequest(Request):
+    """Which runs to list."""
+
+    status: ExecutionStatus | None = Field(None, description="Only with this status")
+    agent: Id | None = Field(None, description="Only this agent's")
+    session: Id | None = Field(None, description="Only of this session")
+    queue: Name | None = Field(None, description="Only in this queue")
+    parent: Id | None = Field(None, description="Only forks of this run")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class RunPage(Reply):
+    runs: list[RunView]
+    next: str | None = None
+    total: int
+
+
+_RUN_FILTERS = {
+    "status": "status",
+    "agent": "agent_id",
+    "session": "session_id",
+    "queue": "queue",
+    "parent": "parent_id",
+}
+
+
+def runs(core: Core, scope: Scope, request: RunsRequest) -> RunPage:
+    """List runs, the newest first, each with where it stands."""
+    where = tuple(
+        equal(field, value) for name, field in _RUN_FILTERS.items() if (value := getattr(request, name)) is not None
+    )
+    query = Query(Execution, where, (Order("id", descending=True),), request.limit, request.after)
+    page, total = counted_page(core, scope, query)
+    stands = standings(core, scope, page.records)
+    names = OneOf("id", tuple(lease_name(run.id) for run in page.records))
+    leases = {run_of(one.id): one for one in core.store.find(scope, Query(Lease, (names,))).records}
+    views = [_view(run, stands[run.id], leases.get(run.id)) for run in page.records]
+    return RunPage(runs=views, next=page.next, total=total)

@@ -1,0 +1,311 @@
+"""Many workers over one queue of runs: one at a time has each, and none is lost when its worker dies.
+
+A worker claims the most urgent and oldest run that nobody holds. The lease is taken in the transaction that marks the
+run as running; its fencing number goes with every later call. A run whose worker is gone is claimed by another as soon
+as the lease is over, and goes on exactly where it stopped: a step without a result is carried out again if the tool
+takes our idempotency key, and otherwise nobody guesses: it is marked uncertain, and the run asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.agents import Agent, Cycle, Execution, Lease
+from recollect.domain.record import Id, Name, Text, now
+from recollect.domain.run_branches import branch_of, history_of
+from recollect.errors import Conflict, IllegalTransition
+from recollect.ports.records import (
+    Absent,
+    Compare,
+    Filter,
+    OneOf,
+    Order,
+    Query,
+    Require,
+    Scope,
+    Step,
+    Update,
+    equal,
+    revised,
+)
+from recollect.services.context import Core, Reply, Request, commit, load, logged
+from recollect.services.runs.execution import DriveRequest, is_overdue, not_running
+from recollect.services.runs.history import (
+    RunView,
+    Standing,
+    StepView,
+    lease_name,
+    on_branch,
+    run_of,
+    run_view,
+    standing,
+    steps_between,
+)
+from recollect.services.runs.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
+
+PAGE = 100
+
+
+class ClaimRequest(Request):
+    """A worker asks for something to do."""
+
+    worker: Name = Field(description="A name of the worker's own, different from all others'")
+    id: Id | None = Field(None, description="This very run, instead of the next in the queue")
+    queue: Name = Field("default", description="The queue to look in")
+    agent: Id | None = Field(None, description="Only runs of this agent")
+    seconds: float = Field(
+        60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent before another takes over"
+    )
+    idempotency_key: Id | None = Field(None, description="The same key again gives the run that it gave before")
+
+
+class AgentBrief(Reply):
+    """What a worker must know of the agent it acts for."""
+
+    id: str
+    name: str
+    type: str | None = None
+    system: str | None = None
+    topic: str | None = None
+    directives: list[Any] = Field(default_factory=list)
+    llm_config: dict[str, Any] = Field(default_factory=dict)
+    tool_rules: list[Any] = Field(default_factory=list)
+    mcp_tools: list[Any] = Field(default_factory=list)
+    config_overrides: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class Claimed(Reply):
+    """A run to work on; `run` is empty when there is none. `todo` says whether to think, or to carry `step` out."""
+
+    run: RunView | None = None
+    fence: int = 0
+    expires_at: datetime | None = None
+    todo: str = "think"
+    step: StepView | None = Field(None, description="What is to be carried out, with its idempotency key")
+    last: StepView | None = Field(None, description="The last step that has a result")
+    agent: AgentBrief | None = None
+
+
+def claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
+    """Take the next run that nobody works on."""
+    return _claimed_before(core, scope, request) or _claim(core, scope, request)
+
+
+def _claimed_before(core: Core, scope: Scope, request: ClaimRequest) -> Claimed | None:
+    """The run that this very claim was given; its answer did not arrive."""
+    if request.idempotency_key is None:
+        return None
+    mine = (equal("holder", request.worker), *_this_claim(request.idempotency_key))
+    for lease in core.store.find(scope, Query(Lease, mine, limit=1)).records:
+        run = core.store.get(scope, Execution, run_of(lease.id))
+        agent = core.store.get(scope, Agent, run.agent_id) if run else None
+        if run is not None and agent is not None and run.status == "running":
+            return _claimed(core, scope, run, standing(core, scope, run), lease, agent)
+    return None
+
+
+def _this_claim(key: str) -> tuple[Filter, ...]:
+    return (equal("claim_key", key), *held_now())
+
+
+def _claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
+    if request.id is not None:
+        return _claim_one(core, scope, load(core, scope, Execution, request.id), request)
+    for run in _claimable(core, scope, request):
+        taken = _take(core, scope, run, request)
+        if taken is not None:
+            return taken
+    return _claimed_before(core, scope, request) or Claimed()
+
+
+def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed:
+    lease = core.store.get(scope, Lease, lease_name(run.id))
+    if lease is not None and is_held(lease):
+        raise Conflict(
+            f"another worker holds run '{run.id}' until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+            remedy="try again then",
+            id=run.id,
+        )
+    if run.status in ("queued", "running"):
+        taken = _take(core, scope, run, request)
+        if taken is not None:
+            return taken
+        run = load(core, scope, Execution, run.id)
+    stands = standing(core, scope, run)
+    if run.status == "paused" and stands.todo == "ask":
+        raise IllegalTransition(
+            f"run '{run.id}' asks: step {stands.length} may or may not have happened",
+            remedy="say which, with run.settle",
+            id=run.id,
+        )
+    if run.status in ("queued", "running"):
+        raise Conflict(f"run '{run.id}' cannot be claimed now", remedy="see whether its agent is active", id=run.id)
+    raise not_running(run)
+
+
+def _claimable(core: Core, scope: Scope, request: ClaimRequest) -> Iterator[Execution]:
+    """What was interrupted first, then the most urgent, then the oldest."""
+    agent = (equal("agent_id", request.agent),) if request.agent else ()
+    interrupted = sorted(_interrupted(core, scope, request.queue, agent), key=lambda run: (-run.priority, run.id))
+    yield from interrupted
+    waiting: tuple[Filter, ...] = (equal("queue", request.queue), Compare("status", "=", "queued"), *agent)
+    below: tuple[Filter, ...] = ()
+    while True:
+        # Both reads follow the index from one end; sorting by priority and age at once would read the whole queue.
+        top = Query(Execution, (*waiting, *below), (Order("priority", descending=True),), limit=1)
+        rows = core.store.select(scope, top, ("priority",))
+        if not rows:
+            return
+        yield from _all(core, scope, (*waiting, Compare("priority", "=", rows[0][0])))
+        below = (Compare("priority", "<", rows[0][0]),)
+
+
+def _interrupted(core: Core, scope: Scope, queue: str, agent: tuple[Filter, ...]) -> Iterator[Execution]:
+    running = (equal("queue", queue), Compare("status", "=", "running"), *agent)
+    found = list(_all(core, scope, running))
+    for start in range(0, len(found), PAGE):
+        page = found[start : start + PAGE]
+        names = OneOf("id", tuple(lease_name(run.id) for run in page))
+        held = Query(Lease, (names, *held_now()))
+        busy = {name for (name,) in core.store.select(scope, held, ("id",))}
+        yield from (run for run in page if lease_name(run.id) not in busy)
+
+
+def _all(core: Core, scope: Scope, where: tuple[Filter, ...]) -> Iterator[Execution]:
+    after: str | None = None
+    while True:
+        page = core.store.find(scope, Query(Execution, where, (Order("id"),), PAGE, after))
+        yield from page.records
+        if page.next is None:
+            return
+        after = page.next
+
+
+def _take(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed | None:
+    """The run with its lease; None if another was quicker, or if it cannot go on as it is."""
+    agent = core.store.get(scope, Agent, run.agent_id)
+    held = core.store.get(scope, Lease, lease_name(run.id))
+    moment = now()
+    if agent is None or agent.status != "active" or is_held(held, moment):
+        return None
+    stands = standing(core, scope, run)
+    verdict = _verdict(run, stands)
+    until = moment + timedelta(seconds=request.seconds) if verdict["status"] == "running" else moment
+    lease, taking_it = taking(held, scope, lease_name(run.id), request.worker, until, request.idempotency_key)
+    goes_on = revised(run, scope, **verdict, **_counted(run, request.worker, moment))
+    once = [Absent(Lease, _this_claim(request.idempotency_key))] if request.idempotency_key else []
+    steps = [*once, taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(scope, stands, verdict["status"])]
+    action = "claim" if verdict["status"] == "running" else f"run {verdict['status']}"
+    try:
+        commit(core, scope, [*steps, logged(scope, "update", action, None, id=run.id, fence=lease.fence)])
+    except Conflict:
+        return None  # another worker was quicker, or the late one did one more step
+    if verdict["status"] != "running":
+        return None
+    return _claimed(core, scope, load(core, scope, Execution, run.id), stands, lease, agent)
+
+
+def _verdict(run: Execution, stands: Standing) -> dict[str, Any]:
+    """What becomes of a run that is taken up again."""
+    crashes = run.crashes + (run.status == "running")
+    if is_overdue(run):
+        why = {"code": "deadline_passed", "message": "its deadline has passed"}
+    elif run.max_crashes is not None and crashes > run.max_crashes:
+        why = {"code": "too_many_crashes", "message": f"{crashes} workers crashed on it"}
+    elif stands.todo == "ask":
+        return {"status": "paused", "note": stands.in_words()}
+    else:
+        return {"status": "running", "note": ""}
+    return {"status": "failed", "ended_at": now(), "error": why, "note": why["message"]}
+
+
+def _counted(run: Execution, worker: str, moment: datetime) -> dict[str, Any]:
+    crashes = run.crashes + (run.status == "running")
+    started = run.started_at or moment
+    return {"attempts": run.attempts + 1, "crashes": crashes, "worker": worker, "started_at": started}
+
+
+def _cycle_steps(scope: Scope, stands: Standing, status: str) -> list[Step]:
+    """A step that is begun again is counted; one that may have happened is marked."""
+    last = stands.last
+    if last is None or stands.todo == "think" or status == "failed":
+        return []
+    if stands.todo == "ask":
+        return [Update(revised(last, scope, status="uncertain"))]
+    return [Update(revised(last, scope, status="open", attempts=last.attempts + 1))]
+
+
+def unmoved(run: Execution, stands: Standing) -> list[Step]:
+    """Steps that fail unless the run still stands where it was seen: the late worker may have gone on meanwhile."""
+    here = on_branch(run.id, branch_of(run))
+    steps: list[Step] = [Absent(Cycle, (*here, Compare("number", ">", stands.length)))]
+    if stands.last is not None:
+        steps.append(Require(Cycle, stands.last.id, {"version": stands.last.version}))
+    return steps
+
+
+def _claimed(core: Core, scope: Scope, run: Execution, stands: Standing, lease: Lease, agent: Agent) -> Claimed:
+    first = max(stands.length - 1, 1)
+    latest = steps_between(core, scope, history_of(run), first, stands.length)
+    is_acting = stands.todo == "act"
+    done = latest[:-1] if is_acting else latest
+    brief = AgentBrief(**{name: getattr(agent, name) for name in AgentBrief.model_fields})
+    return Claimed(
+        run=run_view(core, scope, run, stands),
+        fence=lease.fence,
+        expires_at=lease.expires_at,
+        todo=stands.todo,
+        step=latest[-1] if is_acting else None,
+        last=done[-1] if done else None,
+        agent=brief,
+    )
+
+
+class RenewRequest(DriveRequest):
+    """A worker is still at it."""
+
+    seconds: float = Field(60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent from now on")
+
+
+class Renewed(Reply):
+    """`status` tells the worker whether somebody paused or cancelled the run meanwhile."""
+
+    run: str
+    expires_at: datetime
+    status: str
+
+
+def renew(core: Core, scope: Scope, request: RenewRequest) -> Renewed:
+    """Hold on to a run while a step takes long."""
+    run = load(core, scope, Execution, request.id)
+    until = now() + timedelta(seconds=request.seconds)
+    lease = extend(core.store, scope, lease_name(run.id), request.fence, until)
+    return Renewed(run=run.id, expires_at=lease.expires_at, status=run.status)
+
+
+class ReleaseRequest(DriveRequest):
+    """A worker stops working on a run that has not ended."""
+
+    note: Text = Field("", max_length=10_000, description="Why")
+
+
+def release(core: Core, scope: Scope, request: ReleaseRequest) -> RunView:
+    """Let go of a run, so that another worker goes on at once."""
+    name = lease_name(request.id)
+    for looks_left in (4, 3, 2, 1, 0):
+        run = load(core, scope, Execution, request.id)
+        steps = ending(core.store, scope, name, request.fence)
+        if run.status == "running":
+            steps.append(Update(revised(run, scope, status="queued", note=request.note)))
+        try:
+            commit(core, scope, [*steps, logged(scope, "update", "release", None, id=run.id, fence=request.fence)])
+            break
+        except Conflict:  # taken over: the next look says so; or paused this moment: what is left is to let go
+            if not looks_left:
+                raise
+    return run_view(core, scope, load(core, scope, Execution, run.id))

@@ -1,0 +1,1 @@
+"""Why a memory is believed: its citations, the checks of them, and the statuses that follow."""

@@ -1,0 +1,61 @@
+"""What people say: a citation of a user is a claim until that user entered or confirmed it.
+
+Over a door we know who asks. Whoever opens the store in a process of their own answers for what they enter there, and
+may confirm for others; who acts for somebody speaks for nobody else, in process either.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from recollect.domain.memory import Memory
+from recollect.domain.provenance import Citation, UserCitation
+from recollect.domain.record import Id, now
+from recollect.errors import Denied, InvalidInput, NotFound
+from recollect.ports.records import Require, Scope, Update, revised
+from recollect.services.context import Core, Request, citations_of, commit, load, logged, persistently
+from recollect.services.trust.governance import Standing, standing
+
+
+class ConfirmRequest(Request):
+    """A citation of yourself that somebody else entered."""
+
+    id: Id = Field(description="The memory")
+    citation: Id = Field(description="The citation's id")
+
+
+def confirm(core: Core, scope: Scope, request: ConfirmRequest) -> Standing:
+    """Confirm that you said what a memory cites of you: the claim then holds, and can carry a promotion."""
+    return persistently(None, lambda: _confirmed(core, scope, request))
+
+
+def _confirmed(core: Core, scope: Scope, request: ConfirmRequest) -> Standing:
+    memory = load(core, scope, Memory, request.id)
+    found = [one for one in citations_of(core, scope, memory.id) if one.id == request.citation]
+    if not found:
+        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
+    citation = found[0]
+    _refuse_others(scope, citation)
+    if citation.confirmed_at is None:
+        said = revised(citation, scope, confirmed_by=scope.actor, confirmed_at=now())
+        seen = said.changed(**said.looked_up(core.world(scope, memory.id)))
+        unchanged = Require(Memory, memory.id, {"content_hash": memory.content_hash})
+        entry = logged(scope, "update", "confirm", memory, citation=citation.id)
+        commit(core, scope, [unchanged, Update(seen), entry])
+    return standing(core, scope, memory.id)
+
+
+def _refuse_others(scope: Scope, citation: Citation) -> None:
+    cited = citation.cited()
+    if not isinstance(cited, UserCitation):
+        raise InvalidInput(
+            f"a {cited.type} citation cannot be confirmed", remedy="check it instead; users confirm what they said"
+        )
+    if not cited.comment.strip():
+        raise InvalidInput("there is no comment to confirm", remedy="cite the user with what they said")
+    speaks_for_all = scope.granted is None and scope.actor is None
+    if scope.actor != cited.user_id and not speaks_for_all:
+        raise Denied(
+            f"only {cited.user_id} can confirm what {cited.user_id} said",
+            remedy="let them sign in and confirm it, or give them a key of their own",
+        )

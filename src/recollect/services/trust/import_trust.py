@@ -1,0 +1,109 @@
+"""What an import may bring with it: trust only where it can be proven here.
+
+A file says of its memories that they are verified, and of its citations that they hold. Here that counts for nothing:
+the citations of every trusted memory are looked up in this world, and one of which none holds comes in as a hypothesis,
+with what it was in its history. Who imports over a door has entered every citation of the file themself: whoever it
+says entered or confirmed them was not asked. (Copying a whole store and restoring a backup take everything as it is.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from recollect.domain.memory import TRUSTED, Embedding, Memory, Revision
+from recollect.domain.provenance import Citation, World, entered
+from recollect.domain.record import Record, now
+from recollect.ports.records import Scope
+from recollect.services.context import Core, commit, made
+from recollect.services.memories.embeddings import facets_of
+from recollect.services.memories.revise import fallen_steps
+
+AT_ONCE = 500
+WHY = "imported without a citation that holds here"
+
+
+@dataclass(slots=True)
+class Proving:
+    """Looks at every memory that comes in; `fallen` are those that did not keep their trust, as they were."""
+
+    core: Core
+    scope: Scope
+    comes_later: Callable[[str], bool]
+    """Whether the file has a log entry of this id, which may be written after what cites it."""
+    replaces: bool = False
+    """Whether a memory that is here already gives way to the file's."""
+    fallen: list[Memory] = field(default_factory=list)
+
+    def taken(self, group: Sequence[Record]) -> list[Record]:
+        """A memory and its parts, or another record, as they may be written here."""
+        records = [self._entered(one) if isinstance(one, Citation) else one for one in group]
+        memory = records[0]
+        if not isinstance(memory, Memory) or memory.status not in TRUSTED:
+            return records
+        world = cast(World, _WithFile(self.core.world(self.scope, memory.id), self.comes_later))
+        looked = [one.changed(**one.looked_up(world)) if isinstance(one, Citation) else one for one in records]
+        found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
+        if "holds" in found and "broken" not in found:
+            # Who opened the store answers for what the file says was found, and when, where the same is found here.
+            same = [one.state for one in records if isinstance(one, Citation)] == found
+            return _with_facets(memory, records if same and self.scope.granted is None else looked)
+        if self.replaces or self.core.store.get(self.scope, Memory, memory.id, deleted=True) is None:
+            self.fallen.append(memory)
+        after, *former = self._demoted(memory)
+        return _with_facets(after, [after, *former, *looked[1:]])
+
+    def _entered(self, citation: Citation) -> Citation:
+        if self.scope.granted is None:
+            return citation
+        cited = citation.cited()
+        fields: dict[str, Any] = entered(cited, cited, self.scope.actor, "door")
+        cleared = dict.fromkeys(("confirmed_by", "confirmed_at", "checked_at", "tried_at"))
+        anew: Citation = citation.changed(**fields, **cleared, note="")
+        return anew
+
+    def _demoted(self, memory: Memory) -> tuple[Memory, Record]:
+        after = memory.changed(
+            status="hypothesis", version=memory.version + 1, updated_at=max(now(), memory.updated_at)
+        )
+        former = made(
+            Revision, self.scope, memory_id=memory.id, number=memory.version, change="demoted", why=WHY,
+            state=memory.model_dump(mode="json"), text=memory.text, held_from=memory.updated_at,
+            held_to=after.updated_at,
+        )  # fmt: skip
+        return after, former
+
+    def settle(self) -> list[str]:
+        """What was made from those that fell, falls too; says how many there were."""
+        for start in range(0, len(self.fallen), AT_ONCE):
+            steps = fallen_steps(
+                self.core, self.scope, self.fallen[start : start + AT_ONCE], "could not be proven here"
+            )
+            if steps:
+                commit(self.core, self.scope, steps)
+        if not self.fallen:
+            return []
+        count = len(self.fallen)
+        what = "1 memory has" if count == 1 else f"{count} memories have"
+        return [f"{what} no citation that holds here: hypotheses now, such as {self.fallen[0].id}"]
+
+
+def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
+    """Vectors repeat the status that their memory has."""
+    facets = facets_of(memory)
+    return [one.changed(facets=facets) if isinstance(one, Embedding) else one for one in records]
+
+
+class _WithFile:
+    """A world that knows the log entries of the file too, whether or not they were written yet."""
+
+    def __init__(self, world: World, comes_later: Callable[[str], bool]) -> None:
+        self._world = world
+        self._comes_later = comes_later
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def log_exists(self, log_id: str) -> bool:
+        return self._world.log_exists(log_id) or self._comes_later(log_id)

@@ -1,0 +1,132 @@
+"""Evidence does not age in silence: citations are looked up again when memories are shown, and in the background.
+
+A recall looks at the few memories that it shows, and never beyond this machine unless it is told to: lines of files are
+hashed, commits, log entries and users looked up; of a page only its age is told. What is found broken takes the trust
+of its memory away at once, as `check` does. In the background the longest untried come first, so many in a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from recollect.domain.agents import Lease
+from recollect.domain.memory import Memory
+from recollect.domain.provenance import Citation
+from recollect.domain.record import now
+from recollect.errors import DuplicateKey, VersionConflict
+from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query, Scope, Update, revised
+from recollect.services.context import Core, citations_of
+from recollect.services.runs.leases import is_held, taking
+from recollect.services.trust.citations import CitationView, citation_view
+from recollect.services.trust.governance import Checked, check_memory, looked_up, record_checked
+
+When = Literal["none", "stale", "always"]
+NOTED_SECONDS = 3600.0  # that the same was found again is written down only so often: a recall is mostly a reading
+TURN = "check citations"
+
+
+@dataclass(slots=True)
+class Recheck:
+    """Looks at memories that are about to be shown, each once; `notes` say what came of it."""
+
+    core: Core
+    scope: Scope
+    when: Literal["stale", "always", "act"]
+    views: dict[str, list[CitationView]] = field(default_factory=dict)
+    fallen: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def look(self, ids: Sequence[str]) -> bool:
+        """Look at those of these memories that were not looked at before; says whether one of them fell."""
+        wanted = tuple(id for id in ids if id not in self.views)
+        if not wanted:
+            return False
+        found: dict[str, list[Citation]] = {id: [] for id in wanted}
+        for citation in self.core.store.find(self.scope, Query(Citation, (OneOf("memory_id", wanted),))).records:
+            found[citation.memory_id].append(citation)
+        for id, citations in found.items():
+            seen = self._looked(id, citations) if citations else []
+            self.views[id] = [citation_view(self.core, self.scope, citation) for citation in seen]
+        return any(id in self.fallen for id in wanted)
+
+    def _looked(self, id: str, citations: Sequence[Citation]) -> list[Citation]:
+        for _ in range(3):
+            memory = self.core.store.get(self.scope, Memory, id)
+            if memory is None:
+                return list(citations)
+            checked = [looked_up(self.core, self.scope, one) for one in citations if self._is_wanted(one)]
+            try:
+                self._write(memory, citations, checked)
+            except VersionConflict:  # somebody looked at the same moment: see what they found
+                citations = citations_of(self.core, self.scope, id)
+                continue
+            anew = {one.id: one for one in checked}
+            return [anew.get(one.id, one) for one in citations]
+        return list(citations)
+
+    def _write(self, memory: Memory, before: Sequence[Citation], checked: Sequence[Citation]) -> None:
+        were = {one.id: one for one in before}
+        worth = [one for one in checked if _is_news(were[one.id], one)]
+        if worth and record_checked(self.core, self.scope, memory, worth):
+            broken = next(one for one in worth if one.state in ("broken", "claimed"))
+            self.fallen[memory.id] = broken.note
+            self.notes.append(f"memory {memory.id} is a hypothesis now: {broken.note}")
+        unseen = sum(not one.is_just_seen for one in checked)
+        if unseen:
+            self.notes.append(f"{unseen} of the citations of memory {memory.id} cannot be looked at from here")
+
+    def _is_wanted(self, citation: Citation) -> bool:
+        is_stale = citation.checked_at is None or _age(citation.checked_at) > self.core.stale_seconds
+        if citation.type == "url" and self.when != "always":
+            if is_stale and citation.state == "holds":
+                when = f"{citation.checked_at:%Y-%m-%d}" if citation.checked_at else "never"
+                self.notes.append(f"{citation.source} was last checked: {when}")
+            return False
+        return is_stale or self.when != "stale"
+
+
+def _is_news(before: Citation, after: Citation) -> bool:
+    return after.state != before.state or before.tried_at is None or _age(before.tried_at) > NOTED_SECONDS
+
+
+def _age(moment: datetime) -> float:
+    return (now() - moment).total_seconds()
+
+
+def check_oldest(core: Core, scope: Scope, most: int) -> Checked:
+    """Look up the citations that nobody tried for the longest, up to so many; those tried lately are left."""
+    before = now() - timedelta(seconds=core.stale_seconds)
+    due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
+    report = Checked()
+    grouped: dict[str, list[Citation]] = {}
+    for citation in core.store.find(scope, Query(Citation, (due,), (Order("tried_at"),), most)).records:
+        grouped.setdefault(citation.memory_id, []).append(citation)
+    for memory_id, citations in grouped.items():
+        if core.store.get(scope, Memory, memory_id) is not None:
+            check_memory(core, scope, memory_id, citations, report)
+        else:  # forgotten: looked at when it comes back; until then it stands in nobody's way
+            _put_off(core, scope, citations)
+    return report
+
+
+def _put_off(core: Core, scope: Scope, citations: Sequence[Citation]) -> None:
+    try:
+        core.store.transact(scope, [Update(revised(one, scope, tried_at=now())) for one in citations])
+    except VersionConflict:
+        return  # whoever changed them has looked
+
+
+def takes_turn(core: Core, scope: Scope, holder: str, seconds: float) -> bool:
+    """Whether it is this process that does the next round for an organization: one of all does, once in so long."""
+    held = core.store.get(scope, Lease, TURN)
+    if is_held(held):
+        return False
+    _, step = taking(held, scope, TURN, holder, now() + timedelta(seconds=seconds))
+    try:
+        core.store.transact(scope, [step])
+    except (VersionConflict, DuplicateKey):
+        return False
+    return True

@@ -1,0 +1,262 @@
+"""Content by its hash: stored once per tenant, read back only if it is what its hash says, deleted when unused.
+
+Small content is written in the transaction of the file that uses it. Large content goes ahead in several, invisible
+until the last one; what a crash leaves of it is unused, and collected.
+
+Collecting is safe beside writers without stopping them: what seems unused is first marked `doomed`, then looked for
+once more, and only deleted if the mark is still there. Whoever begins to use a blob or node takes the mark off in the
+transaction of the use, so a use is either older than the second look, which finds it, or ends the deletion.
+
+A reader goes from a file or snapshot to its content in several reads, so what it is led to may be replaced and
+collected on the way: then it seems damaged, and `steadily` looks again from the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from recollect.domain.hash_tree import Entries, levels
+from recollect.domain.record import Record, new_id
+from recollect.domain.workspaces import (
+    BLOB_HASH,
+    CHUNK_BYTES,
+    Blob,
+    BlobChunk,
+    Content,
+    Snapshot,
+    TreeNode,
+    Workspace,
+    WorkspaceFile,
+    blob_hash,
+)
+from recollect.errors import DamagedData, DuplicateKey, RequirementFailed
+from recollect.ports.records import (
+    Compare,
+    Delete,
+    Insert,
+    OneOf,
+    Order,
+    Problem,
+    Put,
+    Query,
+    RecordStore,
+    Require,
+    Scope,
+    Step,
+    Touch,
+    equal,
+)
+from recollect.services.context import Core, insistently, made
+
+T = TypeVar("T")
+BATCH_BYTES = 2_500_000
+PAGE = 500
+PARTS = 16
+LOOKS = 5
+
+
+def steadily(look: Callable[[], T]) -> T:
+    """A look at files, snapshots or their content; again if what it was led to is gone, which is damage only if it
+    stays so.
+    """
+    return insistently(look, DamagedData, tries=LOOKS)
+
+
+def use_steps(core: Core, scope: Scope, contents: Mapping[str, Content]) -> list[Step]:
+    """Steps that make these contents available to the same transaction; large ones are written ahead."""
+    there = _complete(core, scope, list(contents))
+    steps: list[Step] = reuse_steps(Blob, [id for id in contents if id in there])
+    for id, data in contents.items():
+        if id not in there and len(data) <= BATCH_BYTES:
+            steps += [Put(_blob(scope, id, data)), *_chunks(scope, id, data, 0, len(data))]
+        elif id not in there:
+            _write_ahead(core, scope, id, data)
+            steps += reuse_steps(Blob, [id])
+    return steps
+
+
+def reuse_steps(record: type[Record], ids: Sequence[str]) -> list[Step]:
+    """The marks come off, and what is used is there, whole."""
+    match = {"complete": True} if record is Blob else {}
+    return [step for id in ids for step in (Touch(record, id, put={"doomed": None}), Require(record, id, match))]
+
+
+def _complete(core: Core, scope: Scope, ids: Sequence[str]) -> set[str]:
+    query = Query(Blob, (OneOf("id", tuple(ids)), equal("complete", True)))
+    return {id for (id,) in core.store.select(scope, query, ("id",))} if ids else set()
+
+
+def _blob(scope: Scope, id: str, data: Content, complete: bool = True) -> Blob:
+    blob: Blob = made(Blob, scope, id=id, size=len(data), complete=complete)
+    return blob
+
+
+def _chunks(scope: Scope, blob: str, data: Content, start: int, end: int) -> Iterator[Step]:
+    """A chunk's id is made from the blob's, so writing it twice is writing it once."""
+    for position in range(start, end, CHUNK_BYTES):
+        index = position // CHUNK_BYTES
+        piece = data[position : min(position + CHUNK_BYTES, end)]
+        yield Put(made(BlobChunk, scope, id=f"{blob}:{index}", blob_id=blob, index=index, data=piece))
+
+
+def _write_ahead(core: Core, scope: Scope, id: str, data: Content, tries: int = 5) -> None:
+    """Large content in several transactions. It counts as complete only if every chunk is there at the end: it may
+    have been collected meanwhile, being of no use yet, and begun again by somebody else.
+    """
+    width = BATCH_BYTES // CHUNK_BYTES * CHUNK_BYTES
+    head: list[Step] = [Insert(_blob(scope, id, data, complete=False))]
+    if core.store.get(scope, Blob, id) is not None:
+        head = _kept_steps(id)
+    try:
+        for start in range(0, len(data), width):
+            core.store.transact(scope, [*head, *_chunks(scope, id, data, start, min(start + width, len(data)))])
+            head = _kept_steps(id)
+        all_there = [Require(BlobChunk, f"{id}:{index}") for index in range(-(-len(data) // CHUNK_BYTES))]
+        core.store.transact(scope, [*head, *all_there, Put(_blob(scope, id, data))])
+    except (DuplicateKey, RequirementFailed):
+        if not tries:
+            raise
+        _write_ahead(core, scope, id, data, tries - 1)
+
+
+def _kept_steps(id: str) -> list[Step]:
+    return [Touch(Blob, id, put={"doomed": None}), Require(Blob, id)]
+
+
+def read_blob(store: RecordStore, scope: Scope, id: str) -> bytes:
+    """The content of a hash, proven to be it."""
+    chunks = store.select(scope, Query(BlobChunk, (equal("blob_id", id),), (Order("index"),)), ("data",))
+    data = b"".join(bytes(piece) for (piece,) in chunks)
+    if blob_hash(data) != id:
+        raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
+    return data
+
+
+def read_parts(store: RecordStore, scope: Scope, id: str) -> Iterator[bytes]:
+    """The content of a hash, a few chunks at a time: a large file need not fit into memory. Whether it is what its hash
+    says is known at the end: what is not ends with an error."""
+    digest, after = hashlib.sha256(), -1
+    while True:
+        more = (equal("blob_id", id), Compare("index", ">", after))
+        rows = store.select(scope, Query(BlobChunk, more, (Order("index"),), limit=PARTS), ("index", "data"))
+        for index, data in rows:
+            digest.update(data)
+            after = index
+            yield bytes(data)
+        if not rows:
+            break
+    if BLOB_HASH + digest.hexdigest() != id:
+        raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
+
+
+def stored_file(store: RecordStore, scope: Scope, workspace: str, path: str) -> bytes | None:
+    """A file of a workspace as it is now; None if there is none."""
+    query = Query(WorkspaceFile, (equal("workspace_id", workspace), equal("path", path)), limit=1)
+
+    def look() -> bytes | None:
+        rows = store.select(scope, query, ("content_hash",))
+        return read_blob(store, scope, rows[0][0]) if rows else None
+
+    return steadily(look)
+
+
+def load_nodes(store: RecordStore, scope: Scope, ids: Sequence[str]) -> dict[str, Entries]:
+    found: dict[str, Entries] = {}
+    for start in range(0, len(ids), PAGE):
+        some = Query(TreeNode, (OneOf("id", tuple(ids[start : start + PAGE])),))
+        found.update(store.select(scope, some, ("id", "entries")))
+    return found
+
+
+def collect(core: Core, scope: Scope) -> tuple[int, int]:
+    """Delete every blob and node that no file and no snapshot uses; how many of each."""
+    if not core.store.count(scope, Query(Blob)) and not core.store.count(scope, Query(TreeNode)):
+        return 0, 0
+    mark = new_id()
+    for record, ids in steadily(lambda: _unused(core, scope)).items():
+        for start in range(0, len(ids), PAGE):
+            core.store.transact(scope, [Touch(record, id, put={"doomed": mark}) for id in ids[start : start + PAGE]])
+    unused = steadily(lambda: _unused(core, scope))
+    gone = {record: _delete_marked(core, scope, record, ids, mark) for record, ids in unused.items()}
+    return gone[Blob], gone[TreeNode]
+
+
+def _unused(core: Core, scope: Scope) -> dict[type[Record], list[str]]:
+    """What nothing refers to. Files are read before snapshots: content moves from the former to the latter."""
+    files = {hash for (hash,) in core.store.select(scope, Query(WorkspaceFile), ("content_hash",))}
+    current = {root for (root,) in core.store.select(scope, Query(Workspace), ("root",)) if root}
+    kept = {root for (root,) in core.store.select(scope, Query(Snapshot), ("manifest_hash",)) if root}
+    nodes: set[str] = set()
+    for roots, counts in ((current, False), (kept, True)):
+        below = list(levels(roots, lambda ids: load_nodes(core.store, scope, ids)))
+        nodes.update(id for level in below for id in level)
+        if counts:
+            files.update(entry[1] for entries in below[-1].values() for entry in entries)
+    blobs = [id for (id,) in core.store.select(scope, Query(Blob), ("id",))]
+    trees = [id for (id,) in core.store.select(scope, Query(TreeNode), ("id",))]
+    return {Blob: [id for id in blobs if id not in files], TreeNode: [id for id in trees if id not in nodes]}
+
+
+def _delete_marked(core: Core, scope: Scope, record: type[Record], unused: Sequence[str], mark: str) -> int:
+    deleted = 0
+    for start in range(0, len(unused), PAGE):
+        some = OneOf("id", tuple(unused[start : start + PAGE]))
+        while ids := [id for (id,) in core.store.select(scope, Query(record, (some, equal("doomed", mark))), ("id",))]:
+            still = [step for id in ids for step in (Require(record, id, {"doomed": mark}), Delete(record, id))]
+            try:
+                core.store.transact(scope, still)
+            except RequirementFailed:
+                continue  # somebody uses one of them again: look which are left
+            deleted += len(ids)
+    return deleted
+
+
+def check_content(core: Core, scope: Scope) -> Iterator[Problem]:
+    """Every blob is what its hash says, every file has its content, every snapshot its whole tree."""
+    whole = set()
+    after: str | None = None
+    while True:
+        page = core.store.find(scope, Query(Blob, (equal("complete", True),), (Order("id"),), PAGE, after))
+        for blob in page.records:
+            if _is_whole(core.store, scope, blob):
+                whole.add(blob.id)
+            else:
+                yield Problem("its content is not what its hash says", "blob", blob.id)
+        after = page.next
+        if after is None:
+            break
+    for id, content in core.store.select(scope, Query(WorkspaceFile), ("id", "content_hash")):
+        if content not in whole:
+            yield Problem("its content is missing or damaged", "workspace_file", id)
+    yield from _check_trees(core, scope, whole)
+
+
+def _is_whole(store: RecordStore, scope: Scope, blob: Blob) -> bool:
+    try:
+        for _ in read_parts(store, scope, blob.id):
+            pass
+    except DamagedData:
+        return False
+    return True
+
+
+def _check_trees(core: Core, scope: Scope, whole: set[str]) -> Iterator[Problem]:
+    for id, root in core.store.select(scope, Query(Snapshot), ("id", "manifest_hash")):
+        try:
+            below = list(levels([root] if root else [], lambda ids: load_nodes(core.store, scope, ids)))
+        except DamagedData as error:
+            yield Problem(error.message, "snapshot", id)
+            continue
+        if any(entry[1] not in whole for entries in below[-1].values() for entry in entries):
+            yield Problem("the content of one of its files is missing or damaged", "snapshot", id)
+
+
+def insert_nodes(core: Core, scope: Scope, nodes: dict[str, Entries]) -> list[Step]:
+    """Nodes that are new are written, those that are there are used again."""
+    there = load_nodes(core.store, scope, list(nodes))
+    fresh: list[Step] = [
+        Put(made(TreeNode, scope, id=id, entries=entries)) for id, entries in nodes.items() if id not in there
+    ]
+    return [*fresh, *reuse_steps(TreeNode, list(there))]

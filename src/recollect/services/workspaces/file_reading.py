@@ -1,0 +1,90 @@
+"""Reading a file of a workspace, as it is or as it was in a snapshot."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from recollect.domain.hash_tree import Entry
+from recollect.domain.record import Id
+from recollect.domain.workspaces import Workspace
+from recollect.ports.records import Scope
+from recollect.services.context import Core, Reply, load
+from recollect.services.workspaces.blobs import PARTS, read_blob, read_parts, steadily
+from recollect.services.workspaces.files import FileRequest, find_file, no_file
+from recollect.services.workspaces.snapshots import entry_of
+
+
+class ReadFileRequest(FileRequest):
+    """A file, now or in a snapshot."""
+
+    snapshot: Id | None = Field(None, description="As it was in this snapshot")
+
+
+class FileContent(Reply):
+    """A file with its content: `text` where it is text, or else `base64`."""
+
+    path: str
+    bytes: int
+    hash: str
+    media_type: str
+    version: int | None = None
+    text: str | None = None
+    base64: str | None = None
+
+    @property
+    def data(self) -> Any:
+        return base64.b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
+
+
+def read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
+    """A file with its content, proven by its hash."""
+    return steadily(lambda: _read(core, scope, request))
+
+
+def _read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
+    entry, version = _found(core, scope, request)
+    return shown(entry, version, read_blob(core.store, scope, entry.content_hash))
+
+
+def _found(core: Core, scope: Scope, request: ReadFileRequest) -> tuple[Entry, int | None]:
+    load(core, scope, Workspace, request.id)
+    if request.snapshot is not None:
+        return entry_of(core, scope, request.id, request.snapshot, request.path), None
+    file = find_file(core, scope, request.id, request.path)
+    if file is None:
+        raise no_file(request.path)
+    return Entry(file.path, file.content_hash, file.size, file.media_type), file.file_version
+
+
+def shown(entry: Entry, version: int | None, data: bytes) -> FileContent:
+    """A file with its content as text, or as base64 where it is none."""
+    about = {"path": entry.path, "bytes": entry.size, "hash": entry.content_hash, "media_type": entry.media_type}
+    try:
+        return FileContent(**about, version=version, text=data.decode())
+    except UnicodeDecodeError:
+        return FileContent(**about, version=version, base64=base64.b64encode(data).decode())
+
+
+class OpenFile(NamedTuple):
+    """A file that is read piece by piece; a piece that is wrong ends it with an error."""
+
+    entry: Entry
+    version: int | None
+    parts: Iterator[bytes]
+
+
+def open_file(core: Core, scope: Scope, request: ReadFileRequest) -> OpenFile:
+    """A file to be read as it is, however large. Its first pieces are there; replaced before, it is looked for anew."""
+
+    def look() -> OpenFile:
+        entry, version = _found(core, scope, request)
+        parts = read_parts(core.store, scope, entry.content_hash)
+        first = list(islice(parts, PARTS))
+        return OpenFile(entry, version, chain(first, parts))
+
+    return steadily(look)

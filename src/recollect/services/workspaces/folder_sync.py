@@ -1,0 +1,172 @@
+"""Workspaces and folders of this machine: filled from one, written out to one.
+
+Pulling and pushing go in pieces: what a crash leaves is sound, and doing it again finishes it. Neither follows a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from recollect.domain.record import Text
+from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blob_hash
+from recollect.errors import DamagedData
+from recollect.ports.folders import Found
+from recollect.ports.records import OneOf, Order, Query, Scope, equal
+from recollect.services.context import Core, Reply, load, persistently
+from recollect.services.workspaces.blobs import BATCH_BYTES, read_blob, steadily, stored_file
+from recollect.services.workspaces.files import Change, WorkspaceRequest
+from recollect.services.workspaces.snapshots import entries_of, of_workspace
+
+FILES_AT_ONCE = 500
+_PATH: TypeAdapter[str] = TypeAdapter(InnerPath)
+
+
+class PullRequest(WorkspaceRequest):
+    """A folder to fill a workspace from."""
+
+    folder: str = Field(min_length=1, description="The folder on this machine")
+    exclude: list[Text] = Field(
+        default_factory=lambda: [".git", "__pycache__"],
+        description="Names or paths to leave out; * stands for anything",
+    )
+    mirror: bool = Field(False, description="Also remove the files that the folder does not have")
+
+
+class LeftOut(Reply):
+    path: str
+    why: str
+
+
+class Pulled(Reply):
+    """What changed in the workspace, and what was left out of it."""
+
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    left_out: list[LeftOut] = Field(default_factory=list)
+
+
+def pull(core: Core, scope: Scope, request: PullRequest) -> Pulled:
+    """Fill a workspace from a folder: regular files only, links are not followed."""
+    load(core, scope, Workspace, request.id)
+    report = Pulled()
+    seen: set[str] = set()
+    for batch in _batches(core, request, report):
+        seen.update(batch)
+        persistently(None, partial(_pull_some, core, scope, request.id, batch, report))
+    if request.mirror:
+        report.removed = persistently(None, lambda: _remove_others(core, scope, request.id, seen))
+    return report
+
+
+def _batches(core: Core, request: PullRequest, report: Pulled) -> Iterator[dict[str, bytes]]:
+    batch: dict[str, bytes] = {}
+    size = 0
+    for found in core.folders.read(Path(request.folder).expanduser(), core.workspaces.file_bytes):
+        data = _wanted(found, request.exclude, report)
+        if data is None:
+            continue
+        if batch and (size + len(data) > BATCH_BYTES or len(batch) >= FILES_AT_ONCE):
+            yield batch
+            batch, size = {}, 0
+        batch[found.path] = data
+        size += len(data)
+    if batch:
+        yield batch
+
+
+def _wanted(found: Found, exclude: Sequence[str], report: Pulled) -> bytes | None:
+    parts = found.path.split("/")
+    names = [*parts, *("/".join(parts[:count]) for count in range(2, len(parts) + 1))]
+    if any(fnmatchcase(name, pattern) for name in names for pattern in exclude):
+        return None
+    why = found.left_out
+    if not why:
+        try:
+            _PATH.validate_python(found.path)
+        except ValidationError as error:
+            why = f"its path {str(error.errors()[0]['msg']).removeprefix('Value error, ')}"
+    if why:
+        report.left_out.append(LeftOut(path=found.path, why=why))
+        return None
+    return found.data
+
+
+def _pull_some(core: Core, scope: Scope, id: str, batch: dict[str, bytes], report: Pulled) -> None:
+    workspace = load(core, scope, Workspace, id)
+    query = Query(WorkspaceFile, (equal("workspace_id", id), OneOf("path", tuple(batch))))
+    there = {file.path: file for file in core.store.find(scope, query).records}
+    change, contents, added = Change(core, scope, workspace), {}, 0
+    for path, data in batch.items():
+        hash, before = blob_hash(data), there.get(path)
+        if before is None or before.content_hash != hash:
+            change.put(before, path, hash, len(data))
+            contents[hash] = data
+            added += before is None
+    if change.paths:
+        change.commit("pull files", contents)
+    report.added += added
+    report.changed += change.paths - added
+    report.unchanged += len(batch) - change.paths
+
+
+def _remove_others(core: Core, scope: Scope, id: str, seen: set[str]) -> int:
+    change = Change(core, scope, load(core, scope, Workspace, id))
+    for file in core.store.find(scope, Query(WorkspaceFile, (equal("workspace_id", id),))).records:
+        if file.path not in seen:
+            change.take(file)
+    if change.paths:
+        change.commit("pull files", {})
+    return change.paths
+
+
+class PushRequest(WorkspaceRequest):
+    """A folder to write a workspace out to."""
+
+    folder: str = Field(min_length=1, description="The folder on this machine; made if it is not there")
+    snapshot: Text | None = Field(None, description="As it was in this snapshot, instead of now")
+
+
+class Pushed(Reply):
+    files: int
+    folder: str
+
+
+def push(core: Core, scope: Scope, request: PushRequest) -> Pushed:
+    """Write the files of a workspace below a folder. Others that are there stay; links are never followed."""
+    load(core, scope, Workspace, request.id)
+    folder = Path(request.folder).expanduser()
+    files = core.folders.write(folder, _contents(core, scope, request))
+    return Pushed(files=files, folder=str(folder))
+
+
+def _contents(core: Core, scope: Scope, request: PushRequest) -> Iterator[tuple[str, bytes]]:
+    if request.snapshot is not None:
+        yield from _contents_then(core, scope, request.id, request.snapshot)
+        return
+    after: str | None = None
+    while True:
+        query = Query(WorkspaceFile, (equal("workspace_id", request.id),), (Order("path"),), FILES_AT_ONCE, after)
+        page = core.store.find(scope, query)
+        for file in page.records:
+            data = stored_file(core.store, scope, request.id, file.path)
+            if data is not None:  # or else it was removed just now
+                yield file.path, data
+        after = page.next
+        if after is None:
+            return
+
+
+def _contents_then(core: Core, scope: Scope, workspace: str, snapshot: str) -> Iterator[tuple[str, bytes]]:
+    for entry in steadily(lambda: entries_of(core, scope, workspace, snapshot)):
+        try:
+            yield entry.path, read_blob(core.store, scope, entry.content_hash)
+        except DamagedData:
+            of_workspace(core, scope, workspace, snapshot)  # gone, if somebody pruned it meanwhile
+            raise

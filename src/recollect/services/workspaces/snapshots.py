@@ -1,0 +1,337 @@
+"""Snapshots of a workspace: taken, compared, restored, let go.
+
+A snapshot is the root of a hash tree over the paths (domain/hash_tree.py). Taking one looks only at the buckets that
+changed since the last, and writes only the nodes that are new. It commits only if the workspace's generation is still
+the one it began with, so it is the workspace at one moment even while others write. Restoring is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from recollect.domain.alignment import unified
+from recollect.domain.hash_tree import Difference, Entries, Entry, bucket_of, differences, grown, levels, loaded
+from recollect.domain.record import Id, QueryText, Text, id_after, now
+from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
+from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
+from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
+from recollect.services.context import Core, Reply, commit, insistently, load, logged, made
+from recollect.services.erasure import erase_traces, owing
+from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
+from recollect.services.workspaces.files import Change, WorkspaceRequest
+
+T = TypeVar("T")
+LARGEST_DIFF_BYTES = 200_000
+LARGEST_DIFF_LINES = 5_000
+
+
+class SnapshotView(Reply):
+    """A snapshot; two with the same hash hold the same files."""
+
+    id: str
+    workspace: str
+    label: str = ""
+    cycle: str | None = None
+    hash: str
+    files: int
+    bytes: int
+    taken_at: datetime
+    written: int | None = Field(None, description="How many nodes of the tree were new")
+
+
+class SnapshotRequest(WorkspaceRequest):
+    """A moment of a workspace to keep."""
+
+    label: Text = Field("", description="What to call it")
+    cycle: Id | None = Field(None, description="The cycle of the agent it was taken in")
+
+
+def snapshot(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
+    """Keep the workspace as it is now; costs what changed since the last time."""
+    return _once_still(lambda: _taken(core, scope, request))
+
+
+def _once_still(attempt: Callable[[], T]) -> T:
+    """Looks again, with growing pauses, while others write to the workspace, or prune its snapshots."""
+    try:
+        return insistently(lambda: steadily(attempt), RequirementFailed)
+    except RequirementFailed:
+        raise StoreBusy("the workspace changed all the while", remedy="try again when its writers pause") from None
+
+
+def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
+    id = _next_id(core, scope, request.id)
+    workspace = load(core, scope, Workspace, request.id)
+    buckets, root, nodes = _tree_now(core, scope, workspace)
+    taken: Snapshot = made(
+        Snapshot,
+        scope,
+        id=id,
+        workspace_id=workspace.id,
+        cycle_id=request.cycle,
+        label=request.label,
+        manifest_hash=root or "",
+        manifest={"files": workspace.files},
+        size=workspace.size,
+    )
+    tree = insert_nodes(core, scope, nodes)
+    steps: list[Step] = [_as_it_was(workspace), *tree, Insert(taken)]
+    steps += [Delete(ChangedBucket, id) for id in buckets]
+    steps.append(Touch(Workspace, workspace.id, put={"root": root}))
+    commit(core, scope, [*steps, logged(scope, "create", "snapshot", None, id=taken.id)])
+    return _view(taken, written=sum(isinstance(step, Put) for step in tree))
+
+
+def _next_id(core: Core, scope: Scope, workspace: str) -> str:
+    """After all that were taken: the newest is kept when others are pruned, whosever clock is ahead."""
+    newest = Query(Snapshot, (equal("workspace_id", workspace),), (Order("id", descending=True),), limit=1)
+    return id_after(next((id for (id,) in core.store.select(scope, newest, ("id",))), ""))
+
+
+def _as_it_was(workspace: Workspace) -> Require:
+    return Require(Workspace, workspace.id, {"generation": workspace.generation})
+
+
+def _tree_now(core: Core, scope: Scope, workspace: Workspace) -> tuple[list[str], str | None, dict[str, Entries]]:
+    """The ids of the changed buckets, the root of the tree as the files are now, and the nodes that makes."""
+    rows = core.store.select(scope, Query(ChangedBucket, (equal("workspace_id", workspace.id),)), ("id", "bucket"))
+    leaves: dict[str, list[Entry]] = {bucket: [] for _, bucket in rows}
+    within = (equal("workspace_id", workspace.id), OneOf("bucket", tuple(leaves)))
+    fields = ("bucket", "path", "content_hash", "size", "media_type")
+    for bucket, *entry in core.store.select(scope, Query(WorkspaceFile, within), fields) if leaves else ():
+        leaves[bucket].append(Entry(*entry))
+    if not leaves:
+        return [], workspace.root, {}
+    root, nodes = grown(workspace.root, leaves, lambda ids: load_nodes(core.store, scope, ids))
+    return [id for id, _ in rows], root, nodes
+
+
+class ListSnapshotsRequest(WorkspaceRequest):
+    """Which snapshots to list."""
+
+    cycle: Id | None = Field(None, description="Only of this cycle")
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class SnapshotPage(Reply):
+    snapshots: list[SnapshotView]
+    next: str | None = None
+
+
+def list_snapshots(core: Core, scope: Scope, request: ListSnapshotsRequest) -> SnapshotPage:
+    """The snapshots of a workspace, the newest first."""
+    load(core, scope, Workspace, request.id)
+    cycle = (equal("cycle_id", request.cycle),) if request.cycle else ()
+    newest = (Order("id", descending=True),)
+    query = Query(Snapshot, (equal("workspace_id", request.id), *cycle), newest, request.limit, request.after)
+    page = core.store.find(scope, query)
+    return SnapshotPage(snapshots=[_view(one) for one in page.records], next=page.next)
+
+
+class FileDifference(Reply):
+    """How one file differs, and for text what changed in it."""
+
+    path: str
+    change: Literal["added", "removed", "changed"]
+    before: str | None = Field(None, description="The hash of its content before")
+    after: str | None = Field(None, description="The hash of its content after")
+    diff: str | None = Field(None, description="The lines that differ, where both are text and not too large")
+
+
+class Compared(Reply):
+    """What differs between two moments of a workspace; nothing when they are the same."""
+
+    files: list[FileDifference]
+
+
+class DiffRequest(WorkspaceRequest):
+    """Two moments of a workspace."""
+
+    since: Id = Field(description="The snapshot to begin with")
+    to: Id | None = Field(None, description="The snapshot to end with; the files as they are now if left out")
+    path: InnerPath | None = Field(None, description="Only this file")
+    text: bool = Field(True, description="Whether to show the lines that differ")
+
+
+def diff(core: Core, scope: Scope, request: DiffRequest) -> Compared:
+    """What changed in a workspace between two snapshots, or since one."""
+    return steadily(lambda: _compared(core, scope, request))
+
+
+def _compared(core: Core, scope: Scope, request: DiffRequest) -> Compared:
+    workspace = load(core, scope, Workspace, request.id)
+    before = _root(core, scope, request.id, request.since)
+    if request.to is None:
+        found = _differences_to_now(core, scope, workspace, before)
+    else:
+        after = _root(core, scope, request.id, request.to)
+        found = differences(before, after, lambda ids: load_nodes(core.store, scope, ids))
+    wanted = [one for one in found if request.path in (None, one.path)]
+    return Compared(files=[_difference(core, scope, one, request.text) for one in wanted])
+
+
+def _differences_to_now(core: Core, scope: Scope, workspace: Workspace, before: str | None) -> list[Difference]:
+    _, root, nodes = _tree_now(core, scope, workspace)
+
+    def load_either(ids: Sequence[str]) -> Mapping[str, Entries]:
+        stored = load_nodes(core.store, scope, [id for id in ids if id not in nodes])
+        return {**stored, **{id: nodes[id] for id in ids if id in nodes}}
+
+    return differences(before, root, load_either)
+
+
+def _root(core: Core, scope: Scope, workspace: str, snapshot: str) -> str | None:
+    return of_workspace(core, scope, workspace, snapshot).manifest_hash or None
+
+
+def of_workspace(core: Core, scope: Scope, workspace: str, snapshot: str) -> Snapshot:
+    """The snapshot, or NotFound if there is none or it is another workspace's."""
+    found = load(core, scope, Snapshot, snapshot)
+    if found.workspace_id != workspace:
+        raise NotFound(f"there is no snapshot '{snapshot[:80]}' of that workspace", remedy="list its snapshots")
+    return found
+
+
+def _difference(core: Core, scope: Scope, one: Difference, text: bool) -> FileDifference:
+    change: Literal["added", "removed", "changed"] = "changed"
+    if one.before is None or one.after is None:
+        change = "added" if one.before is None else "removed"
+    hashes = [entry.content_hash if entry else None for entry in (one.before, one.after)]
+    shown = _unified(core, scope, one) if text else None
+    return FileDifference(path=one.path, change=change, before=hashes[0], after=hashes[1], diff=shown)
+
+
+def _unified(core: Core, scope: Scope, one: Difference) -> str | None:
+    sides: list[list[str]] = []
+    for entry in (one.before, one.after):
+        if entry is not None and entry.size > LARGEST_DIFF_BYTES:
+            return None
+        data = read_blob(core.store, scope, entry.content_hash) if entry else b""
+        try:
+            lines = data.decode().splitlines()
+        except UnicodeDecodeError:
+            return None
+        if len(lines) > LARGEST_DIFF_LINES or b"\x00" in data:
+            return None
+        sides.append(lines)
+    names = f"before/{one.path}" if one.before else "nothing", f"after/{one.path}" if one.after else "nothing"
+    return "\n".join(unified(sides[0], sides[1], names))
+
+
+def entries_of(core: Core, scope: Scope, workspace: str, snapshot: str) -> list[Entry]:
+    """The files of a snapshot, by path."""
+    root = _root(core, scope, workspace, snapshot)
+    *_, leaves = levels([root] if root else [], lambda ids: load_nodes(core.store, scope, ids))
+    return sorted(Entry(*entry) for entries in leaves.values() for entry in entries)
+
+
+def entry_of(core: Core, scope: Scope, workspace: str, snapshot: str, path: str) -> Entry:
+    """One file of a snapshot, found by going down to its bucket."""
+    id, bucket = _root(core, scope, workspace, snapshot), bucket_of(path)
+    for digit in bucket:
+        children = dict(loaded([id], lambda ids: load_nodes(core.store, scope, ids))[id]) if id else {}
+        id = children.get(digit)
+    leaf = loaded([id], lambda ids: load_nodes(core.store, scope, ids))[id] if id else []
+    for entry in leaf:
+        if entry[0] == path:
+            return Entry(*entry)
+    raise NotFound(f"there is no file '{path[:200]}' in that snapshot", remedy="compare the snapshot with now")
+
+
+class RestoreRequest(WorkspaceRequest):
+    """A snapshot to go back to."""
+
+    snapshot: Id = Field(description="The snapshot")
+    dry_run: bool = Field(False, description="Only say what differs")
+
+
+class Restored(Reply):
+    """What differed, and so was changed: from the files as they were to those of the snapshot."""
+
+    snapshot: str
+    files: list[FileDifference]
+
+
+def restore(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
+    """Make the workspace what it was at a snapshot, in one transaction; says what differed."""
+    return _once_still(lambda: _restored(core, scope, request))
+
+
+def _restored(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
+    target = _root(core, scope, request.id, request.snapshot)
+    workspace = load(core, scope, Workspace, request.id)
+    found = _differences_to_now(core, scope, workspace, target)
+    turned = [Difference(one.path, one.after, one.before) for one in found]
+    if turned and not request.dry_run:
+        _go_back(core, scope, workspace, turned)
+    return Restored(snapshot=request.snapshot, files=[_difference(core, scope, one, text=False) for one in turned])
+
+
+def _go_back(core: Core, scope: Scope, workspace: Workspace, changes: Sequence[Difference]) -> None:
+    paths = tuple(one.path for one in changes)
+    query = Query(WorkspaceFile, (equal("workspace_id", workspace.id), OneOf("path", paths)))
+    files = {file.path: file for file in core.store.find(scope, query).records}
+    change = Change(core, scope, workspace)
+    for one in changes:
+        if one.after is not None:
+            entry = one.after
+            change.put(files.get(one.path), one.path, entry.content_hash, entry.size, entry.media_type)
+        elif one.path in files:
+            change.take(files[one.path])
+    used = dict.fromkeys(one.after.content_hash for one in changes if one.after)
+    change.commit("restore snapshot", {}, _as_it_was(workspace), *reuse_steps(Blob, list(used)), guarded=False)
+
+
+class PruneSnapshotsRequest(WorkspaceRequest):
+    """Which snapshots to let go."""
+
+    keep: int | None = Field(None, ge=0, description="Keep the newest so many, whatever their age")
+    older_than_days: float | None = Field(None, gt=0, le=365_000, description="Let go only of those older than this")
+    dry_run: bool = Field(False, description="Only say which")
+
+
+class SnapshotsPruned(Reply):
+    snapshots: list[str]
+    blobs: int = 0
+    nodes: int = 0
+
+
+def prune(core: Core, scope: Scope, request: PruneSnapshotsRequest) -> SnapshotsPruned:
+    """Let go of old snapshots, and for good of the content that no file and no snapshot uses any more."""
+    if request.keep is None and request.older_than_days is None:
+        raise InvalidInput("nothing says what to prune", remedy="give keep or older_than_days")
+    load(core, scope, Workspace, request.id)
+    newest = Query(Snapshot, (equal("workspace_id", request.id),), (Order("id", descending=True),))
+    rows = core.store.select(scope, newest, ("id", "created_at"))[request.keep or 0 :]
+    if request.older_than_days is not None:
+        until = now() - timedelta(days=request.older_than_days)
+        rows = [row for row in rows if row[1] < until]
+    ids = [id for id, _ in rows]
+    if request.dry_run:
+        return SnapshotsPruned(snapshots=ids)
+    if ids:
+        entry = logged(scope, "delete", "prune snapshots", None, id=request.id, count=len(ids))
+        commit(core, scope, [*(Delete(Snapshot, id) for id in ids), owing(scope, ids[0]), entry])
+    blobs, nodes = collect(core, scope)
+    if ids or blobs or nodes:
+        erase_traces(core, scope)
+    return SnapshotsPruned(snapshots=ids, blobs=blobs, nodes=nodes)
+
+
+def _view(taken: Snapshot, written: int | None = None) -> SnapshotView:
+    return SnapshotView(
+        id=taken.id,
+        workspace=taken.workspace_id,
+        label=taken.label,
+        cycle=taken.cycle_id,
+        hash=taken.manifest_hash,
+        files=int(taken.manifest.get("files", 0)),
+        bytes=taken.size,
+        taken_at=taken.created_at,
+        written=written,
+    )
