@@ -31,6 +31,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": set(),  # the operations of an open memory, and nothing else
     "": {"interfaces", "app", "domain", "settings"},
 }
+# What each area of services may import besides itself and the modules that lie directly in services/.
+AREAS: dict[str, set[str]] = {
+    "access": set(),
+    "agents": set(),
+    "memories": set(),
+    "trust": {"memories"},
+    "recall": {"memories", "trust"},
+    "conversations": {"agents", "memories", "recall"},
+    "workspaces": {"agents"},
+    "runs": {"memories"},
+    "learning": {"memories", "recall", "runs"},
+    "frameworks": {"memories", "recall"},
+    "admin": {"access", "agents", "frameworks", "memories", "trust", "workspaces"},
+}
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
 EDGES = {
     ("interfaces/cli/main.py", "_run_command"),
@@ -103,17 +117,64 @@ def test_imports_go_one_way(module: Path) -> None:
         ("domain/memory.py", "from recollect.ports.records import Scope", True),
         ("domain/memory.py", "def late():\n    import recollect.services.context", True),
         ("domain/memory.py", "if TYPE_CHECKING:\n    from recollect.ports.records import Scope", False),
-        ("services/memories/recall.py", "from recollect.adapters.public_fetch import fetch", True),
-        ("services/memories/recall.py", "from recollect.catalogue import OPERATIONS", True),
+        ("services/recall/recall.py", "from recollect.adapters.public_fetch import fetch", True),
+        ("services/recall/recall.py", "from recollect.catalogue import OPERATIONS", True),
         ("adapters/public_fetch.py", "from recollect.services.context import Core", True),
         ("interfaces/cli/main.py", "from recollect import adapters", True),
         ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
         ("app.py", "from recollect.adapters.citation_lookup import LocalWorld", False),
-        ("services/memories/recall.py", "from recollect.errors import NotFound", False),
+        ("services/recall/recall.py", "from recollect.errors import NotFound", False),
     ],
 )
 def test_a_wrong_import_is_noticed(module: str, source: str, is_forbidden: bool) -> None:
     assert bool(forbidden(PACKAGE / module, ast.parse(source))) is is_forbidden
+
+
+def _area(dotted: list[str]) -> str:
+    """The area of services that a module lies in; "" for those that lie directly in services/."""
+    return dotted[2] if len(dotted) > 2 and (PACKAGE / "services" / dotted[2]).is_dir() else ""
+
+
+def across_areas(module: Path, tree: ast.AST) -> list[str]:
+    area = _area(["recollect", *module.relative_to(PACKAGE).with_suffix("").parts])
+    allowed = {"", area} | AREAS.get(area, set())
+    found = []
+    for line, name in imports(tree):
+        if name.startswith("recollect.services.") and (to := _area(name.split("."))) not in allowed:
+            found.append(f"{_name(module)}:{line} imports {name} of {to}")
+    return found
+
+
+@pytest.mark.parametrize("module", sorted((PACKAGE / "services").rglob("*.py")), ids=_name)
+def test_areas_of_services_import_one_way(module: Path) -> None:
+    assert _area(["recollect", *module.relative_to(PACKAGE).parts]) in {"", *AREAS}, (
+        "a new area: say what it may import"
+    )
+    assert across_areas(module, ast.parse(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "is_forbidden"),
+    [
+        ("services/memories/revise.py", "from recollect.services.recall.filters import narrow", True),
+        ("services/memories/revise.py", "from recollect.services import recall", True),
+        ("services/context.py", "from recollect.services.memories.revise import revise", True),
+        ("services/recall/recall.py", "from recollect.services.trust.citations import CitationView", False),
+        ("services/recall/recall.py", "from recollect.services.times import zone_for", False),
+    ],
+)
+def test_an_import_across_areas_is_noticed(module: str, source: str, is_forbidden: bool) -> None:
+    assert bool(across_areas(PACKAGE / module, ast.parse(source))) is is_forbidden
+
+
+def test_no_area_stands_on_itself_through_others() -> None:
+    """Taking away, again and again, the areas that need none of those left takes them all."""
+    left, height = dict(AREAS), 0
+    while left:
+        free = {area for area, needs in left.items() if not needs & left.keys()}
+        assert free, f"these need each other: {sorted(left)}"
+        left, height = {area: needs for area, needs in left.items() if area not in free}, height + 1
+    assert height <= 5
 
 
 def test_the_public_surface_is_frozen() -> None:

@@ -34,7 +34,7 @@ from recollect.interfaces.http.console.templating import (
 )
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope, Touch
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.settings import Settings
 
 PASSWORD = "a few long words"
@@ -78,9 +78,9 @@ def proof(client: Any) -> str:
 
 def with_key(client: Any, mem: Any, scopes: frozenset[str] | set[str], **more: Any) -> None:
     wanted = sorted(scopes, key=PERMISSIONS.index)
-    request = access.AddKeyRequest(name="probe", scopes=wanted, **more)  # type: ignore[arg-type]
+    request = keys.AddKeyRequest(name="probe", scopes=wanted, **more)  # type: ignore[arg-type]
     client.cookies.clear()
-    client.cookies.set("recollect", access.add_key(mem._core, Scope("default"), request).key)
+    client.cookies.set("recollect", keys.add_key(mem._core, Scope("default"), request).key)
 
 
 def test_who_is_not_signed_in_is_asked_to_and_comes_back_to_the_page(console: Any) -> None:
@@ -151,10 +151,10 @@ def test_signing_out_ends_the_key_at_once(console: Any) -> None:
 
 
 def test_a_pasted_key_still_works_for_programs_after_signing_out(console: Any, mem: Any) -> None:
-    key = access.add_key(mem._core, Scope("default"), access.AddKeyRequest(name="robot")).key
+    key = keys.add_key(mem._core, Scope("default"), keys.AddKeyRequest(name="robot")).key
     assert sign_in(console, key=f"  {key} ").status_code == 303
     assert console.post("/console/sign-out", headers={"x-recollect-csrf": proof(console)}).status_code == 204
-    assert access.authenticate(mem._core, key).key.name == "robot"
+    assert keys.authenticate(mem._core, key).key.name == "robot"
 
 
 def test_changes_need_the_proof_of_our_own_page(console: Any, mem: Any) -> None:
@@ -358,7 +358,7 @@ def test_settings_show_no_secret_and_only_to_the_operator(console: Any, mem: Any
     assert "me:***@host" in shown
     assert "hidden@" not in shown
     mem.within("theirs").remember("there is such a tenant")
-    other = access.add_key(mem._core, Scope("theirs"), access.AddKeyRequest(name="x", scopes=list(PERMISSIONS))).key  # type: ignore[arg-type]
+    other = keys.add_key(mem._core, Scope("theirs"), keys.AddKeyRequest(name="x", scopes=list(PERMISSIONS))).key  # type: ignore[arg-type]
     console.cookies.clear()
     console.cookies.set("recollect", other)
     assert "me:***@host" not in page(console, "/settings")

@@ -23,7 +23,7 @@ from recollect.interfaces.http.connection_limits import Connections
 from recollect.interfaces.remote import _wired
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.settings import ServerSettings, Settings
 from recollect.testing.fakes import HashEmbedder
 
@@ -45,8 +45,8 @@ class Stuck(HashEmbedder):
 
 
 def key_of(mem: Any) -> str:
-    request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
-    return access.add_key(mem._core, Scope("default"), request).key
+    request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+    return keys.add_key(mem._core, Scope("default"), request).key
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from recollect.interfaces.http.limits import Gate, Rates, Usage
 from recollect.interfaces.http.openapi import offered
 from recollect.interfaces.serve import _listening, application
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access import keys as access
 from recollect.settings import ServerSettings, Settings
 from serving import served
 

@@ -24,7 +24,7 @@ from recollect.interfaces.http.openapi import document, offered
 from recollect.interfaces.remote import _path
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.settings import Settings
 from serving import served
 
@@ -150,8 +150,8 @@ def test_a_file_goes_either_way_as_it_is(running: tuple[str, str]) -> None:
 def narrow(tmp_path: Path) -> Iterator[Any]:
     """A service whose workspaces take files of a megabyte, and JSON bodies of a tenth of it."""
     with recollect.open(tmp_path / "n.db", embedder="hash", workspace_file_bytes=1_000_000) as mem:
-        request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
-        key = access.add_key(mem._core, Scope("default"), request).key
+        request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+        key = keys.add_key(mem._core, Scope("default"), request).key
         mem.workspace.add(mem.add_agent("a", id="a").id, id="w")
         settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000})
         with TestClient(application(mem._core, settings), "http://127.0.0.1") as client:

@@ -25,7 +25,7 @@ from recollect.domain.access import PERMISSIONS
 from recollect.domain.record import RECORDS, new_id
 from recollect.interfaces.serve import application
 from recollect.ports.records import Query, Scope
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.settings import Settings
 
 
@@ -89,8 +89,8 @@ class World:
     def key(self, organization: str = "mine", scopes: tuple[str, ...] = PERMISSIONS, **more: Any) -> str:
         place = (organization, frozenset(scopes))
         if place not in self.keys or more:
-            request = access.AddKeyRequest(name="probe", scopes=list(scopes), **more)  # type: ignore[arg-type]
-            made = access.add_key(self.core, Scope(organization), request).key
+            request = keys.AddKeyRequest(name="probe", scopes=list(scopes), **more)  # type: ignore[arg-type]
+            made = keys.add_key(self.core, Scope(organization), request).key
             if more:
                 return made
             self.keys[place] = made

@@ -24,7 +24,7 @@ from recollect.interfaces.mcp.tools import PROFILES
 from recollect.interfaces.mcp.tools import offered as tools
 from recollect.interfaces.serve import application
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.settings import Settings
 
 SECRET = "DB_PASSWORD=tr0ub4dor"
@@ -42,8 +42,8 @@ class Door:
         self.key = self.key_with(PERMISSIONS)
 
     def key_with(self, scopes: Any, user: str | None = None) -> str:
-        request = access.AddKeyRequest(name="probe", scopes=list(scopes), user=user)
-        return access.add_key(self.mem._core, Scope("default"), request).key
+        request = keys.AddKeyRequest(name="probe", scopes=list(scopes), user=user)
+        return keys.add_key(self.mem._core, Scope("default"), request).key
 
     def http(self, method: str, path: str, **more: Any) -> Any:
         return self.client.request(method, path, headers={"authorization": f"Bearer {self.key}"}, **more)

@@ -18,26 +18,26 @@ from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated, Unavailable
 from recollect.ports.records import Order, Query, Scope, Touch, equal
-from recollect.services.admin import access
+from recollect.services.access import keys, passwords
 from recollect.services.admin.import_ import FORMAT, ImportRequest, import_
-from recollect.services.memories.browse import RemovePartyRequest, remove_party
+from recollect.services.admin.removal import RemovePartyRequest, remove_party
 
 HERE = Scope("default")
 ADMIN = Scope("default", "somebody", ROLES["admin"])
 
 
 def test_an_admin_cannot_send_the_owner_away_or_speak_for_them(mem: Any) -> None:
-    core, made = mem._core, access.ensure_owner(mem._core, HERE)
+    core, made = mem._core, keys.ensure_owner(mem._core, HERE)
     assert made is not None
     owner = core.store.find(HERE, Query(User, (), (Order("id"),))).records[0].id
     for attempt in (
         lambda: remove_party(core, ADMIN, RemovePartyRequest(type="user", id=owner)),
-        lambda: access.add_key(core, ADMIN, access.AddKeyRequest(name="mine", scopes=["read"], user=owner)),
-        lambda: access.revoke_key(core, ADMIN, access.RevokeKeyRequest(id=made.id)),
+        lambda: keys.add_key(core, ADMIN, keys.AddKeyRequest(name="mine", scopes=["read"], user=owner)),
+        lambda: keys.revoke_key(core, ADMIN, keys.RevokeKeyRequest(id=made.id)),
     ):
         with pytest.raises(Denied):
             attempt()
-    assert access.authenticate(core, made.key).scope.actor == owner
+    assert keys.authenticate(core, made.key).scope.actor == owner
     assert mem.key.revoke(made.id).revoked_at is not None  # whoever has the store itself may
 
 
@@ -72,20 +72,20 @@ def test_an_exported_store_that_was_sealed_is_sound_where_it_is_imported(mem: An
 def test_an_admin_manages_everybody_else(mem: Any) -> None:
     core, user = mem._core, mem.add_user("Bob").id
     mem.user.revise(user, role="admin")
-    key = access.add_key(core, ADMIN, access.AddKeyRequest(name="bob", scopes=["read"], user=user))
+    key = keys.add_key(core, ADMIN, keys.AddKeyRequest(name="bob", scopes=["read"], user=user))
     only_admin = Scope("default", "somebody", frozenset({"admin"}))
-    assert access.revoke_key(core, only_admin, access.RevokeKeyRequest(id=key.id)).revoked_at is not None
+    assert keys.revoke_key(core, only_admin, keys.RevokeKeyRequest(id=key.id)).revoked_at is not None
     assert remove_party(core, ADMIN, RemovePartyRequest(type="user", id=user)).restorable_until
 
 
 def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path: Path) -> None:
-    made = access.ensure_owner(mem._core, HERE)
-    assert not access.needs_owner(mem._core, HERE)
+    made = keys.ensure_owner(mem._core, HERE)
+    assert not keys.needs_owner(mem._core, HERE)
     ended = {"expires_at": now() - timedelta(days=1)}
     mem._core.store.transact(HERE, [Touch(ApiKey, made.id, put=ended)])
-    assert not access.has_keys(mem._core, HERE)
-    assert access.needs_owner(mem._core, HERE)
-    again = access.ensure_owner(mem._core, HERE)
+    assert not keys.has_keys(mem._core, HERE)
+    assert keys.needs_owner(mem._core, HERE)
+    again = keys.ensure_owner(mem._core, HERE)
     assert again.user == made.user
 
 
@@ -99,7 +99,7 @@ def test_guessing_a_password_leaves_a_trace(mem: Any) -> None:
         ("\0", "x"),
     ):
         with pytest.raises((Unauthenticated, InvalidInput)):
-            access.sign_in(mem._core, organization, email, "a wrong password", "10.0.0.7")
+            passwords.sign_in(mem._core, organization, email, "a wrong password", "10.0.0.7")
     tried = mem.log(action="sign in").entries
     assert [(one.success, one.request.get("user"), one.address) for one in tried] == [
         (False, None, "10.0.0.7"), (False, user, "10.0.0.7"),
@@ -145,23 +145,23 @@ def test_who_knows_their_password_changes_it_and_is_signed_out_everywhere(mem: A
     core, user = mem._core, mem.add_user("Bob", email="bob@example.org").id
     mem.user.revise(user, role="reader", password="correct horse battery")
     program = mem.key.add("program", scopes=["read"], user=user)
-    signed_in = [access.sign_in(core, "default", "bob@example.org", "correct horse battery") for _ in range(2)]
+    signed_in = [passwords.sign_in(core, "default", "bob@example.org", "correct horse battery") for _ in range(2)]
     bob = mem.within(actor=user)
     with pytest.raises(Denied, match="not the password you have"):
         bob.user.change_password(password="a wrong password", new_password="staple battery horse")
     for unfit in ("short", "correct horse battery"):
         with pytest.raises(InvalidInput):
             bob.user.change_password(password="correct horse battery", new_password=unfit)
-    assert access.authenticate(core, signed_in[0].key).key.is_console
+    assert keys.authenticate(core, signed_in[0].key).key.is_console
     changed = bob.user.change_password(password="correct horse battery", new_password="staple battery horse")
     assert changed.ended == 2
     for ended in signed_in:
         with pytest.raises(Unauthenticated):
-            access.authenticate(core, ended.key)
-    assert access.authenticate(core, program.key).scope.actor == user
+            keys.authenticate(core, ended.key)
+    assert keys.authenticate(core, program.key).scope.actor == user
     with pytest.raises(Unauthenticated):
-        access.sign_in(core, "default", "bob@example.org", "correct horse battery")
-    assert access.sign_in(core, "default", "bob@example.org", "staple battery horse").user == user
+        passwords.sign_in(core, "default", "bob@example.org", "correct horse battery")
+    assert passwords.sign_in(core, "default", "bob@example.org", "staple battery horse").user == user
     entries = mem.log(action="user.change_password", by=user).entries
     assert [one.success for one in entries] == [True, False, False, False]
     assert {one.operation for one in entries} == {"update"}

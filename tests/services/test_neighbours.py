@@ -14,7 +14,7 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect.domain.relevance import NEIGHBOUR_REACH
-from recollect.services.memories.candidates import _positions
+from recollect.services.recall.candidates import _positions
 
 MORNING = datetime(2024, 5, 1, tzinfo=UTC)
 MEMORIES = 1000

@@ -20,7 +20,7 @@ from postgres_server import server
 from recollect.adapters.vectors.external import chroma as adapter
 from recollect.adapters.vectors.external import index
 from recollect.errors import IndexFailed, InvalidSettings, MissingExtra, StoreBusy
-from recollect.services.memories import candidates
+from recollect.services.recall import candidates
 from recollect.settings import load
 
 

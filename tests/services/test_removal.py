@@ -19,7 +19,7 @@ from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, ReferenceMissing, Unauthenticated
 from recollect.interfaces.serve import application
 from recollect.ports.records import Query, Touch, Update
-from recollect.services.admin.access import authenticate
+from recollect.services.access.keys import authenticate
 from recollect.settings import Settings
 
 

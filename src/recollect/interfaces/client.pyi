@@ -9,15 +9,19 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.context import Core
-from recollect.services.admin.access import KeyMade, KeyView, Keys, SignedOut, UserView, Users
+from recollect.services.access.keys import KeyMade, KeyView, Keys
+from recollect.services.access.passwords import SignedOut
+from recollect.services.access.users import UserView, Users
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage, LogVerified, Sealed
+from recollect.services.admin.expiry import Swept
 from recollect.services.admin.export import BackedUp, Transferred
 from recollect.services.admin.maintenance import Diagnosis, Stats, Verified
 from recollect.services.admin.partitions import Layout, Migrated
+from recollect.services.admin.removal import Removed
 from recollect.services.agents.agents import AgentView, InContext
 from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
-from recollect.services.agents.prompts import Prompt
+from recollect.services.agents.parties import PartyPage, PartyView
 from recollect.services.agents.states import StateDropped, StatePage, StateView
 from recollect.services.agents.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.conversations.messages import (
@@ -30,6 +34,7 @@ from recollect.services.conversations.messages import (
     NewMessage,
     Popped,
 )
+from recollect.services.conversations.prompts import Prompt
 from recollect.services.conversations.sessions import SessionPage, SessionView
 from recollect.services.frameworks.checkpoints import (
     CheckpointPage,
@@ -51,21 +56,21 @@ from recollect.services.learning.pattern_use import Applied, PatternView, Report
 from recollect.services.learning.patterns import Learned
 from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
 from recollect.services.learning.summaries import SummaryView, Undone
-from recollect.services.memories.browse import MemoryPage, MemoryView, PartyPage, PartyView, Removed
-from recollect.services.memories.context import Context
 from recollect.services.memories.indexing import ReindexReply
-from recollect.services.memories.lifecycle import Forgotten, History, Pruned, Swept
-from recollect.services.memories.merge import Merged, Unmerged
-from recollect.services.memories.recall import Recalled, WhyNot
+from recollect.services.memories.lifecycle import Forgotten, History, Pruned
 from recollect.services.memories.remember import RememberManyReply, RememberRequest
 from recollect.services.memories.revise import Receipt
-from recollect.services.memories.user_sql import SqlReply
+from recollect.services.recall.browse import MemoryPage, MemoryView
+from recollect.services.recall.context import Context
+from recollect.services.recall.recall import Recalled, WhyNot
+from recollect.services.recall.user_sql import SqlReply
 from recollect.services.runs.control import RunRemoved
 from recollect.services.runs.execution import Proposed, Recorded
 from recollect.services.runs.history import RunPage, RunView, Timeline
 from recollect.services.runs.queue import Claimed, Renewed
-from recollect.services.trust.citation_list import CitationPage
+from recollect.services.trust.citations import CitationPage
 from recollect.services.trust.governance import Checked, Cited, Related, RolledBack, Standing
+from recollect.services.trust.merge import Merged, Unmerged
 from recollect.services.workspaces.file_reading import FileContent
 from recollect.services.workspaces.files import (
     FilePage,

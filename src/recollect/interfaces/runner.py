@@ -20,7 +20,7 @@ from typing import Any, Protocol, overload
 from recollect.domain.record import new_id
 from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, RecollectError, Unavailable
 from recollect.interfaces.tool_runner import Outcome, Toolbox, error_fields, positive_seconds
-from recollect.services.memories.recall import Recalled
+from recollect.services.recall.recall import Recalled
 from recollect.services.runs.history import RunView, StepView, Timeline
 from recollect.services.runs.queue import AgentBrief, Claimed
 

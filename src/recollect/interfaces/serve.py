@@ -18,7 +18,7 @@ from recollect import app
 from recollect.errors import InvalidSettings, MissingExtra, Unavailable
 from recollect.ports.folders import private_opener
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access import keys
 from recollect.services.context import Core, Reply, Request
 from recollect.services.memories.indexing import Progress
 from recollect.settings import ServerSettings, Settings, load
@@ -92,16 +92,16 @@ def _prepare(core: Core, settings: Settings) -> None:
     scope = Scope(settings.organization)
     from recollect.interfaces.http.host_check import is_loopback
 
-    if not is_loopback(settings.server.host) and not access.has_keys(core, scope):
+    if not is_loopback(settings.server.host) and not keys.has_keys(core, scope):
         raise InvalidSettings(
             f"no public address ({settings.server.host}) without keys",
             remedy="make one first: recollect key add NAME --scope admin",
         )
-    if not access.needs_owner(core, scope):
+    if not keys.needs_owner(core, scope):
         return
     path = settings.server.key_file or app.key_file_of(settings.store)
     with _private(path) as file:
-        file.write(access.ensure_owner(core, scope).key + "\n")
+        file.write(keys.ensure_owner(core, scope).key + "\n")
     print(f"The owner's key is in '{path}', which only you can read. Take it and delete the file.", file=sys.stderr)
 
 

@@ -34,7 +34,8 @@ from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS,
 from recollect.interfaces.http.metrics import Metrics, log_request
 from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
-from recollect.services.admin import access
+from recollect.services.access import keys
+from recollect.services.access.authorize import Principal, authorize
 from recollect.services.context import Core
 from recollect.settings import ServerSettings
 
@@ -61,7 +62,7 @@ class Service:
         self.gate = Gate(settings.threads + settings.waiting)
         self.uploads = Gate(2 * settings.threads)
         self.rates = Rates()
-        self.usage = Usage(partial(access.count_uses, core))
+        self.usage = Usage(partial(keys.count_uses, core))
         self.metrics = Metrics()
         self.is_closing = False
 
@@ -75,12 +76,12 @@ class Service:
         token = needed_token(request)
         size = declared_bytes(request)
         if size is None or size > SMALL_BODY:
-            await self.run(lambda: access.authenticate(self.core, token, address_of(request)))
+            await self.run(lambda: keys.authenticate(self.core, token, address_of(request)))
 
-    def principal(self, request: Request) -> access.Principal:
+    def principal(self, request: Request) -> Principal:
         """Who asks: by a key in the header, or by the console's cookie with the proof that our own page asks."""
         token = needed_token(request)
-        principal = access.authenticate(self.core, token, address_of(request))
+        principal = keys.authenticate(self.core, token, address_of(request))
         if _token(request)[1] and request.method not in ("GET", "HEAD"):
             _check_proof(request, token)
         self.rates.take(principal.key.id, principal.key.rate_per_minute or self.settings.rate_per_minute)
@@ -88,13 +89,13 @@ class Service:
         request.state.organization, request.state.key = principal.scope.organization_id, principal.key.id
         return principal
 
-    def allowed(self, request: Request, operation: Operation) -> access.Principal:
+    def allowed(self, request: Request, operation: Operation) -> Principal:
         """Who asks, if they may; a refusal is in the access log."""
         return self.permitted(self.principal(request), operation)
 
-    def permitted(self, principal: access.Principal, operation: Operation) -> access.Principal:
+    def permitted(self, principal: Principal, operation: Operation) -> Principal:
         with self.core.journal.attend(principal.scope, operation.access, operation.name, {}, failures_only=True):
-            access.authorize(principal, operation.name, operation.permission)
+            authorize(principal, operation.name, operation.permission)
             if not self.grants(principal, operation):
                 raise _operators_alone(operation.name)
             if operation.guessed:
@@ -102,7 +103,7 @@ class Service:
                 self.rates.take(f"password of {principal.scope.actor}", TRIES_BY_ACCOUNT)
         return principal
 
-    def grants(self, principal: access.Principal, operation: Operation) -> bool:
+    def grants(self, principal: Principal, operation: Operation) -> bool:
         """What concerns all tenants is the operator's alone, whatever a key of another says."""
         is_operator = principal.scope.organization_id == self.operator
         return operation.permission in principal.granted and (operation.permission != "operate" or is_operator)
@@ -110,7 +111,7 @@ class Service:
     def operators(self, request: Request, what: str) -> None:
         """Denied to everybody but those who run the service."""
         principal = self.principal(request)
-        access.authorize(principal, what, "operate")
+        authorize(principal, what, "operate")
         if principal.scope.organization_id != self.operator:
             raise _operators_alone(what)
 
@@ -153,7 +154,7 @@ def _is_neighbour(request: Request, settings: ServerSettings) -> bool:
 def _check_proof(request: Request, token: str) -> None:
     """A browser sends its cookies whoever made it ask: our page proves itself by what no other page can read."""
     site = request.headers.get("sec-fetch-site", "same-origin")
-    if not access.proves(token, request.headers.get(CSRF, "")) or site not in ("same-origin", "none"):
+    if not keys.proves(token, request.headers.get(CSRF, "")) or site not in ("same-origin", "none"):
         raise Denied("this request did not come from the console", remedy="reload the page and try again")
 
 

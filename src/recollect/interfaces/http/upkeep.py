@@ -20,11 +20,11 @@ from recollect.errors import Closed, RecollectError
 from recollect.interfaces.http.app import Service
 from recollect.ports.records import Query, Scope
 from recollect.services.admin.audit import SealRequest, seal
+from recollect.services.admin.expiry import SweepRequest, sweep
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks import key_value
 from recollect.services.learning.rollup import RollUpRequest, roll_up
 from recollect.services.memories.indexing import make_owed
-from recollect.services.memories.lifecycle import SweepRequest, sweep
 from recollect.services.trust.rechecks import check_oldest, takes_turn
 
 OWED_SECONDS = 60.0  # a model that is away is not asked again at once

@@ -27,7 +27,7 @@ from recollect.interfaces.http.request_parsing import body_of
 from recollect.interfaces.mcp.server import build
 from recollect.interfaces.mcp.tools import offered
 from recollect.ports.records import Scope
-from recollect.services.admin import access
+from recollect.services.access.authorize import Principal
 
 PATH = "/mcp"
 T = TypeVar("T")
@@ -54,8 +54,8 @@ class KeysGate:
         return done
 
 
-def _principal(context: Any) -> access.Principal:
-    principal: access.Principal = context.request.state.principal
+def _principal(context: Any) -> Principal:
+    principal: Principal = context.request.state.principal
     return principal
 
 

@@ -13,7 +13,7 @@ from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.interfaces.mcp.tools import offered
 from recollect.services.frameworks import graph
-from recollect.services.memories.context import Context
+from recollect.services.recall.context import Context
 
 if TYPE_CHECKING:
     from recollect.interfaces.mcp.server import Door

@@ -33,7 +33,7 @@ from recollect.domain.record import RECORDS, Record, Unique
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step
-from recollect.services.admin.access import refuse_higher
+from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.export import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
 from recollect.services.context import Core, Request, commit, insistently, logged
 from recollect.services.memories.content_hashes import difference

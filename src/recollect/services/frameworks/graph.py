@@ -22,10 +22,10 @@ from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
 from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged, made
 from recollect.services.memories.attachment_limits import refuse_more
-from recollect.services.memories.filters import Wanted, narrow
 from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
+from recollect.services.recall.filters import Wanted, narrow
 
 KIND = "entity"
 MENTIONED = "mentioned_only"

@@ -32,7 +32,7 @@ from recollect.services.learning.success_rates import (
     reported,
 )
 from recollect.services.memories.derived import GENERALIZED
-from recollect.services.memories.recall import RecallRequest, find, note_search
+from recollect.services.recall.recall import RecallRequest, find, note_search
 
 CONSIDERED = 50
 SHOWN_USES = 20

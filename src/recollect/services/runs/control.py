@@ -20,9 +20,9 @@ from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidI
 from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
 from recollect.services.context import Core, Reply, Request, commit, load, logged, made
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.leases import NOBODY, is_held, taking
 from recollect.services.runs.execution import store_result
 from recollect.services.runs.history import Standing, Timeline, lease_name, on_branch, standing, timeline
-from recollect.services.runs.leases import NOBODY, is_held, taking
 from recollect.services.runs.queue import unmoved
 
 SHOWN = 20

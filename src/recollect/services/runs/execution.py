@@ -20,9 +20,9 @@ from recollect.domain.run_branches import branch_of
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
 from recollect.ports.records import Insert, Order, Query, Require, Scope, Step, Update, equal, revised
 from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.services.leases import ending, fenced, held_with
 from recollect.services.memories.remember import RememberRequest, remembering
 from recollect.services.runs.history import RunView, Standing, lease_name, run_view, standing
-from recollect.services.runs.leases import ending, fenced, held_with
 from recollect.services.times import Through
 
 MOST_OUTPUT = 1_000_000

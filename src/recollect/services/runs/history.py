@@ -18,7 +18,7 @@ from recollect.domain.record import Id, Name, QueryText
 from recollect.domain.run_branches import Stretch, between, branch_of, history_of
 from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
 from recollect.services.context import Core, Reply, Request, counted_page, load
-from recollect.services.runs.leases import is_held
+from recollect.services.leases import is_held
 
 Todo = Literal["think", "act", "ask"]
 RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")

@@ -33,6 +33,7 @@ from recollect.ports.records import (
     revised,
 )
 from recollect.services.context import Core, Reply, Request, commit, load, logged
+from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
 from recollect.services.runs.execution import DriveRequest, is_overdue, not_running
 from recollect.services.runs.history import (
     RunView,
@@ -45,7 +46,6 @@ from recollect.services.runs.history import (
     standing,
     steps_between,
 )
-from recollect.services.runs.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
 
 PAGE = 100
 

@@ -19,7 +19,7 @@ from recollect.domain.record import now
 from recollect.errors import DuplicateKey, VersionConflict
 from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query, Scope, Update, revised
 from recollect.services.context import Core, citations_of
-from recollect.services.runs.leases import is_held, taking
+from recollect.services.leases import is_held, taking
 from recollect.services.trust.citations import CitationView, citation_view
 from recollect.services.trust.governance import Checked, check_memory, looked_up, record_checked
 

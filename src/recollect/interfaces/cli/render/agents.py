@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from recollect.services.agents.blocks import BlockHistory, BlockPage
-from recollect.services.agents.prompts import Prompt
 from recollect.services.agents.states import StatePage
 from recollect.services.agents.tools import ToolPage
 from recollect.services.conversations.messages import MessagePage, MessagesFound, MessageView
+from recollect.services.conversations.prompts import Prompt
 from recollect.services.conversations.sessions import SessionPage
 from recollect.services.workspaces.file_reading import FileContent
 from recollect.services.workspaces.files import FilePage, WorkspacePage

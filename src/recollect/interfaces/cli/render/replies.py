@@ -26,11 +26,13 @@ from recollect.services.admin.copy import Copied
 from recollect.services.admin.export import Restored
 from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, Verified
 from recollect.services.admin.partitions import Layout
-from recollect.services.memories.browse import MemoryPage, MemoryView, PartyPage, PartyView, Removed
-from recollect.services.memories.context import Context
+from recollect.services.admin.removal import Removed
+from recollect.services.agents.parties import PartyPage, PartyView
 from recollect.services.memories.lifecycle import History
-from recollect.services.memories.recall import Recalled, WhyNot
-from recollect.services.memories.user_sql import SqlReply
+from recollect.services.recall.browse import MemoryPage, MemoryView
+from recollect.services.recall.context import Context
+from recollect.services.recall.recall import Recalled, WhyNot
+from recollect.services.recall.user_sql import SqlReply
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}

@@ -19,7 +19,8 @@ from recollect.catalogue import OPERATIONS, Operation, invoke
 from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
 from recollect.interfaces.http.app import COOKIE, Endpoint, Service
 from recollect.interfaces.http.console.templating import rendered
-from recollect.services.admin import access
+from recollect.services.access import keys as access
+from recollect.services.access.authorize import Principal, authorize
 
 ROOT = "/console"
 SIGN_IN = f"{ROOT}/sign-in"
@@ -77,7 +78,7 @@ class Page(NamedTuple):
 class Visit:
     service: Service
     request: Request
-    principal: access.Principal
+    principal: Principal
 
     def may(self, operation: str) -> bool:
         """Whether there is such an operation and the visitor may use it."""
@@ -98,7 +99,7 @@ class Visit:
         if known is None or known.local:  # what works on files of the machine is for who sits at it
             raise NotFound("there is no such page here", remedy="see the menu")
         with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
-            access.authorize(self.principal, known.name, known.permission)
+            authorize(self.principal, known.name, known.permission)
             if not self.may(operation):
                 raise Denied(f"{operation} is for the operator of this service", remedy="ask the operator")
         return known

@@ -21,7 +21,7 @@ from recollect.interfaces.http.console.page_context import ROOT, SAFETY, SIGN_IN
 from recollect.interfaces.http.console.templating import STATIC, VERSION
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS
 from recollect.interfaces.http.request_parsing import body_of
-from recollect.services.admin import access
+from recollect.services.access import keys, passwords
 
 MOST_FORM_BYTES = 8192
 
@@ -34,7 +34,7 @@ def endpoints(service: Service) -> list[Endpoint]:
         return await shown(request, lambda: _enter(service, request))
 
     async def leave(request: Request) -> Response:
-        await service.run(lambda: access.sign_out(service.core, service.principal(request)))
+        await service.run(lambda: passwords.sign_out(service.core, service.principal(request)))
         response = Response(status_code=204, headers=SAFETY)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return response
@@ -91,12 +91,12 @@ def _token(service: Service, request: Request, given: dict[str, str]) -> str:
     address, key = address_of(request), given.get("key", "").strip()
     service.rates.take(f"sign-in from {neighbourhood(address)}", TRIES_BY_ADDRESS)
     if key:
-        _try(lambda: access.authenticate(service.core, key, address))
+        _try(lambda: keys.authenticate(service.core, key, address))
         return key
     organization, email = given.get("organization") or service.operator, given.get("email", "").strip()
     service.rates.take(f"sign-in as {organization} {email.casefold()}", TRIES_BY_ACCOUNT)
     password = given.get("password", "")
-    return str(_try(lambda: access.sign_in(service.core, organization, email, password, address)).key)
+    return str(_try(lambda: passwords.sign_in(service.core, organization, email, password, address)).key)
 
 
 def _try(enter: Callable[[], Any]) -> Any:

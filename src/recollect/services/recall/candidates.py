@@ -29,7 +29,7 @@ from recollect.ports.records import Beside, OneOf, Query, Scope, TextQuery
 from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.context import Core
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
-from recollect.services.memories.filters import NO_SUMMARY, Narrowed
+from recollect.services.recall.filters import NO_SUMMARY, Narrowed
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000

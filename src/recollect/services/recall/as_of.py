@@ -15,10 +15,10 @@ from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Rank
 from recollect.errors import EmbedderFailed
 from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQuery, equal, passes
 from recollect.services.context import Core
-from recollect.services.memories.candidates import Pool, by_meaning, gather
 from recollect.services.memories.content_hashes import check_revision
 from recollect.services.memories.embeddings import GivenVectors, embedded
-from recollect.services.memories.filters import Condition, Narrowed
+from recollect.services.recall.candidates import Pool, by_meaning, gather
+from recollect.services.recall.filters import Condition, Narrowed
 
 
 def gather_past(

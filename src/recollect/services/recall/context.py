@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.ports.records import Scope
 from recollect.services.context import Core, Reply
-from recollect.services.memories.recall import (
+from recollect.services.recall.recall import (
     Hit,
     PassageView,
     RecallRequest,

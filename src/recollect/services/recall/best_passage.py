@@ -9,8 +9,8 @@ from recollect.domain.questions import Question
 from recollect.domain.tokenizer import terms_asked, terms_of
 from recollect.ports.records import Scope
 from recollect.services.context import Core
-from recollect.services.memories.candidates import Pool, similarities, stored_of
-from recollect.services.memories.filters import Narrowed
+from recollect.services.recall.candidates import Pool, similarities, stored_of
+from recollect.services.recall.filters import Narrowed
 
 
 def best_passages(

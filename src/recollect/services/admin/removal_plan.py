@@ -40,12 +40,12 @@ from recollect.ports.records import (
     equal,
     revised,
 )
+from recollect.services.agents.parties import PARTIES
 from recollect.services.context import Core, Reply, load, logged
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.embeddings import restored_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, identified, kept_steps
 
-PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
 CHUNK = 500
 DERIVED = frozenset({"embedding", "index_task"})  # made from the others, and made again
 # What can be found by itself, and so is hidden by itself; everything else is read through one of these.

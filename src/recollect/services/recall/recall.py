@@ -26,12 +26,12 @@ from recollect.domain.tokenizer import is_paired, terms_asked, terms_of
 from recollect.errors import InvalidInput
 from recollect.ports.records import OneOf, Order, Query, Scope, equal
 from recollect.services.context import Core, Reply, load
-from recollect.services.memories.as_of import gather_past
-from recollect.services.memories.best_passage import best_passages
-from recollect.services.memories.candidates import Pool, gather, gather_near
 from recollect.services.memories.content_hashes import left_out_note
 from recollect.services.memories.embeddings import given_vector
-from recollect.services.memories.filters import Narrowed, Wanted, narrow
+from recollect.services.recall.as_of import gather_past
+from recollect.services.recall.best_passage import best_passages
+from recollect.services.recall.candidates import Pool, gather, gather_near
+from recollect.services.recall.filters import Narrowed, Wanted, narrow
 from recollect.services.times import Through, zone_for
 from recollect.services.trust import citations
 from recollect.services.trust.citations import CitationView

@@ -16,7 +16,7 @@ from recollect.ports.records import OneOf, Query, Scope
 from recollect.services.agents.agents import AgentRequest, given_to
 from recollect.services.context import Core, Reply, load
 from recollect.services.conversations.messages import MessageView, view
-from recollect.services.memories.context import as_label, harmless, tokens_in
+from recollect.services.recall.context import as_label, harmless, tokens_in
 
 
 class PromptBlock(Reply):

@@ -1,0 +1,1 @@
+"""Who may come in: keys, passwords, roles, and what each of them grants."""

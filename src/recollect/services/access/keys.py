@@ -1,0 +1,251 @@
+"""Who may come in: keys, passwords, roles, and what each of them grants.
+
+A key is 256 random bits, shown once and kept as a hash. It names its organization, so that looking it up stays
+inside one tenant. Passwords are kept as scrypt hashes; signing in makes a key of its own that signing out revokes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from recollect.domain.access import PERMISSIONS, ROLES, Permission
+from recollect.domain.record import Id, Name, new_id, now
+from recollect.domain.tenancy import ApiKey, User
+from recollect.errors import Denied, InvalidInput, Unauthenticated
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Filter,
+    Insert,
+    IsNull,
+    Order,
+    Query,
+    Scope,
+    Touch,
+    Update,
+    equal,
+    revised,
+)
+from recollect.services.access.authorize import Principal, refuse_beyond_own, refuse_higher
+from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+
+PREFIX = "rk"
+
+
+INVALID_CREDENTIALS = Unauthenticated(
+    "that key or password is not valid", remedy="ask an admin of the organization for a key"
+)
+
+
+def authenticate(core: Core, token: str, address: str | None = None) -> Principal:
+    """The holder of a key. Unknown, expired, revoked and foreign keys all look alike."""
+    key = _find(core, token)
+    if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now()):
+        raise INVALID_CREDENTIALS
+    scope, zone = Scope(key.organization_id), None
+    granted = frozenset(key.scopes)
+    if key.user_id is not None:
+        user = core.store.get(scope, User, key.user_id)
+        if user is None or not user.is_active or user.status != "active" or user.role is None:
+            raise INVALID_CREDENTIALS
+        granted &= ROLES[user.role]
+        zone = user.timezone if user.timezone != "UTC" else core.timezone
+    actor = key.user_id or key.id
+    return Principal(Scope(key.organization_id, actor, granted, address, zone), key)
+
+
+def _find(core: Core, token: str) -> ApiKey | None:
+    prefix, _, rest = token.partition(".")
+    parts = rest.split(".")
+    if prefix != PREFIX or len(parts) != 3 or len(token) > 1000:
+        return None
+    try:
+        organization = base64.urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)).decode()
+        key = core.store.get(Scope(organization), ApiKey, parts[1])
+    except (ValueError, InvalidInput):  # no base64, no text, or no name an organization could have
+        return None
+    if key is None or not hmac.compare_digest(key.key_hash, _hashed(token)):
+        return None
+    return key
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def proof(token: str) -> str:
+    """What a page of ours sends along to show that it is ours: only who can read the cookie's answers has it."""
+    return hmac.new(token.encode(), b"console", "sha256").hexdigest()
+
+
+def proves(token: str, sent: str) -> bool:
+    return hmac.compare_digest(proof(token).encode(), sent.encode("utf-8", "replace"))
+
+
+class Introduction(NamedTuple):
+    """Who somebody is, for their own eyes, and the zone they are shown times in."""
+
+    name: str
+    role: str
+    timezone: str
+    email: str = ""
+    has_password: bool = False
+
+
+def introduced(core: Core, principal: Principal) -> Introduction:
+    """The user behind a key, or the key itself. UTC is what users have who chose no zone: they get the store's."""
+    id = principal.key.user_id
+    user = core.store.get(Scope(principal.scope.organization_id), User, id) if id is not None else None
+    if user is None:
+        return Introduction(principal.key.name, "key", core.timezone)
+    zone = user.timezone if user.timezone != "UTC" else core.timezone
+    return Introduction(user.name, user.role or "", zone, user.email or "", user.password_hash is not None)
+
+
+def count_uses(core: Core, key: ApiKey, uses: int) -> None:
+    """Note that a key was used: when, and how often today. Several uses in one write."""
+    today = now().date().isoformat()
+    scope = Scope(key.organization_id)
+    known = core.store.get(scope, ApiKey, key.id)
+    if known is None:
+        return
+    add = {"counted": uses} if known.counted_on == today else {}
+    put: dict[str, Any] = {"last_used_at": now(), "counted_on": today} | ({} if add else {"counted": uses})
+    core.store.transact(scope, [Touch(ApiKey, key.id, add, put)])
+
+
+class AddKeyRequest(Request):
+    """A key for a program or a person."""
+
+    name: Name = Field(description="What it is for")
+    scopes: list[Permission] = Field(
+        ["read", "write"], description="What it grants: read, write, govern, delete, admin, operate"
+    )
+    user: Id | None = Field(None, description="On whose behalf; it then never grants more than that user's role")
+    expires_days: float | None = Field(None, gt=0, le=36500, description="Ends after so many days")
+    rate_per_minute: int | None = Field(None, ge=1, description="At most so many requests a minute")
+    requests_per_day: int | None = Field(None, ge=1, description="At most so many requests a day")
+
+
+class KeyView(Reply):
+    id: str
+    name: str
+    scopes: list[str]
+    user: str | None = None
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+    rate_per_minute: int | None = None
+    requests_per_day: int | None = None
+
+
+class KeyMade(KeyView):
+    """The key itself is here and nowhere else: it is not shown again."""
+
+    key: str
+
+
+def add_key(core: Core, scope: Scope, request: AddKeyRequest) -> KeyMade:
+    """Make a key. It is shown this once; only its hash is kept."""
+    refuse_beyond_own(scope, request.scopes)
+    if request.user is not None:
+        refuse_higher(scope, load(core, scope, User, request.user))
+    ends = now() + timedelta(days=request.expires_days) if request.expires_days is not None else None
+    limits = {"rate_per_minute": request.rate_per_minute, "requests_per_day": request.requests_per_day}
+    return make_key(core, scope, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
+
+
+def make_key(
+    core: Core, scope: Scope, *, name: str, scopes: Iterable[str], user: str | None, ends: datetime | None, **more: Any
+) -> KeyMade:
+    id = new_id()
+    tenant = base64.urlsafe_b64encode(scope.organization_id.encode()).decode().rstrip("=")
+    token = f"{PREFIX}.{tenant}.{id}.{secrets.token_urlsafe(32)}"
+    granted = sorted(set(scopes), key=PERMISSIONS.index)
+    key: ApiKey = made(
+        ApiKey, scope, id=id, name=name, key_hash=_hashed(token), scopes=granted, user_id=user, expires_at=ends, **more
+    )
+    commit(core, scope, [Insert(key), logged(scope, "create", "key.add", None, key=id)])
+    return KeyMade(key=token, **key_view(key).model_dump())
+
+
+def key_view(key: ApiKey) -> KeyView:
+    return KeyView(
+        user=key.user_id,
+        **{name: getattr(key, name) for name in KeyView.model_fields if name != "user"},
+    )
+
+
+class ListKeysRequest(Request):
+    """Which keys to show."""
+
+    user: Id | None = Field(None, description="Only this user's")
+    revoked: bool = Field(False, description="Also those that were revoked")
+
+
+class Keys(Reply):
+    keys: list[KeyView]
+
+
+def list_keys(core: Core, scope: Scope, request: ListKeysRequest) -> Keys:
+    """The keys of the organization: what they grant and when they were used, never the keys themselves."""
+    where: list[Filter] = [equal("is_console", False)]
+    where += [equal("user_id", request.user)] if request.user is not None else []
+    where += [] if request.revoked else [equal("revoked_at", None)]
+    found = core.store.find(scope, Query(ApiKey, tuple(where), (Order("id"),))).records
+    return Keys(keys=[key_view(key) for key in found])
+
+
+class RevokeKeyRequest(Request):
+    """End a key at once."""
+
+    id: Id = Field(description="The key's id")
+
+
+def revoke_key(core: Core, scope: Scope, request: RevokeKeyRequest) -> KeyView:
+    """End a key at once: the very next request with it is refused."""
+    key = load(core, scope, ApiKey, request.id)
+    if "operate" in key.scopes and "operate" not in (scope.granted or PERMISSIONS):
+        raise Denied("that key may do more than yours", remedy="ask an owner", permission="operate")
+    if key.revoked_at is None:
+        key = revised(key, scope, revoked_at=now())
+        commit(core, scope, [Update(key), logged(scope, "update", "key.revoke", None, key=key.id)])
+    return key_view(key)
+
+
+def needs_owner(core: Core, scope: Scope) -> bool:
+    """Whether nobody can come in yet."""
+    return not core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid())))
+
+
+def ensure_owner(core: Core, scope: Scope) -> KeyMade:
+    """An owner, made where there is none, and a key of its own."""
+    owners = core.store.find(scope, Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
+    owner = owners[0] if owners else made(User, scope, name="Owner", role="owner")
+    if not owners:
+        commit(core, scope, [Insert(owner), logged(scope, "create", "user.add", None, user=owner.id)])
+    return make_key(core, scope, name="first key", scopes=PERMISSIONS, user=owner.id, ends=None)
+
+
+def has_keys(core: Core, scope: Scope) -> bool:
+    return core.store.count(scope, Query(ApiKey, _valid())) > 0
+
+
+def _valid() -> tuple[Filter, ...]:
+    return equal("revoked_at", None), AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now())))
+
+
+def revoking_steps(core: Core, scope: Scope, user: str) -> list[Update]:
+    """Sign somebody out wherever they are signed in."""
+    where = (equal("user_id", user), equal("is_console", True), equal("revoked_at", None))
+    found = core.store.find(scope, Query(ApiKey, where)).records
+    return [Update(revised(key, scope, revoked_at=now())) for key in found]

@@ -1,0 +1,145 @@
+"""Those whom memories belong to: users, agents, sessions and projects; and looking single records up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from recollect.domain.memory import Memory, Relationship
+from recollect.domain.record import Id, QueryText, now
+from recollect.ports.records import (
+    AnyOf,
+    Compare,
+    Filter,
+    OneOf,
+    Order,
+    Query,
+    Scope,
+)
+from recollect.services.context import (
+    Core,
+    Reply,
+    Request,
+    citations_of,
+    counted_page,
+    load,
+    tags_of,
+)
+from recollect.services.memories.content_hashes import intact, left_out_note
+from recollect.services.recall.filters import Wanted, narrow
+from recollect.services.times import MomentText, RecordFields
+from recollect.services.trust.citations import CitationView, citation_view
+
+LINK_TEXT = 200
+
+
+class ShowRequest(Request):
+    """Ask for one memory."""
+
+    id: Id = Field(description="The memory")
+
+
+class LinkView(Reply):
+    type: str
+    direction: Literal["to", "from"]
+    id: str
+    text: str = Field("", description="The beginning of what the other one says; empty if it was forgotten")
+    status: str = ""
+
+
+class MemoryView(Reply):
+    """A memory with everything that hangs on it."""
+
+    id: str
+    text: str
+    kind: str
+    status: str
+    version: int
+    fields: RecordFields
+    tags: list[str]
+    citations: list[CitationView]
+    links: list[LinkView]
+
+
+def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
+    """One memory with its citations, tags and links."""
+    memory = intact(load(core, scope, Memory, request.id))
+    core.journal.note(scope, "read", "show", [memory.id], session=memory.session_id, agent=memory.agent_id)
+    return memory_view(core, scope, memory)
+
+
+def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
+    fields = memory.model_dump(mode="json", exclude={"organization_id", "id", "text", "kind", "status", "version"})
+    citations = [citation_view(core, scope, citation) for citation in citations_of(core, scope, memory.id)]
+    return MemoryView(
+        id=memory.id,
+        text=memory.text,
+        kind=memory.kind,
+        status=memory.status,
+        version=memory.version,
+        fields={name: value for name, value in fields.items() if value not in (None, "", [], {})},
+        tags=tags_of(core, scope, memory.id),
+        citations=citations,
+        links=_links(core, scope, memory.id),
+    )
+
+
+def _links(core: Core, scope: Scope, id: str) -> list[LinkView]:
+    either: Filter = AnyOf((Compare("source_id", "=", id), Compare("target_id", "=", id)))
+    rows = core.store.select(scope, Query(Relationship, (either,)), ("type", "source_id", "target_id"))
+    others = tuple({target if source == id else source for _, source, target in rows})
+    said = core.store.select(scope, Query(Memory, (OneOf("id", others),)), ("id", "text", "status")) if others else []
+    known = {other: (text[:LINK_TEXT], status) for other, text, status in said}
+    links = []
+    for type, source, target in rows:
+        direction, other = ("to", target) if source == id else ("from", source)
+        text, status = known.get(other, ("", ""))
+        links.append(LinkView(type=type, direction=direction, id=other, text=text, status=status))
+    return links
+
+
+class ListRequest(Wanted):
+    """Which memories to list."""
+
+    limit: int = Field(50, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+    forgotten: bool = Field(False, description="List what was forgotten instead")
+    rolled_up: bool = Field(True, description="Also summaries of others; if not, only when asked for by kind or level")
+
+
+class MemoryLine(Reply):
+    id: str
+    text: str
+    kind: str
+    status: str
+    author: str | None
+    occurred_at: MomentText
+    priority: int
+
+
+class MemoryPage(Reply):
+    memories: list[MemoryLine]
+    next: str | None = None
+    total: int
+    notes: list[str] = Field(default_factory=list)
+
+
+def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
+    """List memories, the newest first, with the filters of recall."""
+    narrowed = narrow(request, now(), evidence_only=not request.rolled_up)
+    filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
+    deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
+    query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
+    page, total = counted_page(core, scope, query)
+    lines = [
+        MemoryLine(
+            id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
+            occurred_at=m.occurred_at.isoformat(), priority=m.priority,
+        )
+        for m in page.records
+        if left_out_note(m.__dict__) is None
+    ]  # fmt: skip
+    notes = [note for m in page.records if (note := left_out_note(m.__dict__)) is not None]
+    return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)
