@@ -30,7 +30,7 @@ from recollect.domain.provenance import AnyCitation, CitationState, cite
 from recollect.domain.record import RECORDS, Record
 from recollect.interfaces.cli import main as cli
 from recollect.interfaces.client import signature
-from recollect.services.context import Reply, Request
+from recollect.services.requests import Reply, Request
 from recollect.settings import PREFIX, Settings
 
 HERE = Path(__file__).resolve().parent
@@ -513,7 +513,7 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.context import Core
+from recollect.services.tenant import Core
 {imports}
 
 Prepare = Callable[[RecordStore, Scope], None]

@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 if TYPE_CHECKING:
-    from recollect.services.context import Core, Reply, Request
+    from recollect.services.requests import Reply, Request
+    from recollect.services.tenant import Core
     from recollect.services.times import Asking
 
 Flag = Literal["progress", "local", "unlogged", "guessed", "asks"]
@@ -281,24 +282,26 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     from recollect.services.times import Asking
 
     with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
-        request = validated(operation, fields, Asking(core, scope))
+        request = validated(operation, fields, Asking(core.for_scope(scope)))
         return carry_out(operation, core, scope, request, progress)
 
 
 def carry_out(operation: Operation, core: Core, scope: Any, request: Request, progress: Any = None) -> Any:
     """Run the operation with a request that is valid; what comes of it is in the access log."""
     from recollect.errors import RequirementFailed, typed_os_errors
-    from recollect.services.context import insistently, sanitized
+    from recollect.services.requests import sanitized
+    from recollect.services.retry import insistently
     from recollect.services.times import in_zone, zone_for
 
+    tenant = core.for_scope(scope)
     more = (progress,) if progress is not None and operation.progress else ()
     asked, refused = ({}, {}) if operation.unlogged else (sanitized(request), sanitized(request, refused=True))
     attended = core.journal.attend(
         scope, operation.access, operation.name, asked, failures_only=operation.unlogged, refused=refused
     )
     with attended, typed_os_errors():
-        reply = insistently(lambda: operation.function(core, scope, request, *more), RequirementFailed, tries=LOOKS)
-    return in_zone(reply, zone_for(core, scope, getattr(request, "user", None)))
+        reply = insistently(lambda: operation.function(tenant, request, *more), RequirementFailed, tries=LOOKS)
+    return in_zone(reply, zone_for(tenant, getattr(request, "user", None)))
 
 
 def validated(operation: Operation, fields: dict[str, Any], asking: Asking | None = None) -> Request:

@@ -115,11 +115,11 @@ def test_imports_go_one_way(module: Path) -> None:
     ("module", "source", "is_forbidden"),
     [
         ("domain/memory.py", "from recollect.ports.records import Scope", True),
-        ("domain/memory.py", "def late():\n    import recollect.services.context", True),
+        ("domain/memory.py", "def late():\n    import recollect.services.tenant", True),
         ("domain/memory.py", "if TYPE_CHECKING:\n    from recollect.ports.records import Scope", False),
         ("services/recall/recall.py", "from recollect.adapters.public_fetch import fetch", True),
         ("services/recall/recall.py", "from recollect.catalogue import OPERATIONS", True),
-        ("adapters/public_fetch.py", "from recollect.services.context import Core", True),
+        ("adapters/public_fetch.py", "from recollect.services.tenant import Core", True),
         ("interfaces/cli/main.py", "from recollect import adapters", True),
         ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
         ("app.py", "from recollect.adapters.citation_lookup import LocalWorld", False),
@@ -158,7 +158,7 @@ def test_areas_of_services_import_one_way(module: Path) -> None:
     [
         ("services/memories/revise.py", "from recollect.services.recall.filters import narrow", True),
         ("services/memories/revise.py", "from recollect.services import recall", True),
-        ("services/context.py", "from recollect.services.memories.revise import revise", True),
+        ("services/tenant.py", "from recollect.services.memories.revise import revise", True),
         ("services/recall/recall.py", "from recollect.services.trust.citations import CitationView", False),
         ("services/recall/recall.py", "from recollect.services.times import zone_for", False),
     ],

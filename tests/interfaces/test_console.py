@@ -80,7 +80,7 @@ def with_key(client: Any, mem: Any, scopes: frozenset[str] | set[str], **more: A
     wanted = sorted(scopes, key=PERMISSIONS.index)
     request = keys.AddKeyRequest(name="probe", scopes=wanted, **more)  # type: ignore[arg-type]
     client.cookies.clear()
-    client.cookies.set("recollect", keys.add_key(mem._core, Scope("default"), request).key)
+    client.cookies.set("recollect", keys.add_key(mem._core.for_scope(Scope("default")), request).key)
 
 
 def test_who_is_not_signed_in_is_asked_to_and_comes_back_to_the_page(console: Any) -> None:
@@ -151,7 +151,7 @@ def test_signing_out_ends_the_key_at_once(console: Any) -> None:
 
 
 def test_a_pasted_key_still_works_for_programs_after_signing_out(console: Any, mem: Any) -> None:
-    key = keys.add_key(mem._core, Scope("default"), keys.AddKeyRequest(name="robot")).key
+    key = keys.add_key(mem._core.for_scope(Scope("default")), keys.AddKeyRequest(name="robot")).key
     assert sign_in(console, key=f"  {key} ").status_code == 303
     assert console.post("/console/sign-out", headers={"x-recollect-csrf": proof(console)}).status_code == 204
     assert keys.authenticate(mem._core, key).key.name == "robot"
@@ -358,7 +358,9 @@ def test_settings_show_no_secret_and_only_to_the_operator(console: Any, mem: Any
     assert "me:***@host" in shown
     assert "hidden@" not in shown
     mem.within("theirs").remember("there is such a tenant")
-    other = keys.add_key(mem._core, Scope("theirs"), keys.AddKeyRequest(name="x", scopes=list(PERMISSIONS))).key  # type: ignore[arg-type]
+    other = keys.add_key(
+        mem._core.for_scope(Scope("theirs")), keys.AddKeyRequest(name="x", scopes=list(PERMISSIONS))
+    ).key  # type: ignore[arg-type]
     console.cookies.clear()
     console.cookies.set("recollect", other)
     assert "me:***@host" not in page(console, "/settings")

@@ -46,7 +46,7 @@ class Stuck(HashEmbedder):
 
 def key_of(mem: Any) -> str:
     request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
-    return keys.add_key(mem._core, Scope("default"), request).key
+    return keys.add_key(mem._core.for_scope(Scope("default")), request).key
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def service(mem: Any) -> Iterator[Any]:
     """A client of a service before the open memory, with a key that may do everything."""
     settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000, "most_upload_bytes": 1 << 20})
     request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
-    key = access.add_key(mem._core, Scope("default"), request).key
+    key = access.add_key(mem._core.for_scope(Scope("default")), request).key
     app = application(mem._core, settings)
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000)) as client:
         client.headers["authorization"] = f"Bearer {key}"
@@ -429,7 +429,7 @@ def test_figures_behind_a_proxy_need_the_operators_key(mem: Any) -> None:
     settings = Settings(server={"upkeep_seconds": 1e6, "hosts": ["memory.example"]})
     mem.within(organization="other")
     keys = [
-        access.add_key(mem._core, Scope(tenant), access.AddKeyRequest(name="k", scopes=scopes)).key
+        access.add_key(mem._core.for_scope(Scope(tenant)), access.AddKeyRequest(name="k", scopes=scopes)).key
         for tenant, scopes in (("default", ["operate"]), ("default", ["read"]), ("other", ["operate"]))
     ]
     with TestClient(application(mem._core, settings), "http://memory.example") as client:

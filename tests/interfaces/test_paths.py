@@ -151,7 +151,7 @@ def narrow(tmp_path: Path) -> Iterator[Any]:
     """A service whose workspaces take files of a megabyte, and JSON bodies of a tenth of it."""
     with recollect.open(tmp_path / "n.db", embedder="hash", workspace_file_bytes=1_000_000) as mem:
         request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
-        key = keys.add_key(mem._core, Scope("default"), request).key
+        key = keys.add_key(mem._core.for_scope(Scope("default")), request).key
         mem.workspace.add(mem.add_agent("a", id="a").id, id="w")
         settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000})
         with TestClient(application(mem._core, settings), "http://127.0.0.1") as client:
@@ -207,7 +207,7 @@ def send(size):
             carry_out(OPERATIONS["workspace.write"], mem._core, scope, asked)
 def receive():
     asked = validated(OPERATIONS["workspace.read"], {"id": "w", "path": "big"})
-    return sum(map(len, open_file(mem._core, scope, asked).parts))
+    return sum(map(len, open_file(mem._core.for_scope(scope), asked).parts))
 import tracemalloc
 send(5_000_000); receive()
 tracemalloc.start()

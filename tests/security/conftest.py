@@ -90,7 +90,7 @@ class World:
         place = (organization, frozenset(scopes))
         if place not in self.keys or more:
             request = keys.AddKeyRequest(name="probe", scopes=list(scopes), **more)  # type: ignore[arg-type]
-            made = keys.add_key(self.core, Scope(organization), request).key
+            made = keys.add_key(self.core.for_scope(Scope(organization)), request).key
             if more:
                 return made
             self.keys[place] = made

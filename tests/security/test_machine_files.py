@@ -43,7 +43,7 @@ class Door:
 
     def key_with(self, scopes: Any, user: str | None = None) -> str:
         request = keys.AddKeyRequest(name="probe", scopes=list(scopes), user=user)
-        return keys.add_key(self.mem._core, Scope("default"), request).key
+        return keys.add_key(self.mem._core.for_scope(Scope("default")), request).key
 
     def http(self, method: str, path: str, **more: Any) -> Any:
         return self.client.request(method, path, headers={"authorization": f"Bearer {self.key}"}, **more)

@@ -27,13 +27,13 @@ ADMIN = Scope("default", "somebody", ROLES["admin"])
 
 
 def test_an_admin_cannot_send_the_owner_away_or_speak_for_them(mem: Any) -> None:
-    core, made = mem._core, keys.ensure_owner(mem._core, HERE)
+    core, made = mem._core, keys.ensure_owner(mem._core.for_scope(HERE))
     assert made is not None
     owner = core.store.find(HERE, Query(User, (), (Order("id"),))).records[0].id
     for attempt in (
-        lambda: remove_party(core, ADMIN, RemovePartyRequest(type="user", id=owner)),
-        lambda: keys.add_key(core, ADMIN, keys.AddKeyRequest(name="mine", scopes=["read"], user=owner)),
-        lambda: keys.revoke_key(core, ADMIN, keys.RevokeKeyRequest(id=made.id)),
+        lambda: remove_party(core.for_scope(ADMIN), RemovePartyRequest(type="user", id=owner)),
+        lambda: keys.add_key(core.for_scope(ADMIN), keys.AddKeyRequest(name="mine", scopes=["read"], user=owner)),
+        lambda: keys.revoke_key(core.for_scope(ADMIN), keys.RevokeKeyRequest(id=made.id)),
     ):
         with pytest.raises(Denied):
             attempt()
@@ -55,8 +55,10 @@ def test_an_import_raises_nobody(table: str, mem: Any, tmp_path: Path) -> None:
     file = tmp_path / "forged.jsonl"
     file.write_bytes(b"".join([*lines, json.dumps(end).encode() + b"\n"]))
     with pytest.raises(Denied):
-        import_(mem._core, ADMIN, ImportRequest(path=str(file)))
-    assert import_(mem._core, HERE, ImportRequest(path=str(file))).records == 1  # whoever has the store itself may
+        import_(mem._core.for_scope(ADMIN), ImportRequest(path=str(file)))
+    assert (
+        import_(mem._core.for_scope(HERE), ImportRequest(path=str(file))).records == 1
+    )  # whoever has the store itself may
 
 
 def test_an_exported_store_that_was_sealed_is_sound_where_it_is_imported(mem: Any, tmp_path: Path) -> None:
@@ -72,20 +74,20 @@ def test_an_exported_store_that_was_sealed_is_sound_where_it_is_imported(mem: An
 def test_an_admin_manages_everybody_else(mem: Any) -> None:
     core, user = mem._core, mem.add_user("Bob").id
     mem.user.revise(user, role="admin")
-    key = keys.add_key(core, ADMIN, keys.AddKeyRequest(name="bob", scopes=["read"], user=user))
+    key = keys.add_key(core.for_scope(ADMIN), keys.AddKeyRequest(name="bob", scopes=["read"], user=user))
     only_admin = Scope("default", "somebody", frozenset({"admin"}))
-    assert keys.revoke_key(core, only_admin, keys.RevokeKeyRequest(id=key.id)).revoked_at is not None
-    assert remove_party(core, ADMIN, RemovePartyRequest(type="user", id=user)).restorable_until
+    assert keys.revoke_key(core.for_scope(only_admin), keys.RevokeKeyRequest(id=key.id)).revoked_at is not None
+    assert remove_party(core.for_scope(ADMIN), RemovePartyRequest(type="user", id=user)).restorable_until
 
 
 def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path: Path) -> None:
-    made = keys.ensure_owner(mem._core, HERE)
-    assert not keys.needs_owner(mem._core, HERE)
+    made = keys.ensure_owner(mem._core.for_scope(HERE))
+    assert not keys.needs_owner(mem._core.for_scope(HERE))
     ended = {"expires_at": now() - timedelta(days=1)}
     mem._core.store.transact(HERE, [Touch(ApiKey, made.id, put=ended)])
-    assert not keys.has_keys(mem._core, HERE)
-    assert keys.needs_owner(mem._core, HERE)
-    again = keys.ensure_owner(mem._core, HERE)
+    assert not keys.has_keys(mem._core.for_scope(HERE))
+    assert keys.needs_owner(mem._core.for_scope(HERE))
+    again = keys.ensure_owner(mem._core.for_scope(HERE))
     assert again.user == made.user
 
 

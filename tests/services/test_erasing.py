@@ -82,7 +82,7 @@ def test_what_is_owed_is_finished_when_the_store_is_next_opened(
         fails(mem, monkeypatch)
         erased_in_vain(mem, id)
     with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
-        assert owed(mem._core, mem._scope) == 0
+        assert owed(mem._tenant) == 0
 
 
 def test_a_process_that_is_killed_between_deleting_and_overwriting_owes_it(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_process_that_is_killed_between_deleting_and_overwriting_owes_it(tmp_p
     assert subprocess.run(command, timeout=60, check=False).returncode == -9
     assert MARK.encode() in (tmp_path / "a.db-wal").read_bytes()
     with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
-        assert owed(mem._core, mem._scope) == 0
+        assert owed(mem._tenant) == 0
         left = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
         assert MARK.encode() not in left
 
@@ -143,7 +143,7 @@ def test_swept_items_whose_traces_could_not_be_overwritten_stay_owed(
         mend = fails(mem, monkeypatch)
         with pytest.raises(StoreFull, match="traces"):
             mem.item.sweep()
-        assert owed(mem._core, mem._scope) == 1
+        assert owed(mem._tenant) == 1
         mend()
         mem.sweep()
-        assert owed(mem._core, mem._scope) == 0
+        assert owed(mem._tenant) == 0

@@ -106,7 +106,7 @@ def meddled_export(mem: Any, after: int, path: Path) -> bytes:
     """An export in which everything is changed after so many readings."""
     happens = Meddler(mem)
     meddled = dataclasses.replace(mem._core, store=MeddledWith(mem._core.store, after, happens))
-    export.export(meddled, mem._scope, export.ExportRequest(path=str(path)))
+    export.export(meddled.for_scope(mem._scope), export.ExportRequest(path=str(path)))
     assert happens.turns == 1, "nothing was changed meanwhile"
     return path.read_bytes()
 
@@ -250,7 +250,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
         failing = dataclasses.replace(mem._core, store=MeddledWith(mem._core.store, 60, fail))
         with pytest.raises(InvalidInput, match="something else"):
-            export.export(failing, mem._scope, export.ExportRequest(path=str(target)))
+            export.export(failing.for_scope(mem._scope), export.ExportRequest(path=str(target)))
         assert target.read_text() == "mine"
         assert not list(tmp_path.glob("*.part"))
         with pytest.raises(InvalidInput, match="cannot write"):
@@ -267,7 +267,7 @@ def test_a_full_disk_under_an_export_is_told_of_the_file(tmp_path: Path) -> None
     with filled(str(tmp_path / "a.db")) as mem:
         core = dataclasses.replace(mem._core, folders=FullDisk())
         with pytest.raises(InvalidInput, match=r"cannot write .*all.jsonl.*No space left"):
-            export.export(core, mem._scope, export.ExportRequest(path=str(tmp_path / "all.jsonl")))
+            export.export(core.for_scope(mem._scope), export.ExportRequest(path=str(tmp_path / "all.jsonl")))
 
 
 def test_pushed_files_are_on_disk_with_their_names_when_it_is_told(

@@ -95,7 +95,7 @@ def test_only_what_is_shown_is_looked_at_and_nothing_where_nobody_asks(
     looked: list[str] = []
     reads: list[int] = []
     whole, find = rechecks.looked_up, mem._core.store.find
-    monkeypatch.setattr(rechecks, "looked_up", lambda c, s, one: looked.append(one.source) or whole(c, s, one))
+    monkeypatch.setattr(rechecks, "looked_up", lambda tenant, one: looked.append(one.source) or whole(tenant, one))
     monkeypatch.setattr(mem._core.store, "find", lambda *given: reads.append(1) or find(*given))
     mem.recall("port of red", limit=1)
     mem.context("port of red")
@@ -191,7 +191,7 @@ def test_forgotten_memories_do_not_hold_up_the_others(rooted: Any) -> None:
     rooted.remember("here", id="here", cites=[cite.user("ann", "said")])
     scope = Scope("default", granted=frozenset({"govern"}))
     for _ in range(2):
-        rechecks.check_oldest(rooted._core, scope, 3)
+        rechecks.check_oldest(rooted._core.for_scope(scope), 3)
     assert rooted.show("here").citations[0].state == "holds"
 
 
@@ -294,10 +294,10 @@ def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str
             opened.remember(f"note {id}", id=id, cites=[cite.user("ann", "said")])
         opened.promote("1")
         aged(opened, 10, memory_id="1")
-        core, scope = opened._core, Scope("default", granted=frozenset({"govern"}))
-        assert rechecks.check_oldest(core, scope, 2).holds == 2  # what was never tried comes before
+        tenant = opened._core.for_scope(Scope("default", granted=frozenset({"govern"})))
+        assert rechecks.check_oldest(tenant, 2).holds == 2  # what was never tried comes before
         assert {one.memory for one in opened.citations("holds").citations} == {"0", "1", "2"}
         assert opened.show("1").citations[0].checked_at < now() - timedelta(days=9)
-        assert rechecks.check_oldest(core, scope, 9).holds == 1
-        assert [rechecks.takes_turn(core, scope, name, 60) for name in ("a", "b")] == [True, False]
-        assert core.keyring.keyed(scope, "l1:0") == Keyring(core.store).keyed(Scope("default"), "l1:0")
+        assert rechecks.check_oldest(tenant, 9).holds == 1
+        assert [rechecks.takes_turn(tenant, name, 60) for name in ("a", "b")] == [True, False]
+        assert tenant.keyring.keyed(tenant.scope, "l1:0") == Keyring(tenant.store).keyed(Scope("default"), "l1:0")

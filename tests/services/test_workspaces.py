@@ -268,7 +268,7 @@ def test_pruning_beside_writers_loses_nothing(tmp_path: Path) -> None:
         def prune() -> None:
             while not stop.is_set():
                 mem.workspace.prune("w", keep=2)
-                collect(mem._core, mem._scope)
+                collect(mem._tenant)
 
         threads = [threading.Thread(target=guarded, args=(lambda who=who: write(who),)) for who in range(3)]
         threads.append(threading.Thread(target=guarded, args=(prune,)))
@@ -301,7 +301,7 @@ def test_content_used_again_at_the_last_moment_is_kept(desk: Any, monkeypatch: p
         return rows
 
     monkeypatch.setattr(desk._core.store, "select", interrupted)
-    assert collect(desk._core, desk._scope) == (0, 0)
+    assert collect(desk._tenant) == (0, 0)
     assert looks >= look
     assert files(desk) == {"b": "content"}
     assert desk.verify().sound
@@ -314,7 +314,7 @@ def test_a_snapshot_waits_for_a_writer_that_is_quicker_eighty_times(
         furnished(mem)
         mem.workspace.write("w", "file", "0")
         pauses: list[float] = []
-        monkeypatch.setattr("recollect.services.context.time.sleep", pauses.append)
+        monkeypatch.setattr("recollect.services.retry.time.sleep", pauses.append)
         transact, times = mem._core.store.transact, iter(range(1, 81))
 
         def overtaken(scope: Any, steps: Any) -> Any:

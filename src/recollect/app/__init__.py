@@ -31,9 +31,9 @@ from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Partitioned
 from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
 from recollect.services.access_journal import Journal
-from recollect.services.context import Core, WorkspaceLimits
 from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring
+from recollect.services.tenant import Core, WorkspaceLimits
 from recollect.services.workspaces.blobs import stored_file
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
 
@@ -165,7 +165,7 @@ def build(
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
     )
-    finish_quietly(core, scope)
+    finish_quietly(core.for_scope(scope))
     return core
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.context import Core, checked_id
+from recollect.services.requests import checked_id
+from recollect.services.tenant import Core, Tenant
 from recollect.services.times import zone_for
 
 Prepare = Callable[[RecordStore, Scope], None]
@@ -29,13 +30,17 @@ class Recollect:
         self._owns = owns
 
     @property
+    def _tenant(self) -> Tenant:
+        return self._core.for_scope(self._scope)
+
+    @property
     def organization(self) -> str:
         return self._scope.organization_id
 
     @property
     def timezone(self) -> str:
         """The zone of times without one: of the user on whose behalf it is, else the store's."""
-        return zone_for(self._core, self._scope)
+        return zone_for(self._tenant)
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store seen from another organization or by another actor. Close only the one you opened."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.context import Core
+from recollect.services.tenant import Core
 from recollect.services.access.keys import KeyMade, KeyView, Keys
 from recollect.services.access.passwords import SignedOut
 from recollect.services.access.users import UserView, Users

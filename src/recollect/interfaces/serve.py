@@ -19,8 +19,9 @@ from recollect.errors import InvalidSettings, MissingExtra, Unavailable
 from recollect.ports.folders import private_opener
 from recollect.ports.records import Scope
 from recollect.services.access import keys
-from recollect.services.context import Core, Reply, Request
 from recollect.services.memories.indexing import Progress
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core
 from recollect.settings import ServerSettings, Settings, load
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
@@ -89,19 +90,19 @@ def _stopped_by_signals(server: Any) -> Iterator[None]:
 
 
 def _prepare(core: Core, settings: Settings) -> None:
-    scope = Scope(settings.organization)
+    tenant = core.for_scope(Scope(settings.organization))
     from recollect.interfaces.http.host_check import is_loopback
 
-    if not is_loopback(settings.server.host) and not keys.has_keys(core, scope):
+    if not is_loopback(settings.server.host) and not keys.has_keys(tenant):
         raise InvalidSettings(
             f"no public address ({settings.server.host}) without keys",
             remedy="make one first: recollect key add NAME --scope admin",
         )
-    if not keys.needs_owner(core, scope):
+    if not keys.needs_owner(tenant):
         return
     path = settings.server.key_file or app.key_file_of(settings.store)
     with _private(path) as file:
-        file.write(keys.ensure_owner(core, scope).key + "\n")
+        file.write(keys.ensure_owner(tenant).key + "\n")
     print(f"The owner's key is in '{path}', which only you can read. Take it and delete the file.", file=sys.stderr)
 
 

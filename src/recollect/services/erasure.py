@@ -12,26 +12,33 @@ import logging
 
 from recollect.domain.audit import Erasure
 from recollect.errors import IndexFailed, RecollectError
-from recollect.ports.records import DeleteWhere, OneOf, Put, Query, Scope, Step
-from recollect.services.context import Core
+from recollect.ports.records import DeleteWhere, OneOf, Put, Query, Step
+from recollect.services.tenant import Core, Tenant
 
 log = logging.getLogger("recollect.erasing")
 
 
-def owing(scope: Scope, id: str) -> Step:
+def owing(tenant: Tenant, id: str) -> Step:
     """The note that the traces of something are owed their end; commits with its deletion."""
-    return Put(Erasure(organization_id=scope.organization_id, id=id, created_by=scope.actor, updated_by=scope.actor))
+    return Put(
+        Erasure(
+            organization_id=tenant.scope.organization_id,
+            id=id,
+            created_by=tenant.scope.actor,
+            updated_by=tenant.scope.actor,
+        )
+    )
 
 
-def owed(core: Core, scope: Scope) -> int:
-    return core.store.count(scope, Query(Erasure))
+def owed(tenant: Tenant) -> int:
+    return tenant.count(Query(Erasure))
 
 
-def erase_traces(core: Core, scope: Scope) -> list[str]:
+def erase_traces(tenant: Tenant) -> list[str]:
     """Have the store and the index overwrite what was deleted; says what must wait, because the index is away."""
-    notes = tuple(id for (id,) in core.store.select(scope, Query(Erasure), ("id",)))  # later ones are not settled
+    notes = tuple(id for (id,) in tenant.select(Query(Erasure), ("id",)))  # later ones are not settled
     try:
-        waits = _overwrite(core)
+        waits = _overwrite(tenant)
     except RecollectError as error:
         raise type(error)(
             f"it is deleted, but traces of it are still on disk: {error.message}",
@@ -39,7 +46,7 @@ def erase_traces(core: Core, scope: Scope) -> list[str]:
             **error.details,
         ) from error
     if notes:
-        core.store.transact(scope, [DeleteWhere(Erasure, (OneOf("id", notes),))])
+        tenant.transact([DeleteWhere(Erasure, (OneOf("id", notes),))])
     return waits
 
 
@@ -53,22 +60,22 @@ def _overwrite(core: Core) -> list[str]:
     return waits
 
 
-def is_owed(core: Core, scope: Scope, id: str) -> bool:
+def is_owed(tenant: Tenant, id: str) -> bool:
     """Whether this was deleted before, and only its traces are left."""
-    return core.store.get(scope, Erasure, id) is not None
+    return tenant.get(Erasure, id) is not None
 
 
-def finish(core: Core, scope: Scope) -> int:
+def finish(tenant: Tenant) -> int:
     """Do what is owed; says how many deletions it was owed to."""
-    count = owed(core, scope)
+    count = owed(tenant)
     if count:
-        erase_traces(core, scope)
+        erase_traces(tenant)
     return count
 
 
-def finish_quietly(core: Core, scope: Scope) -> None:
+def finish_quietly(tenant: Tenant) -> None:
     """For those who came for something else: what cannot be done now stays owed."""
     try:
-        finish(core, scope)
+        finish(tenant)
     except RecollectError as error:
         log.warning("traces of what was deleted are still on disk: %s", error.code)

@@ -14,6 +14,7 @@ from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import LeaseLost, RequirementFailed
 from recollect.ports.records import Compare, Filter, Insert, Put, RecordStore, Require, Scope, Step, Update, revised
+from recollect.services.tenant import Tenant
 
 NOBODY = "nobody"
 LONGEST_SECONDS = 86_400
@@ -34,14 +35,14 @@ def held_now() -> tuple[Filter, ...]:
 
 
 def taking(
-    held: Lease | None, scope: Scope, name: str, holder: str, until: datetime, claim_key: str | None = None
+    held: Lease | None, tenant: Tenant, name: str, holder: str, until: datetime, claim_key: str | None = None
 ) -> tuple[Lease, Step]:
     """The lease with its next fencing number, and the step that takes it: whoever read it earlier is refused."""
     fields: dict[str, Any] = {"holder": holder, "expires_at": until, "claim_key": claim_key}
     if held is None:
-        lease = Lease(organization_id=scope.organization_id, id=name, fence=1, **fields)
+        lease = Lease(organization_id=tenant.scope.organization_id, id=name, fence=1, **fields)
         return lease, Insert(lease)
-    lease = revised(held, scope, fence=held.fence + 1, **fields)
+    lease = revised(held, tenant.scope, fence=held.fence + 1, **fields)
     return lease, Update(lease)
 
 

@@ -23,10 +23,9 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
-from recollect.ports.records import Scope
 
 if TYPE_CHECKING:
-    from recollect.services.context import Core
+    from recollect.services.tenant import Tenant
 
 _BARE_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
 _OUTSIDE = "must lie between the years 1 and 9999 in UTC"
@@ -37,15 +36,15 @@ MOST_KNOWN = 10_000
 class Asking:
     """Whose time is meant while a request is read. With neither store nor zone, times stay as they were given."""
 
-    def __init__(self, core: Core | None = None, scope: Scope | None = None, zone: str | None = None) -> None:
-        self._core, self._scope, self._zone = core, scope, zone
+    def __init__(self, tenant: Tenant | None = None, zone: str | None = None) -> None:
+        self._tenant, self._zone = tenant, zone
         self.user: str | None = None
 
     @property
     def zone(self) -> str | None:
-        if self._core is None or self._scope is None:
+        if self._tenant is None:
             return self._zone
-        return zone_for(self._core, self._scope, self.user)
+        return zone_for(self._tenant, self.user)
 
 
 class Said(datetime):
@@ -54,30 +53,30 @@ class Said(datetime):
     words: str
 
 
-def zone_for(core: Core, scope: Scope, user: str | None = None) -> str:
+def zone_for(tenant: Tenant, user: str | None = None) -> str:
     """The zone of the user who asks, else of the one the request names, else the store's."""
-    if scope.timezone is not None:
-        return scope.timezone
-    for id in (scope.actor, user):
-        zone = zone_of(core, scope, id) if id is not None else None
+    if tenant.scope.timezone is not None:
+        return tenant.scope.timezone
+    for id in (tenant.scope.actor, user):
+        zone = zone_of(tenant, id) if id is not None else None
         if zone is not None:
             return zone
-    return core.timezone
+    return tenant.timezone
 
 
-def zone_of(core: Core, scope: Scope, user: str) -> str | None:
+def zone_of(tenant: Tenant, user: str) -> str | None:
     """A user's zone, None for nobody; UTC is what those have who chose none, and they get the store's."""
-    key = (scope.organization_id, user)
-    known = core.zones.get(key)
+    key = (tenant.scope.organization_id, user)
+    known = tenant.zones.get(key)
     if known is None or known[1] < time.monotonic():
         try:
-            found = core.store.get(scope, User, user)
+            found = tenant.get(User, user)
         except InvalidInput:  # no id of anybody: what is wrong with it is said where it is used
             return None
-        if len(core.zones) >= MOST_KNOWN:
-            core.zones.clear()
-        known = core.zones[key] = (found.timezone if found else None, time.monotonic() + KNOWN_SECONDS)
-    return core.timezone if known[0] == "UTC" else known[0]
+        if len(tenant.zones) >= MOST_KNOWN:
+            tenant.zones.clear()
+        known = tenant.zones[key] = (found.timezone if found else None, time.monotonic() + KNOWN_SECONDS)
+    return tenant.timezone if known[0] == "UTC" else known[0]
 
 
 def _read(value: Any, handler: Any, info: ValidationInfo, *, whole_day: bool) -> datetime:

@@ -11,8 +11,8 @@ from recollect import app
 from recollect.services.admin.copy import Copied
 from recollect.services.admin.export import Restored
 from recollect.services.admin.maintenance import Diagnosis
-from recollect.services.context import Request
 from recollect.services.memories.indexing import Progress
+from recollect.services.requests import Request
 
 
 class CopyRequest(Request):

@@ -36,7 +36,7 @@ from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
 from recollect.services.access.authorize import Principal, authorize
-from recollect.services.context import Core
+from recollect.services.tenant import Core
 from recollect.settings import ServerSettings
 
 PREFIX = "/v1"

@@ -27,7 +27,7 @@ from recollect.interfaces.http.request_parsing import (
     upload_fields,
 )
 from recollect.services.admin.export import ExportRequest, exported_pieces
-from recollect.services.context import sanitized
+from recollect.services.requests import sanitized
 from recollect.services.workspaces.file_reading import OpenFile, ReadFileRequest, open_file
 from recollect.services.workspaces.files import WriteFileRequest
 
@@ -47,7 +47,7 @@ def endpoints(service: Service) -> list[Endpoint]:
             asked = {"path": "(sent)", "audit": audit, "damaged": damaged}
             wanted = cast(ExportRequest, validated(operation, asked))
             with service.core.journal.attend(scope, "read", "export", {"audit": audit, "damaged": damaged}):
-                return exported_pieces(service.core, scope, wanted)
+                return exported_pieces(service.core.for_scope(scope), wanted)
 
         return StreamingResponse(await service.run(begun), media_type=JSON_LINES)
 
@@ -101,7 +101,7 @@ def _download(service: Service) -> Endpoint:
         asked = cast(ReadFileRequest, validated(operation, upload_fields(operation, request)))
         refused = sanitized(asked, refused=True)
         with service.core.journal.attend(scope, operation.access, operation.name, sanitized(asked), refused=refused):
-            return open_file(service.core, scope, asked)
+            return open_file(service.core.for_scope(scope), asked)
 
     async def read(request: Request) -> Response:
         if BYTES not in request.headers.get("accept", ""):

@@ -25,6 +25,7 @@ from recollect.services.erasure import finish, owed
 from recollect.services.frameworks import key_value
 from recollect.services.learning.rollup import RollUpRequest, roll_up
 from recollect.services.memories.indexing import make_owed
+from recollect.services.tenant import Tenant
 from recollect.services.trust.rechecks import check_oldest, takes_turn
 
 OWED_SECONDS = 60.0  # a model that is away is not asked again at once
@@ -63,40 +64,40 @@ class Upkeep:
 
     def _look_after(self, scope: Scope) -> None:
         """What one tenant needs. Long work is done in pieces that each commit, and ends early when we stop."""
-        core, tenant, seconds = self._service.core, scope.organization_id, self._service.settings.summary_seconds
-        self._try("seal", partial(seal, core, scope, SealRequest()))
-        if core.store.count(scope, Query(IndexTask)):
-            self._make_owed(scope)
-        if owed(core, scope) and self._is_due(f"erasure {tenant}", OWED_SECONDS):
-            self._try("erasure", partial(finish, core, scope))
-        if self._is_due(f"sweep {tenant}", SWEEP_SECONDS):
-            self._try("sweep", partial(sweep, core, scope, SweepRequest()))
-            self._try("sweep items", partial(key_value.sweep, core, scope, key_value.SweepItemsRequest()))
-        if seconds is not None and self._is_due(f"summaries {tenant}", seconds):
-            self._try("summaries", partial(roll_up, core, scope, RollUpRequest(), self._go_on))
+        tenant, seconds = self._service.core.for_scope(scope), self._service.settings.summary_seconds
+        id = scope.organization_id
+        self._try("seal", partial(seal, tenant, SealRequest()))
+        if tenant.count(Query(IndexTask)):
+            self._make_owed(tenant)
+        if owed(tenant) and self._is_due(f"erasure {id}", OWED_SECONDS):
+            self._try("erasure", partial(finish, tenant))
+        if self._is_due(f"sweep {id}", SWEEP_SECONDS):
+            self._try("sweep", partial(sweep, tenant, SweepRequest()))
+            self._try("sweep items", partial(key_value.sweep, tenant, key_value.SweepItemsRequest()))
+        if seconds is not None and self._is_due(f"summaries {id}", seconds):
+            self._try("summaries", partial(roll_up, tenant, RollUpRequest(), self._go_on))
 
         checking = self._service.settings.check_seconds
-        if checking is not None and self._is_due(f"citations {tenant}", checking):
-            self._try("citations", partial(self._check_citations, tenant, checking))
+        if checking is not None and self._is_due(f"citations {id}", checking):
+            self._try("citations", partial(self._check_citations, id, checking))
 
-    def _make_owed(self, scope: Scope) -> None:
+    def _make_owed(self, tenant: Tenant) -> None:
         """Some each time, so that one tenant's long texts keep neither the others nor the requests waiting."""
-        core = self._service.core
-        for embedder in core.embedders:
-            task = f"vectors {scope.organization_id} {embedder.model}"
+        for embedder in tenant.embedders:
+            task = f"vectors {tenant.scope.organization_id} {embedder.model}"
             if not self._is_due(task, 0.0):
                 continue
             try:
-                make_owed(core, scope, embedder, OWED_PASSAGES, partial(self._go_on, 0, 0))
+                make_owed(tenant, embedder, OWED_PASSAGES, partial(self._go_on, 0, 0))
             except RecollectError as error:
                 log.warning("vectors: %s", error.code)
                 self._due[task] = time.monotonic() + OWED_SECONDS
 
-    def _check_citations(self, tenant: str, seconds: float) -> None:
+    def _check_citations(self, organization: str, seconds: float) -> None:
         """By one service of all on this store, which sees of the machine no more than those who ask it."""
-        core, scope = self._service.core, Scope(tenant, granted=frozenset({"govern"}))
-        if takes_turn(core, scope, self._name, seconds):
-            check_oldest(core, scope, self._service.settings.checks_at_once)
+        tenant = self._service.core.for_scope(Scope(organization, granted=frozenset({"govern"})))
+        if takes_turn(tenant, self._name, seconds):
+            check_oldest(tenant, self._service.settings.checks_at_once)
 
     def _go_on(self, done: int, of: int) -> None:
         if self._stop.is_set():

@@ -22,7 +22,7 @@ from recollect.errors import RecollectError
 from recollect.interfaces.mcp import prompts, resources
 from recollect.interfaces.mcp.tools import PROFILES, Tool, offered
 from recollect.ports.records import Scope
-from recollect.services.context import Core
+from recollect.services.tenant import Core
 
 PAGE = 250  # some hosts read the first page only: it holds every tool there is today
 INSTRUCTIONS = (

@@ -18,8 +18,9 @@ from recollect import app
 from recollect.catalogue import Operation
 from recollect.errors import MissingExtra
 from recollect.ports.records import Scope
-from recollect.services.context import Core, Request
 from recollect.services.memories.indexing import Progress
+from recollect.services.requests import Request
+from recollect.services.tenant import Core
 from recollect.settings import load
 
 T = TypeVar("T")

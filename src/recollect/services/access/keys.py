@@ -35,7 +35,9 @@ from recollect.ports.records import (
     revised,
 )
 from recollect.services.access.authorize import Principal, refuse_beyond_own, refuse_higher
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
+from recollect.services.transaction import commit, load, logged, made
 
 PREFIX = "rk"
 
@@ -154,27 +156,27 @@ class KeyMade(KeyView):
     key: str
 
 
-def add_key(core: Core, scope: Scope, request: AddKeyRequest) -> KeyMade:
+def add_key(tenant: Tenant, request: AddKeyRequest) -> KeyMade:
     """Make a key. It is shown this once; only its hash is kept."""
-    refuse_beyond_own(scope, request.scopes)
+    refuse_beyond_own(tenant.scope, request.scopes)
     if request.user is not None:
-        refuse_higher(scope, load(core, scope, User, request.user))
+        refuse_higher(tenant.scope, load(tenant, User, request.user))
     ends = now() + timedelta(days=request.expires_days) if request.expires_days is not None else None
     limits = {"rate_per_minute": request.rate_per_minute, "requests_per_day": request.requests_per_day}
-    return make_key(core, scope, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
+    return make_key(tenant, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
 
 
 def make_key(
-    core: Core, scope: Scope, *, name: str, scopes: Iterable[str], user: str | None, ends: datetime | None, **more: Any
+    tenant: Tenant, *, name: str, scopes: Iterable[str], user: str | None, ends: datetime | None, **more: Any
 ) -> KeyMade:
     id = new_id()
-    tenant = base64.urlsafe_b64encode(scope.organization_id.encode()).decode().rstrip("=")
-    token = f"{PREFIX}.{tenant}.{id}.{secrets.token_urlsafe(32)}"
+    organization = base64.urlsafe_b64encode(tenant.scope.organization_id.encode()).decode().rstrip("=")
+    token = f"{PREFIX}.{organization}.{id}.{secrets.token_urlsafe(32)}"
     granted = sorted(set(scopes), key=PERMISSIONS.index)
     key: ApiKey = made(
-        ApiKey, scope, id=id, name=name, key_hash=_hashed(token), scopes=granted, user_id=user, expires_at=ends, **more
+        ApiKey, tenant, id=id, name=name, key_hash=_hashed(token), scopes=granted, user_id=user, expires_at=ends, **more
     )
-    commit(core, scope, [Insert(key), logged(scope, "create", "key.add", None, key=id)])
+    commit(tenant, [Insert(key), logged(tenant, "create", "key.add", None, key=id)])
     return KeyMade(key=token, **key_view(key).model_dump())
 
 
@@ -196,12 +198,12 @@ class Keys(Reply):
     keys: list[KeyView]
 
 
-def list_keys(core: Core, scope: Scope, request: ListKeysRequest) -> Keys:
+def list_keys(tenant: Tenant, request: ListKeysRequest) -> Keys:
     """The keys of the organization: what they grant and when they were used, never the keys themselves."""
     where: list[Filter] = [equal("is_console", False)]
     where += [equal("user_id", request.user)] if request.user is not None else []
     where += [] if request.revoked else [equal("revoked_at", None)]
-    found = core.store.find(scope, Query(ApiKey, tuple(where), (Order("id"),))).records
+    found = tenant.find(Query(ApiKey, tuple(where), (Order("id"),))).records
     return Keys(keys=[key_view(key) for key in found])
 
 
@@ -211,41 +213,41 @@ class RevokeKeyRequest(Request):
     id: Id = Field(description="The key's id")
 
 
-def revoke_key(core: Core, scope: Scope, request: RevokeKeyRequest) -> KeyView:
+def revoke_key(tenant: Tenant, request: RevokeKeyRequest) -> KeyView:
     """End a key at once: the very next request with it is refused."""
-    key = load(core, scope, ApiKey, request.id)
-    if "operate" in key.scopes and "operate" not in (scope.granted or PERMISSIONS):
+    key = load(tenant, ApiKey, request.id)
+    if "operate" in key.scopes and "operate" not in (tenant.scope.granted or PERMISSIONS):
         raise Denied("that key may do more than yours", remedy="ask an owner", permission="operate")
     if key.revoked_at is None:
-        key = revised(key, scope, revoked_at=now())
-        commit(core, scope, [Update(key), logged(scope, "update", "key.revoke", None, key=key.id)])
+        key = revised(key, tenant.scope, revoked_at=now())
+        commit(tenant, [Update(key), logged(tenant, "update", "key.revoke", None, key=key.id)])
     return key_view(key)
 
 
-def needs_owner(core: Core, scope: Scope) -> bool:
+def needs_owner(tenant: Tenant) -> bool:
     """Whether nobody can come in yet."""
-    return not core.store.count(scope, Query(ApiKey, (equal("is_console", False), *_valid())))
+    return not tenant.count(Query(ApiKey, (equal("is_console", False), *_valid())))
 
 
-def ensure_owner(core: Core, scope: Scope) -> KeyMade:
+def ensure_owner(tenant: Tenant) -> KeyMade:
     """An owner, made where there is none, and a key of its own."""
-    owners = core.store.find(scope, Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
-    owner = owners[0] if owners else made(User, scope, name="Owner", role="owner")
+    owners = tenant.find(Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
+    owner = owners[0] if owners else made(User, tenant, name="Owner", role="owner")
     if not owners:
-        commit(core, scope, [Insert(owner), logged(scope, "create", "user.add", None, user=owner.id)])
-    return make_key(core, scope, name="first key", scopes=PERMISSIONS, user=owner.id, ends=None)
+        commit(tenant, [Insert(owner), logged(tenant, "create", "user.add", None, user=owner.id)])
+    return make_key(tenant, name="first key", scopes=PERMISSIONS, user=owner.id, ends=None)
 
 
-def has_keys(core: Core, scope: Scope) -> bool:
-    return core.store.count(scope, Query(ApiKey, _valid())) > 0
+def has_keys(tenant: Tenant) -> bool:
+    return tenant.count(Query(ApiKey, _valid())) > 0
 
 
 def _valid() -> tuple[Filter, ...]:
     return equal("revoked_at", None), AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now())))
 
 
-def revoking_steps(core: Core, scope: Scope, user: str) -> list[Update]:
+def revoking_steps(tenant: Tenant, user: str) -> list[Update]:
     """Sign somebody out wherever they are signed in."""
     where = (equal("user_id", user), equal("is_console", True), equal("revoked_at", None))
-    found = core.store.find(scope, Query(ApiKey, where)).records
-    return [Update(revised(key, scope, revoked_at=now())) for key in found]
+    found = tenant.find(Query(ApiKey, where)).records
+    return [Update(revised(key, tenant.scope, revoked_at=now())) for key in found]

@@ -22,7 +22,9 @@ from recollect.ports.records import (
 )
 from recollect.services.access.authorize import Principal
 from recollect.services.access.keys import INVALID_CREDENTIALS, KeyMade, make_key, revoking_steps
-from recollect.services.context import Core, Reply, Request, commit, logged
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
+from recollect.services.transaction import commit, logged
 
 SIGNED_IN_HOURS = 12
 
@@ -49,13 +51,13 @@ class SignedOut(Reply):
     ended: int
 
 
-def change_password(core: Core, scope: Scope, request: ChangePasswordRequest) -> SignedOut:
+def change_password(tenant: Tenant, request: ChangePasswordRequest) -> SignedOut:
     """Change your own password; you are signed out everywhere. Keys of programs stay as they are.
 
     Only who knows the present one may: a borrowed key or a browser left open must not become an account. So nobody
     gives themselves a first one either.
     """
-    user = core.store.get(scope, User, scope.actor) if scope.actor is not None else None
+    user = tenant.get(User, tenant.scope.actor) if tenant.scope.actor is not None else None
     if user is None:
         remedy = "sign in, or let an admin set it: user.revise(id, password=…)"
         raise Denied("nobody with a password asks", remedy=remedy)
@@ -63,10 +65,10 @@ def change_password(core: Core, scope: Scope, request: ChangePasswordRequest) ->
         raise Denied("that is not the password you have", remedy="type it again, or ask an admin to set a new one")
     if request.password == request.new_password:
         raise InvalidInput("that is the password you have", remedy="choose another")
-    changed = revised(user, scope, password_hash=hashed_password(request.new_password))
-    ended = revoking_steps(core, scope, user.id)
-    entry = logged(scope, "update", "user.change_password", None, user=user.id, ended=len(ended))
-    commit(core, scope, [Update(changed), *ended, entry])
+    changed = revised(user, tenant.scope, password_hash=hashed_password(request.new_password))
+    ended = revoking_steps(tenant, user.id)
+    entry = logged(tenant, "update", "user.change_password", None, user=user.id, ended=len(ended))
+    commit(tenant, [Update(changed), *ended, entry])
     return SignedOut(user=user.id, ended=len(ended))
 
 
@@ -95,26 +97,26 @@ def password_fits(password: str, kept: str | None) -> bool:
 
 def sign_in(core: Core, organization: str, email: str, password: str, address: str | None = None) -> KeyMade:
     """A key for the console, for as long as somebody stays signed in."""
-    scope = Scope(organization, address=address)
+    tenant = core.for_scope(Scope(organization, address=address))
     try:
-        found = core.store.find(scope, Query(User, (equal("email", email),))).records if email else []
+        found = tenant.find(Query(User, (equal("email", email),))).records if email else []
     except InvalidInput:
         found = []
     user = found[0] if found else None
     fits = password_fits(password, user.password_hash if user else None)
     if user is None or not fits or not user.is_active or user.status != "active" or user.role is None:
-        _note_refusal(core, scope, user)
+        _note_refusal(tenant, user)
         raise INVALID_CREDENTIALS
-    own = Scope(organization, user.id, address=address)
+    own = core.for_scope(Scope(organization, user.id, address=address))
     ends = now() + timedelta(hours=SIGNED_IN_HOURS)
-    return make_key(core, own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
+    return make_key(own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
 
 
-def _note_refusal(core: Core, scope: Scope, user: User | None) -> None:
+def _note_refusal(tenant: Tenant, user: User | None) -> None:
     """Guessing leaves a trace: the account if there is one, never what was typed."""
-    if core.store.get(scope, Organization, scope.organization_id) is not None:
+    if tenant.get(Organization, tenant.scope.organization_id) is not None:
         about = {"user": user.id} if user is not None else {}
-        core.journal.failed(scope, "create", "sign in", about, INVALID_CREDENTIALS.code)
+        tenant.journal.failed(tenant.scope, "create", "sign in", about, INVALID_CREDENTIALS.code)
 
 
 def sign_out(core: Core, principal: Principal) -> None:
@@ -122,4 +124,5 @@ def sign_out(core: Core, principal: Principal) -> None:
     key = principal.key
     if key.is_console and key.revoked_at is None:
         ended = revised(key, principal.scope, revoked_at=now())
-        commit(core, principal.scope, [Update(ended), logged(principal.scope, "update", "sign out", None, key=key.id)])
+        tenant = core.for_scope(principal.scope)
+        commit(tenant, [Update(ended), logged(tenant, "update", "sign out", None, key=key.id)])

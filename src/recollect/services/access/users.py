@@ -16,14 +16,15 @@ from recollect.ports.records import (
     IsNull,
     Order,
     Query,
-    Scope,
     Update,
     revised,
 )
 from recollect.services.access.authorize import refuse_beyond_own, refuse_higher
 from recollect.services.access.keys import revoking_steps
 from recollect.services.access.passwords import LONGEST_PASSWORD, hashed_password
-from recollect.services.context import Core, Reply, Request, commit, load, logged
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged
 
 
 class UserView(Reply):
@@ -46,9 +47,9 @@ class ShowUserRequest(Request):
     id: Id = Field(description="The user")
 
 
-def show_user(core: Core, scope: Scope, request: ShowUserRequest) -> UserView:
+def show_user(tenant: Tenant, request: ShowUserRequest) -> UserView:
     """A user with profile, preferences and role."""
-    return user_view(load(core, scope, User, request.id))
+    return user_view(load(tenant, User, request.id))
 
 
 def user_view(user: User) -> UserView:
@@ -69,10 +70,10 @@ class Users(Reply):
     next: str | None = None
 
 
-def list_users(core: Core, scope: Scope, request: ListUsersRequest) -> Users:
+def list_users(tenant: Tenant, request: ListUsersRequest) -> Users:
     """The users with their roles."""
     where = (IsNull("role", wanted=False),) if request.with_role else ()
-    page = core.store.find(scope, Query(User, where, (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(User, where, (Order("id"),), request.limit, request.after))
     return Users(users=[user_view(user) for user in page.records], next=page.next)
 
 
@@ -92,22 +93,22 @@ class ReviseUserRequest(Request):
     )
 
 
-def revise_user(core: Core, scope: Scope, request: ReviseUserRequest) -> UserView:
+def revise_user(tenant: Tenant, request: ReviseUserRequest) -> UserView:
     """Change a user's profile, role, status or password."""
-    user = load(core, scope, User, request.id)
+    user = load(tenant, User, request.id)
     fields = request.model_dump(exclude={"id", "password"}, exclude_none=True)
     if request.role is not None:
-        refuse_beyond_own(scope, ROLES[request.role])
-    refuse_higher(scope, user)
+        refuse_beyond_own(tenant.scope, ROLES[request.role])
+    refuse_higher(tenant.scope, user)
     if request.password is not None:
         fields["password_hash"] = hashed_password(request.password)
     try:
-        changed = revised(user, scope, **fields)
+        changed = revised(user, tenant.scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that user is not valid: {describe(error)}") from None
-    ending = revoking_steps(core, scope, user.id) if request.password is not None else []
+    ending = revoking_steps(tenant, user.id) if request.password is not None else []
     named = sorted(name.removesuffix("_hash") for name in fields)
-    entry = logged(scope, "update", "user.revise", None, user=user.id, changed=named)
-    commit(core, scope, [Update(changed), *ending, entry])
-    core.zones.clear()
-    return user_view(load(core, scope, User, user.id))
+    entry = logged(tenant, "update", "user.revise", None, user=user.id, changed=named)
+    commit(tenant, [Update(changed), *ending, entry])
+    tenant.zones.clear()
+    return user_view(load(tenant, User, user.id))

@@ -10,8 +10,9 @@ from pydantic import Field
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.ports.records import Compare, Query, Scope, Spans
-from recollect.services.context import Core, Reply, Request
+from recollect.ports.records import Compare, Query, Spans
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for
 
 
@@ -34,15 +35,15 @@ class Activity(Reply):
     days: list[Day]
 
 
-def activity(core: Core, scope: Scope, request: ActivityRequest) -> Activity:
+def activity(tenant: Tenant, request: ActivityRequest) -> Activity:
     """How much was remembered and how often memories were used, each of the last days."""
-    zone = ZoneInfo(zone_for(core, scope))
+    zone = ZoneInfo(zone_for(tenant))
     today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     # A day more, which begins after now: what a clock that is ahead has dated is no part of today.
     days = [today - timedelta(days=back) for back in range(request.days - 1, -2, -1)]
-    made = core.store.count_by(scope, Query(Memory), [Spans("created_at", tuple(days))])
+    made = tenant.count_by(Query(Memory), [Spans("created_at", tuple(days))])
     since = Compare("timestamp", ">=", days[0])
-    used = core.store.count_by(scope, Query(AccessLog, (since,)), [Spans("timestamp", tuple(days))])
+    used = tenant.count_by(Query(AccessLog, (since,)), [Spans("timestamp", tuple(days))])
     total, told = made.get((0,), 0), []
     for number, day in enumerate(days[:-1], 1):
         remembered = made.get((number,), 0)

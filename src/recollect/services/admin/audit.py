@@ -13,9 +13,10 @@ from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
 from recollect.domain.memory import canonical
 from recollect.domain.record import Id, QueryText
 from recollect.errors import DuplicateKey, InvalidInput
-from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Scope, Step, Touch, equal
+from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Step, Touch, equal
 from recollect.services.access_journal import KEPT_NAMES
-from recollect.services.context import Core, Reply, Request
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
 
 BATCH = 1000
@@ -64,9 +65,9 @@ class LogPage(Reply):
     next: str | None = None
 
 
-def show_log(core: Core, scope: Scope, request: LogRequest) -> LogPage:
+def show_log(tenant: Tenant, request: LogRequest) -> LogPage:
     """The access log, the newest first. Reads are written within a second of happening."""
-    core.journal.flush_quietly()
+    tenant.journal.flush_quietly()
     named: dict[str, Any] = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
     named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
     where: list[Filter] = [equal(name, value) for name, value in named.items() if value is not None]
@@ -77,7 +78,7 @@ def show_log(core: Core, scope: Scope, request: LogRequest) -> LogPage:
     if request.until:
         where.append(Compare("timestamp", "<", request.until))
     order = (Order("id", descending=True),)
-    page = core.store.find(scope, Query(AccessLog, tuple(where), order, request.limit, request.after))
+    page = tenant.find(Query(AccessLog, tuple(where), order, request.limit, request.after))
     return LogPage(entries=[_entry(one) for one in page.records], next=page.next)
 
 
@@ -111,19 +112,19 @@ class Sealed(Reply):
     anchor: str | None = None
 
 
-def seal(core: Core, scope: Scope, request: SealRequest) -> Sealed:
+def seal(tenant: Tenant, request: SealRequest) -> Sealed:
     """Chain every entry that has no seal yet to those before it."""
-    core.journal.flush()
+    tenant.journal.flush()
     entries = seals = 0
     while True:
         order = (Order("id"),)
-        waiting = core.store.find(scope, Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
-        last = _last_seal(core, scope)
+        waiting = tenant.find(Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
+        last = _last_seal(tenant)
         if not waiting:
             return Sealed(entries=entries, seals=seals, anchor=_anchor(last) if last else None)
         number, previous = (last.number + 1, last.digest) if last else (1, "")
         made = Seal(
-            organization_id=scope.organization_id,
+            organization_id=tenant.scope.organization_id,
             number=number,
             previous=previous,
             digest=_digest(number, previous, waiting),
@@ -131,14 +132,14 @@ def seal(core: Core, scope: Scope, request: SealRequest) -> Sealed:
         )
         steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in waiting)]
         try:
-            core.store.transact(scope, steps)
+            tenant.transact(steps)
         except DuplicateKey:
             continue  # another process sealed at the same moment
         entries, seals = entries + len(waiting), seals + 1
 
 
-def _last_seal(core: Core, scope: Scope) -> Seal | None:
-    found = core.store.find(scope, Query(Seal, (), (Order("number", descending=True),), 1)).records
+def _last_seal(tenant: Tenant) -> Seal | None:
+    found = tenant.find(Query(Seal, (), (Order("number", descending=True),), 1)).records
     return found[0] if found else None
 
 
@@ -167,25 +168,25 @@ class LogVerified(Reply):
     problems: list[str] = Field(default_factory=list)
 
 
-def verify_log(core: Core, scope: Scope, request: VerifyLogRequest) -> LogVerified:
+def verify_log(tenant: Tenant, request: VerifyLogRequest) -> LogVerified:
     """Recompute every seal: whatever was changed, deleted, inserted, swapped or cut off is named."""
-    core.journal.flush()
+    tenant.journal.flush()
     number, digest, entries = 0, "", 0
     problems: list[str] = []
-    kept, let_go = _kept(request.anchor), _let_go(core, scope)
-    for one in _seals(core, scope):
+    kept, let_go = _kept(request.anchor), _let_go(tenant)
+    for one in _seals(tenant):
         if one.number != number + 1:
             problems.append(f"seal {number + 1} is missing")
         elif one.previous != digest:
             problems.append(f"seal {one.number} does not follow the one before it")
-        problems += _broken(core, scope, one, one.number <= let_go)
+        problems += _broken(tenant, one, one.number <= let_go)
         if kept is not None and one.number == kept[0] and one.digest != kept[1]:
             problems.append(f"seal {one.number} is not the one the anchor names")
         number, digest, entries = one.number, one.digest, entries + one.entries
     if kept is not None and number < kept[0]:
         problems.append(f"the log ends at seal {number}, before the anchor's {kept[0]}: its end was cut off")
-    problems += _strays(core, scope, number)
-    unsealed = core.store.count(scope, Query(AccessLog, (IsNull("seal"),)))
+    problems += _strays(tenant, number)
+    unsealed = tenant.count(Query(AccessLog, (IsNull("seal"),)))
     anchor = f"{number}:{digest}" if number else None
     return LogVerified(
         sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, let_go=let_go,
@@ -202,26 +203,24 @@ def _kept(anchor: str | None) -> tuple[int, str] | None:
     return int(number), digest
 
 
-def _seals(core: Core, scope: Scope) -> Iterator[Seal]:
+def _seals(tenant: Tenant) -> Iterator[Seal]:
     after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Seal, (), (Order("number"),), BATCH, after))
+        page = tenant.find(Query(Seal, (), (Order("number"),), BATCH, after))
         yield from page.records
         after = page.next
         if after is None:
             return
 
 
-def _let_go(core: Core, scope: Scope) -> int:
+def _let_go(tenant: Tenant) -> int:
     """Up to which seal retention has taken entries away; each time it says so in the log."""
     said = Query(AccessLog, (OneOf("action", tuple(KEPT_NAMES)),), (Order("id", descending=True),), 10)
-    return max((int(one.request_data.get("seals") or 0) for one in core.store.find(scope, said).records), default=0)
+    return max((int(one.request_data.get("seals") or 0) for one in tenant.find(said).records), default=0)
 
 
-def _broken(core: Core, scope: Scope, one: Seal, may_lack: bool) -> Iterator[str]:
-    found = core.store.find(
-        scope, Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")
-    ).records
+def _broken(tenant: Tenant, one: Seal, may_lack: bool) -> Iterator[str]:
+    found = tenant.find(Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")).records
     if may_lack and len(found) < one.entries:
         return
     if len(found) != one.entries:
@@ -230,14 +229,14 @@ def _broken(core: Core, scope: Scope, one: Seal, may_lack: bool) -> Iterator[str
         yield f"an entry under seal {one.number} was changed or exchanged"
 
 
-def _strays(core: Core, scope: Scope, last: int) -> Iterator[str]:
+def _strays(tenant: Tenant, last: int) -> Iterator[str]:
     """Entries that name a seal which is not there, or that are older than what was sealed long since."""
-    beyond = core.store.count(scope, Query(AccessLog, (Compare("seal", ">", last),), deleted="yes"))
+    beyond = tenant.count(Query(AccessLog, (Compare("seal", ">", last),), deleted="yes"))
     if beyond:
         yield f"{beyond} entries name a seal that is not there"
-    newest = core.store.find(scope, Query(Seal, (), (Order("number", descending=True),), 1)).records
+    newest = tenant.find(Query(Seal, (), (Order("number", descending=True),), 1)).records
     if newest:
         old = Compare("timestamp", "<", newest[0].created_at - GRACE)
-        inserted = core.store.count(scope, Query(AccessLog, (IsNull("seal"), old)))
+        inserted = tenant.count(Query(AccessLog, (IsNull("seal"), old)))
         if inserted:
             yield f"{inserted} entries claim to be older than the last seal, but are under none: they were put in later"

@@ -32,8 +32,8 @@ from recollect.ports.records import (
     Step,
 )
 from recollect.services.admin.export import parents_first, record_line
-from recollect.services.context import Reply
 from recollect.services.memories.indexing import Progress
+from recollect.services.requests import Reply
 
 BATCH = 500
 CHANGES = 10_000

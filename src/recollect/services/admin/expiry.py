@@ -14,13 +14,15 @@ from recollect.ports.records import (
     Compare,
     DeleteWhere,
     Query,
-    Scope,
 )
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.removal_plan import burying_steps, overdue
-from recollect.services.context import Core, Reply, Request, commit, insistently, logged
 from recollect.services.erasure import erase_traces, owed, owing
 from recollect.services.memories.derived import erasing_steps
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, logged
 from recollect.services.workspaces.blobs import collect
 
 
@@ -39,7 +41,7 @@ class Swept(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
+def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
     """Delete for good every memory and agent state whose time is up, what was removed and can no longer be restored,
     and file content that nothing uses any more.
 
@@ -47,26 +49,26 @@ def sweep(core: Core, scope: Scope, request: SweepRequest) -> Swept:
     the settings want.
     """
     expired = (Compare("expires_at", "<=", now()),)
-    memories, states = (core.store.count(scope, Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
-    removed = overdue(core, scope)
+    memories, states = (tenant.count(Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
+    removed = overdue(tenant)
     if request.dry_run:
         return Swept(expired=memories, states=states, removed=len(removed))
     for party in removed:
-        insistently(partial(_bury, core, scope, party), VersionConflict, RequirementFailed)
-    blobs, _ = collect(core, scope)
+        insistently(partial(_bury, tenant, party), VersionConflict, RequirementFailed)
+    blobs, _ = collect(tenant)
     if memories or states:
-        gone = [id for (id,) in core.store.select(scope, Query(Memory, expired, deleted="yes"), ("id",))]
-        entry = logged(scope, "delete", "sweep", None, count=memories, states=states)
-        copies = erasing_steps(core, scope, gone)
-        ends = [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), owing(scope, "sweep")]
-        commit(core, scope, [*copies, *ends, entry])
-    notes = erase_traces(core, scope) if memories or states or blobs or removed or owed(core, scope) else []
-    entries = keep_retention(core, scope)
+        gone = [id for (id,) in tenant.select(Query(Memory, expired, deleted="yes"), ("id",))]
+        entry = logged(tenant, "delete", "sweep", None, count=memories, states=states)
+        copies = erasing_steps(tenant, gone)
+        ends = [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), owing(tenant, "sweep")]
+        commit(tenant, [*copies, *ends, entry])
+    notes = erase_traces(tenant) if memories or states or blobs or removed or owed(tenant) else []
+    entries = keep_retention(tenant)
     return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes)
 
 
-def _bury(core: Core, scope: Scope, party: Record) -> None:
+def _bury(tenant: Tenant, party: Record) -> None:
     """Unless it went with another one, or somebody restored it a moment ago."""
-    root = core.store.get(scope, type(party), party.id, deleted=True)
+    root = tenant.get(type(party), party.id, deleted=True)
     if root is not None and root.is_deleted and root.updated_at == party.updated_at:
-        commit(core, scope, [*burying_steps(core, scope, root), owing(scope, root.id)])
+        commit(tenant, [*burying_steps(tenant, root), owing(tenant, root.id)])

@@ -23,9 +23,10 @@ from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.records import Query, Reads, Scope
 from recollect.services.admin.salvage import Lost, fault, readable
-from recollect.services.context import Core, Reply, Request
 from recollect.services.keyed_hashes import shown_record
 from recollect.services.memories.indexing import Progress
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 
 FORMAT = "recollect-export-1"
 PIECE_BYTES = 256 * 1024
@@ -65,7 +66,7 @@ class Transferred(Reply):
     left_out: list[LeftOut] = Field(default_factory=list, description="What of a damaged store could not be exported")
 
 
-def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
     """Write every record of the organization, parents first, with a hash at the end.
 
     Of a damaged store nothing is written, or with `damaged` set to skip all that can be read: the reply and the last
@@ -74,10 +75,10 @@ def export(core: Core, scope: Scope, request: ExportRequest, progress: Progress 
     target = Path(request.path)
 
     def write(file: BinaryIO) -> Written:
-        return _written(core, scope, request, _Target(file, target), progress)
+        return _written(tenant, request, _Target(file, target), progress)
 
     try:
-        done = core.folders.keep(target, write)
+        done = tenant.folders.keep(target, write)
     except OSError as error:
         raise _cannot_write(target, error) from None
     return Transferred(path=str(target), records=done.records, hash=done.hash, left_out=done.left_out)
@@ -108,12 +109,12 @@ def _cannot_write(target: Path, error: OSError) -> InvalidInput:
     return InvalidInput(f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to")
 
 
-def exported_pieces(core: Core, scope: Scope, request: ExportRequest) -> Iterator[bytes]:
+def exported_pieces(tenant: Tenant, request: ExportRequest) -> Iterator[bytes]:
     """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open,
     and what cannot be exported is said before the first of them is sent."""
     with ExitStack() as undone:
         file = undone.enter_context(tempfile.TemporaryFile(prefix="recollect-export-"))
-        _written(core, scope, request, _Target(file, Path("a temporary file")), lambda done, total: None)
+        _written(tenant, request, _Target(file, Path("a temporary file")), lambda done, total: None)
         file.seek(0)
         undone.pop_all()
     return _pieces(file)
@@ -124,17 +125,17 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
         yield from iter(partial(file.read, PIECE_BYTES), b"")
 
 
-def _written(core: Core, scope: Scope, request: ExportRequest, target: _Target, progress: Progress) -> Written:
+def _written(tenant: Tenant, request: ExportRequest, target: _Target, progress: Progress) -> Written:
     """Writes all the lines; gives how many records there are, their hash, and what is not among them."""
     digest, count = hashlib.sha256(), -1
     with _remedied(request):
         # A store whose log is damaged takes no more notes, and can be saved nevertheless.
-        core.journal.flush_quietly() if request.damaged == "skip" else core.journal.flush()
-    with _remedied(request), core.store.snapshot(scope) as reading:
-        taking = _Taking(reading, scope, request.damaged == "skip")
+        tenant.journal.flush_quietly() if request.damaged == "skip" else tenant.journal.flush()
+    with _remedied(request), tenant.snapshot() as reading:
+        taking = _Taking(reading, tenant.scope, request.damaged == "skip")
         records = _exported(request.audit)
         total = sum(taking.count(record) for record in records)
-        for line in _lines(core, taking, scope, records):
+        for line in _lines(tenant, taking, records):
             target.write(line)
             digest.update(line)
             count += 1
@@ -158,10 +159,10 @@ def _remedied(request: ExportRequest) -> Iterator[None]:
         raise DamagedData(error.message, remedy=remedy, **error.details) from error
 
 
-def _lines(core: Core, taking: _Taking, scope: Scope, records: list[type[Record]]) -> Iterator[bytes]:
-    yield _line({"format": FORMAT, "organization": scope.organization_id})
+def _lines(tenant: Tenant, taking: _Taking, records: list[type[Record]]) -> Iterator[bytes]:
+    yield _line({"format": FORMAT, "organization": tenant.scope.organization_id})
     for record in records:
-        yield from (record_line(shown_record(core.keyring, scope, one)) for one in taking.records(record))
+        yield from (record_line(shown_record(tenant.keyring, tenant.scope, one)) for one in taking.records(record))
 
 
 class _Taking:
@@ -269,11 +270,11 @@ class BackedUp(Reply):
     bytes: int
 
 
-def backup(core: Core, scope: Scope, request: BackupRequest) -> BackedUp:
+def backup(tenant: Tenant, request: BackupRequest) -> BackedUp:
     """A consistent copy of the store, taken while others write."""
     target = Path(request.path)
-    core.journal.flush()
-    core.store.backup(target)
+    tenant.journal.flush()
+    tenant.store.backup(target)
     return BackedUp(path=str(target), bytes=target.stat().st_size)
 
 

@@ -32,12 +32,15 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record, Unique
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Step
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.export import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
-from recollect.services.context import Core, Request, commit, insistently, logged
 from recollect.services.memories.content_hashes import difference
 from recollect.services.memories.indexing import Progress, refreshed
+from recollect.services.requests import Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, logged
 from recollect.services.trust.import_trust import Proving
 
 BATCH = 1000
@@ -59,7 +62,7 @@ class ImportRequest(Request):
     existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that are here already")
 
 
-def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
     """Read an export back: every line is checked before the first is written, then batches commit.
 
     A memory and what it is made of (tags, citations, history, vectors) are one: skipped or replaced together, and so
@@ -69,18 +72,18 @@ def import_(core: Core, scope: Scope, request: ImportRequest, progress: Progress
     written = done = 0
     try:
         with path.open("rb") as file:
-            survey = _Survey(path.name, scope, progress)
+            survey = _Survey(path.name, tenant, progress)
             survey.read(file)
-            _refuse_higher_users(core, scope, survey.users)
-            _refuse_two_logs(core, scope, survey.seals)
-            proving = Proving(core, scope, survey.has_log, request.existing == "replace")
+            _refuse_higher_users(tenant, survey.users)
+            _refuse_two_logs(tenant, survey.seals)
+            proving = Proving(tenant, survey.has_log, request.existing == "replace")
             for batch in survey.batches(file, proving):
-                written += _write(core, scope, batch, request.existing, written)
+                written += _write(tenant, batch, request.existing, written)
                 done += len(batch)
                 progress(survey.records + done, 2 * survey.records)
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
-    notes = [*proving.settle(), *refreshed(core)]
+    notes = [*proving.settle(), *refreshed(tenant)]
     written -= len(proving.fallen)  # each has a former state that is not in the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
     return Transferred(path=str(path), records=written, hash=survey.hash, **told)
@@ -98,9 +101,9 @@ def _refuse_damaged(name: str, number: int, record: Record) -> None:
         )
 
 
-def _refuse_rise(scope: Scope, record: Record) -> None:
+def _refuse_rise(tenant: Tenant, record: Record) -> None:
     """Who comes with a key imports no keys, no evidence, and nobody who may do more than they."""
-    if scope.granted is None:
+    if tenant.scope.granted is None:
         return
     if record.shape.table in LEFT_OUT:
         raise Denied(
@@ -108,19 +111,19 @@ def _refuse_rise(scope: Scope, record: Record) -> None:
             remedy="import it where the store is",
         )
     if isinstance(record, User):
-        refuse_higher(scope, record)
+        refuse_higher(tenant.scope, record)
 
 
-def _refuse_higher_users(core: Core, scope: Scope, ids: set[str]) -> None:
+def _refuse_higher_users(tenant: Tenant, ids: set[str]) -> None:
     """Nor anybody who would take the place of such a one."""
     here = Query(User, (OneOf("id", tuple(sorted(ids))),), deleted="yes")
-    for user in core.store.find(scope, here).records if ids and scope.granted is not None else []:
-        refuse_higher(scope, user)
+    for user in tenant.find(here).records if ids and tenant.scope.granted is not None else []:
+        refuse_higher(tenant.scope, user)
 
 
-def _refuse_two_logs(core: Core, scope: Scope, seals: set[str]) -> None:
+def _refuse_two_logs(tenant: Tenant, seals: set[str]) -> None:
     """The seals of a log are numbered and follow one another: two sealed logs would look like one that was forged."""
-    if seals and not seals.issuperset(id for (id,) in core.store.select(scope, Query(Seal, deleted="yes"), ("id",))):
+    if seals and not seals.issuperset(id for (id,) in tenant.select(Query(Seal, deleted="yes"), ("id",))):
         raise Conflict(
             "the file has a sealed access log, and so has this organization",
             remedy="export without the access log (--audit), or import into another organization",
@@ -135,7 +138,7 @@ class _Survey:
     """A checked file: where its lines begin, those of parts found by their owner."""
 
     name: str
-    scope: Scope
+    tenant: Tenant
     progress: Progress
     records: int = 0
     hash: str = ""
@@ -153,9 +156,9 @@ class _Survey:
         owners, places = array("Q"), array("Q")
         offset = file.seek(0)
         for number, line in enumerate(file, 1):
-            record = _validated(line, self.scope)
+            record = _validated(line, self.tenant)
             if record is not None:
-                _refuse_rise(self.scope, record)
+                _refuse_rise(self.tenant, record)
                 _refuse_damaged(self.name, number, record)
             owner = _owner_of(record) if record is not None else None
             if owner is not None and type(record) in PARTS:
@@ -206,7 +209,7 @@ class _Survey:
 
     def _group(self, file: IO[bytes], offset: int) -> tuple[list[Record], int]:
         line = _line_at(file, offset)
-        record, size = _record(_parsed(line), self.scope), len(line)
+        record, size = _record(_parsed(line), self.tenant), len(line)
         if type(record) not in WHOLES:
             return [record], size
         key = (record.shape.table, record.id)
@@ -216,7 +219,7 @@ class _Survey:
         for place in self._places[first:last]:
             line = _line_at(file, int(place))
             size += len(line)
-            parts.append(_record(_parsed(line), self.scope))
+            parts.append(_record(_parsed(line), self.tenant))
         return [record, *(one for one in parts if _owner_of(one) == key)], size
 
 
@@ -250,11 +253,11 @@ def checked(file: IO[bytes], name: str) -> Written:
     return Written(int(end["records"]), digest.hexdigest(), left_out)
 
 
-def _validated(line: bytes, scope: Scope) -> Record | None:
+def _validated(line: bytes, tenant: Tenant) -> Record | None:
     """None for the first and the last line."""
     item = _parsed(line)
     if "record" in item:
-        return _record(item, scope)
+        return _record(item, tenant)
     if "format" not in item and "end" not in item:
         raise InvalidInput("a line of the file is no record", remedy="export it again")
     return None
@@ -268,7 +271,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _record(item: dict[str, Any], scope: Scope) -> Record:
+def _record(item: dict[str, Any], tenant: Tenant) -> Record:
     table, fields = item.get("table"), item.get("record")
     record = RECORDS.get(table) if isinstance(table, str) else None
     if record is None or not isinstance(fields, dict):
@@ -277,7 +280,7 @@ def _record(item: dict[str, Any], scope: Scope) -> Record:
         for column in record.columns():
             if column.type == "bytes" and fields.get(column.name) is not None:
                 fields[column.name] = base64.b64decode(fields[column.name], validate=True)
-        return record.model_validate({**fields, "organization_id": scope.organization_id})
+        return record.model_validate({**fields, "organization_id": tenant.scope.organization_id})
     except ValidationError as error:
         raise InvalidInput(f"a {record.shape.table} in the file is not valid: {describe(error)}") from None
     except (TypeError, ValueError):
@@ -287,14 +290,14 @@ def _record(item: dict[str, Any], scope: Scope) -> Record:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _write(core: Core, scope: Scope, batch: Sequence[Record], existing: str, before: int) -> int:
+def _write(tenant: Tenant, batch: Sequence[Record], existing: str, before: int) -> int:
     """One batch; how many records it wrote. Looked at afresh if somebody else wrote the same a moment ago."""
 
     def attempt() -> int:
-        steps = _steps(core, scope, batch, existing)
+        steps = _steps(tenant, batch, existing)
         count = sum(isinstance(step, Insert | Put) for step in steps)
         if steps:
-            commit(core, scope, [*steps, logged(scope, "create", "import", None, records=count)])
+            commit(tenant, [*steps, logged(tenant, "create", "import", None, records=count)])
         return count
 
     try:
@@ -313,11 +316,11 @@ def _stopped(error: RecollectError, before: int) -> RecollectError:
     )
 
 
-def _steps(core: Core, scope: Scope, records: Sequence[Record], existing: str) -> list[Step]:
+def _steps(tenant: Tenant, records: Sequence[Record], existing: str) -> list[Step]:
     types = {type(one) for one in records}
-    present = {(record.shape.table, id) for record in types for id in _present(core, scope, record, records)}
+    present = {(record.shape.table, id) for record in types for id in _present(tenant, record, records)}
     steps: list[Step] = _dropping_steps(present) if existing == "replace" else []
-    taken = _taken(core, scope, records) if existing == "skip" else set()
+    taken = _taken(tenant, records) if existing == "skip" else set()
     for one in records:
         is_here = (one.shape.table, one.id) in present
         if _owner_of(one) in present:
@@ -349,12 +352,12 @@ def _owner_of(record: Record) -> Key | None:
     return owner.shape.table, str(getattr(record, link))
 
 
-def _present(core: Core, scope: Scope, record: type[Record], records: Sequence[Record]) -> set[str]:
+def _present(tenant: Tenant, record: type[Record], records: Sequence[Record]) -> set[str]:
     ids = tuple(one.id for one in records if type(one) is record)
-    return {id for (id,) in core.store.select(scope, Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
+    return {id for (id,) in tenant.select(Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
 
 
-def _taken(core: Core, scope: Scope, records: Sequence[Record]) -> set[tuple[str, str]]:
+def _taken(tenant: Tenant, records: Sequence[Record]) -> set[tuple[str, str]]:
     """Those whose unique key another record here has, such as a link that was made on both sides.
 
     Only where nobody refers to them: what hangs on the others could not follow.
@@ -365,7 +368,7 @@ def _taken(core: Core, scope: Scope, records: Sequence[Record]) -> set[tuple[str
             mine = {values: one for one in records if type(one) is record and (values := _key_of(one, key))}
             if mine:
                 first = OneOf(key.fields[0], tuple({values[0] for values in mine}))
-                rows = core.store.select(scope, Query(record, (first,), deleted="yes"), ("id", *key.fields))
+                rows = tenant.select(Query(record, (first,), deleted="yes"), ("id", *key.fields))
                 held = {tuple(row[1:]): row[0] for row in rows}
                 taken |= {(record.shape.table, one.id) for at, one in mine.items() if held.get(at, one.id) != one.id}
     return taken

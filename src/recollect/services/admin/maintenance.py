@@ -16,13 +16,14 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import Record, now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.models import Embedder
-from recollect.ports.records import Compare, IsNull, Linked, OneOf, Part, Problem, Query, Scope, equal
+from recollect.ports.records import Compare, IsNull, Linked, OneOf, Part, Problem, Query, equal
 from recollect.services.admin.salvage import UNREADABLE, Lost, readable
-from recollect.services.context import Core, Reply, Request
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks.checkpoint_streams import check_items
 from recollect.services.memories.embeddings import facets_of, passages_of, text_hash
 from recollect.services.memories.indexing import ReindexRequest, reindex
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
 from recollect.services.workspaces.blobs import check_content
 
 PAGE = 1000
@@ -53,27 +54,27 @@ class Verified(Reply):
     problems: list[ProblemView] = Field(default_factory=list)
 
 
-def verify(core: Core, scope: Scope, request: VerifyRequest) -> Verified:
+def verify(tenant: Tenant, request: VerifyRequest) -> Verified:
     """Re-read every record, re-derive every hash, and compare the indexes with the records."""
-    mine = (None, scope.organization_id)
-    problems = [_viewed(problem) for problem in core.store.verify() if problem.organization_id in mine]
+    mine = (None, tenant.scope.organization_id)
+    problems = [_viewed(problem) for problem in tenant.store.verify() if problem.organization_id in mine]
     partly: set[str] = set()
-    for found in _to_the_end(core, scope):
+    for found in _to_the_end(tenant):
         if isinstance(found, Partly):
             partly.add(found.id)
         elif not _is_told(found, problems):
             problems.append(found)
-    memories, vectors = _counted(core, scope, Memory), _counted(core, scope, Embedding)
+    memories, vectors = _counted(tenant, Memory), _counted(tenant, Embedding)
     return Verified(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
 
 
-def _to_the_end(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
+def _to_the_end(tenant: Tenant) -> Iterator[ProblemView | Partly]:
     """Each part by itself: what one of them cannot read keeps none of the others from being looked at."""
     parts: list[Callable[[], Iterable[ProblemView | Partly]]] = [
-        lambda: _check_memories(core, scope),
-        lambda: map(_viewed, check_content(core, scope)),
-        lambda: map(_viewed, check_items(core, scope)),
-        lambda: _index_problems(core),
+        lambda: _check_memories(tenant),
+        lambda: map(_viewed, check_content(tenant)),
+        lambda: map(_viewed, check_items(tenant)),
+        lambda: _index_problems(tenant),
     ]
     for part in parts:
         try:
@@ -95,9 +96,9 @@ def _is_told(found: ProblemView, problems: list[ProblemView]) -> bool:
     return any((one.table, one.id) == (found.table, found.id) and one.part == "records" for one in problems)
 
 
-def _counted(core: Core, scope: Scope, record: type[Record]) -> int:
+def _counted(tenant: Tenant, record: type[Record]) -> int:
     try:
-        return core.store.count(scope, Query(record))
+        return tenant.count(Query(record))
     except RecollectError:
         return 0  # why is among the problems
 
@@ -113,13 +114,13 @@ def _index_problems(core: Core) -> list[ProblemView]:
     ]
 
 
-def _check_memories(core: Core, scope: Scope) -> Iterator[ProblemView | Partly]:
+def _check_memories(tenant: Tenant) -> Iterator[ProblemView | Partly]:
     lacking: dict[str, ProblemView] = {}
-    every = readable(core.store, scope, Memory, deleted="no", page=PAGE)
+    every = readable(tenant.store, tenant.scope, Memory, deleted="no", page=PAGE)
     while page := list(islice(every, PAGE)):
         for one in page:
             yield from _check_memory(one) if isinstance(one, Memory) else [_unread(one)]
-        for problem in _vectors_checked(core, scope, [one for one in page if isinstance(one, Memory)]):
+        for problem in _vectors_checked(tenant, [one for one in page if isinstance(one, Memory)]):
             if isinstance(problem, Partly):
                 yield problem
                 continue
@@ -136,9 +137,9 @@ def _unread(lost: Lost) -> ProblemView:
     return ProblemView(what=what, table=lost.table, id=lost.id)
 
 
-def _vectors_checked(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+def _vectors_checked(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
     try:
-        yield from _check_vectors(core, scope, memories)
+        yield from _check_vectors(tenant, memories)
     except DamagedData as error:
         yield ProblemView(what=f"their vectors cannot be read: {error.message}", table="embedding")
 
@@ -150,19 +151,16 @@ def _check_memory(memory: Memory) -> Iterator[ProblemView]:
         yield ProblemView(what="its text is not what its content says", table="memory", id=memory.id)
 
 
-def _check_vectors(core: Core, scope: Scope, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
     """Each memory has, by each configured model, the vectors of its text per namespace, with its filter fields."""
     if not memories:
         return
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
     stored: dict[tuple[str, ...], list[_Kept]] = {}
-    for row in core.store.select(scope, Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
+    for row in tenant.select(Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
         stored.setdefault(row[:3], []).append(_Kept(*row[3:]))
-    queued = {
-        tuple(row)
-        for row in core.store.select(scope, Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))
-    }
-    own = {embedder.model: embedder for embedder in core.embedders}
+    queued = {tuple(row) for row in tenant.select(Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))}
+    own = {embedder.model: embedder for embedder in tenant.embedders}
     others: dict[str, dict[str, None]] = {}
     for id, model, _ in stored:
         if model not in own:
@@ -227,41 +225,41 @@ class Diagnosis(Reply):
     mended: list[str] = Field(default_factory=list)
 
 
-def doctor(core: Core, scope: Scope, request: DoctorRequest) -> Diagnosis:
+def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
     """Say what ails the store and what to do about it; with `fix`, do it."""
-    findings = _examined(core, scope)
+    findings = _examined(tenant)
     mended: list[str] = []
     if request.fix and not all(finding.well for finding in findings):
         try:
-            mended = _mend(core, scope, findings)
+            mended = _mend(tenant, findings)
         except DamagedData as error:
             mended = [f"cannot be mended: {error.message}"]
-        findings = _examined(core, scope)
+        findings = _examined(tenant)
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
 
 
-def _examined(core: Core, scope: Scope) -> list[Finding]:
+def _examined(tenant: Tenant) -> list[Finding]:
     """Every finding; a store so damaged that it cannot be asked is one, too."""
     findings: list[Finding] = []
     for examine in (_presence, _index_state, _soundness, _backlog):
         try:
-            findings += examine(core, scope)
+            findings += examine(tenant)
         except DamagedData as error:
             findings.append(Finding(name="damage", well=False, says=error.message, remedy=RESTORE))
     return findings
 
 
-def _index_state(core: Core, scope: Scope) -> Iterator[Finding]:
+def _index_state(tenant: Tenant) -> Iterator[Finding]:
     """How far the vector index is behind; being behind a little is no illness, being away is."""
     try:
-        says, remedy = f"{core.vectors.label}, {core.vectors.behind()} behind", ""
+        says, remedy = f"{tenant.vectors.label}, {tenant.vectors.behind()} behind", ""
     except IndexFailed as failure:
         says, remedy = f"{failure.message}; it is behind, and recall does without it", failure.remedy
     yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
 
 
-def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
-    verified = verify(core, scope, VerifyRequest())
+def _soundness(tenant: Tenant) -> Iterator[Finding]:
+    verified = verify(tenant, VerifyRequest())
     derived = [problem for problem in verified.problems if problem.part != "records"]
     truth = [problem for problem in verified.problems if problem not in derived]
     yield Finding(
@@ -284,56 +282,57 @@ def _soundness(core: Core, scope: Scope) -> Iterator[Finding]:
     )
 
 
-def _backlog(core: Core, scope: Scope) -> Iterator[Finding]:
-    vectors = core.store.count(scope, Query(IndexTask))
+def _backlog(tenant: Tenant) -> Iterator[Finding]:
+    vectors = tenant.count(Query(IndexTask))
     yield Finding(
         name="queue",
         well=vectors == 0,
         says=f"{vectors} vectors owed",
         remedy="recollect doctor --fix" if vectors else "",
     )
-    traces = owed(core, scope)
+    traces = owed(tenant)
     yield Finding(
         name="erasure",
         well=traces == 0,
         says=f"{traces} deletions whose traces are still on disk",
         remedy="recollect doctor --fix" if traces else "",
     )
-    due = core.store.count(scope, Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
+    due = tenant.count(Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
     yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
-    yield from _items_behind(core, scope)
-    broken = core.store.count(scope, Query(Citation, (equal("state", "broken"),)))
+    yield from _items_behind(tenant)
+    broken = tenant.count(Query(Citation, (equal("state", "broken"),)))
     yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
 
 
-def _items_behind(core: Core, scope: Scope) -> Iterator[Finding]:
+def _items_behind(tenant: Tenant) -> Iterator[Finding]:
     """Their texts are not kept, so nobody but who put them can make their vectors again."""
-    if core.embedder is None:
+    if tenant.embedder is None:
         return
-    current = equal("model", core.embedder.model)
+    current = equal("model", tenant.embedder.model)
     another = (Linked(ItemVector, "item_id"), Linked(ItemVector, "item_id", (current,), wanted=False))
     before = (Linked(ItemVector, "item_id", (current, IsNull("start"))),)
     for where, says in (
         (another, "items have vectors by another model only, and are not found by meaning"),
         (before, "items have vectors from before passages, which are of the beginning of a long text"),
     ):
-        count = core.store.count(scope, Query(Item, where))
+        count = tenant.count(Query(Item, where))
         if count:
             yield Finding(name="items", well=True, says=f"{count} {says}", remedy="put them again")
 
 
-def _presence(core: Core, scope: Scope) -> Iterator[Finding]:
+def _presence(tenant: Tenant) -> Iterator[Finding]:
     """An emptied store looks healthy to everything that only reads what is left: its change counter tells."""
-    changes = core.store.changes(scope, 0, 1)
-    present = scope.organization_id in core.store.tenants()
+    changes = tenant.store.changes(tenant.scope, 0, 1)
+    present = tenant.scope.organization_id in tenant.store.tenants()
     well = present or not changes
     yield Finding(
         name="store",
         well=well,
-        says=f"{core.store.capabilities.name}, organization '{scope.organization_id}'" + ("" if well else " is gone"),
+        says=f"{tenant.store.capabilities.name}, organization '{tenant.scope.organization_id}'"
+        + ("" if well else " is gone"),
         remedy="" if well else RESTORE,
     )
-    for remark in core.store.capabilities.remarks:
+    for remark in tenant.store.capabilities.remarks:
         yield Finding(name=remark.name, well=True, says=remark.says, remedy=remark.remedy)
 
 
@@ -345,26 +344,26 @@ def _listed(problems: list[ProblemView]) -> str:
     return f"{sum(problem.count for problem in problems)} problems, the first: {first.what}{where}"
 
 
-def _mend(core: Core, scope: Scope, findings: list[Finding]) -> list[str]:
+def _mend(tenant: Tenant, findings: list[Finding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
     if "erasure" in ailing:
         try:
-            done.append(f"traces of {finish(core, scope)} deletions overwritten")
+            done.append(f"traces of {finish(tenant)} deletions overwritten")
         except Unavailable as failure:
             done.append(f"traces not overwritten: {failure.message}")
     if ailing & {"records", "indexes", "queue", "passages"}:
-        done += core.store.mend()
+        done += tenant.store.mend()
     if ailing & {"indexes", "queue", "passages"}:
         try:
-            made = reindex(core, scope, ReindexRequest()).made
-            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(core, scope)):
-                made += reindex(core, scope, ReindexRequest(everything=True)).made
+            made = reindex(tenant, ReindexRequest()).made
+            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(tenant)):
+                made += reindex(tenant, ReindexRequest(everything=True)).made
             done += [f"{made} vectors made"] if made else []
         except EmbedderFailed as failure:
             done.append(f"no vectors made: {failure.message}")
         try:
-            done.append(f"{core.vectors.rebuild()} vectors in the index")
+            done.append(f"{tenant.vectors.rebuild()} vectors in the index")
         except IndexFailed as failure:
             done.append(f"the vector index was not made again: {failure.message}")
     return done
@@ -399,24 +398,24 @@ def _behind(core: Core) -> int | None:
         return None
 
 
-def stats(core: Core, scope: Scope, request: StatsRequest) -> Stats:
+def stats(tenant: Tenant, request: StatsRequest) -> Stats:
     """How much is remembered, of which kind and how well supported."""
-    store = core.store
-    memories = store.count_by(scope, Query(Memory, deleted="yes"), ["is_deleted", "kind", "status"])
+    store = tenant.store
+    memories = store.count_by(tenant.scope, Query(Memory, deleted="yes"), ["is_deleted", "kind", "status"])
     living = {key[1:]: number for key, number in memories.items() if not key[0]}
-    citations = store.count_by(scope, Query(Citation), ["state"])
+    citations = store.count_by(tenant.scope, Query(Citation), ["state"])
     return Stats(
         memories=sum(living.values()),
         forgotten=sum(memories.values()) - sum(living.values()),
         kinds=_summed(living, 0),
         statuses={**dict.fromkeys(STATUSES, 0), **_summed(living, 1)},
-        vectors=store.count(scope, Query(Embedding)),
-        queued=store.count(scope, Query(IndexTask)),
-        behind=_behind(core),
+        vectors=store.count(tenant.scope, Query(Embedding)),
+        queued=store.count(tenant.scope, Query(IndexTask)),
+        behind=_behind(tenant),
         citations=sum(citations.values()),
-        uncited=store.count(scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
+        uncited=store.count(tenant.scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
         broken=citations.get(("broken",), 0),
-        erasures_owed=owed(core, scope),
+        erasures_owed=owed(tenant),
     )
 
 

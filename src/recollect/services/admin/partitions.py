@@ -20,8 +20,10 @@ from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, Unsupported
 from recollect.ports.partitions import Distributable, Partition, Partitioned
 from recollect.ports.records import Compare, DeleteWhere, OneOf, Order, Query, Scope
-from recollect.services.context import Core, Reply, Request, commit, logged
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import From
+from recollect.services.transaction import commit, logged
 
 PAGE = 500
 _AGE = re.compile(r"^(\d{1,6})\s*(d|w|m|y)$")
@@ -65,9 +67,9 @@ class Layout(Reply):
     note: str = ""
 
 
-def partitions(core: Core, scope: Scope, request: PartitionsRequest) -> Layout:
+def partitions(tenant: Tenant, request: PartitionsRequest) -> Layout:
     """Show the pieces of the store, make months ahead, drop old ones: a plan first, with `apply` for good."""
-    store, before = core.store, _before(request)
+    store, before = tenant.store, _before(request)
     if not isinstance(store, Partitioned):
         if request.ahead is not None or before is not None:
             raise Unsupported(
@@ -77,11 +79,11 @@ def partitions(core: Core, scope: Scope, request: PartitionsRequest) -> Layout:
         return Layout(partitions=[], note=f"A {store.capabilities.name} store keeps each table in one piece.")
     made = store.make_ahead(request.ahead) if request.ahead is not None else []
     plan = _plan(store, "memory" if request.memories else "access_log", before) if before else []
-    drops = [_view(store, scope, one, request.all_organizations) for one in plan]
+    drops = [_view(store, tenant, one, request.all_organizations) for one in plan]
     if request.apply and plan:
         _refuse_others(drops, request.all_organizations)
         for partition in plan:
-            _drop(core, store, scope, partition)
+            _drop(tenant, store, partition)
     return Layout(
         partitions=[
             PartitionView(name=p.name, table=p.table, holds=p.holds, rows=p.rows, bytes=p.bytes)
@@ -118,9 +120,9 @@ def _plan(store: Partitioned, table: str, before: datetime) -> list[Partition]:
     return [one for one in store.partitions() if one.table == table and one.ends is not None and one.ends <= before]
 
 
-def _view(store: Partitioned, scope: Scope, partition: Partition, everybody: bool) -> DropView:
+def _view(store: Partitioned, tenant: Tenant, partition: Partition, everybody: bool) -> DropView:
     rows = store.rows_by_tenant(partition)
-    mine = {tenant: count for tenant, count in rows.items() if everybody or tenant == scope.organization_id}
+    mine = {id: count for id, count in rows.items() if everybody or id == tenant.scope.organization_id}
     return DropView(
         partition=partition.name,
         rows=sum(rows.values()),
@@ -138,36 +140,36 @@ def _refuse_others(drops: Sequence[DropView], everybody: bool) -> None:
         )
 
 
-def _drop(core: Core, store: Partitioned, scope: Scope, partition: Partition) -> None:
+def _drop(tenant: Tenant, store: Partitioned, partition: Partition) -> None:
     if partition.table == "memory":
-        for tenant in store.rows_by_tenant(partition):
-            _delete_memories(core, Scope(tenant, scope.actor), partition)
+        for id in store.rows_by_tenant(partition):
+            _delete_memories(tenant.for_scope(Scope(id, tenant.scope.actor)), partition)
         store.drop(partition, [])
         return
     rows = store.rows_by_tenant(partition)
-    notes = [_entry(core, Scope(tenant, scope.actor), partition, count) for tenant, count in rows.items()]
+    notes = [_entry(tenant.for_scope(Scope(id, tenant.scope.actor)), partition, count) for id, count in rows.items()]
     store.drop(partition, notes)
 
 
-def _delete_memories(core: Core, scope: Scope, partition: Partition) -> None:
+def _delete_memories(tenant: Tenant, partition: Partition) -> None:
     """In pieces that each commit with their note; killed in between, the next run goes on."""
     within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id))
     while True:
         page = Query(Memory, within, (Order("id"),), limit=PAGE, deleted="yes")
-        ids = tuple(id for (id,) in core.store.select(scope, page, ("id",)))
+        ids = tuple(id for (id,) in tenant.select(page, ("id",)))
         if not ids:
             return
-        note = logged(scope, "delete", "drop partition", partition=partition.name, memories=len(ids))
-        commit(core, scope, [DeleteWhere(Memory, (OneOf("id", ids),)), note])
+        note = logged(tenant, "delete", "drop partition", partition=partition.name, memories=len(ids))
+        commit(tenant, [DeleteWhere(Memory, (OneOf("id", ids),)), note])
 
 
-def _entry(core: Core, scope: Scope, partition: Partition, count: int) -> AccessLog:
+def _entry(tenant: Tenant, partition: Partition, count: int) -> AccessLog:
     """Says up to which seal entries go, so that whoever proves the log does not take it for tampering."""
     within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id), Compare("seal", ">=", 1))
     last = Query(AccessLog, within, (Order("seal", descending=True),), limit=1, deleted="yes")
-    seals = [seal for (seal,) in core.store.select(scope, last, ("seal",))]
+    seals = [seal for (seal,) in tenant.select(last, ("seal",))]
     note = logged(
-        scope, "delete", "drop partition", partition=partition.name, entries=count, seals=max(seals, default=None)
+        tenant, "delete", "drop partition", partition=partition.name, entries=count, seals=max(seals, default=None)
     ).record
     assert isinstance(note, AccessLog)
     return note
@@ -181,38 +183,38 @@ def _note(request: PartitionsRequest, before: datetime | None, plan: Sequence[Pa
     return "" if request.apply else "Nothing was dropped: say apply (--apply) to do it."
 
 
-def keep_retention(core: Core, scope: Scope) -> int:
+def keep_retention(tenant: Tenant) -> int:
     """Let go of this organization's access log entries that are older than the settings want; says how many.
 
     A month that holds nobody else's goes at once, where there are months.
     """
-    if core.access_log_days is None:
+    if tenant.access_log_days is None:
         return 0
-    before = now() - timedelta(days=core.access_log_days)
-    dropped = _drop_own(core, core.store, scope, before) if isinstance(core.store, Partitioned) else 0
-    return dropped + _delete_entries(core, scope, before)
+    before = now() - timedelta(days=tenant.access_log_days)
+    dropped = _drop_own(tenant, tenant.store, before) if isinstance(tenant.store, Partitioned) else 0
+    return dropped + _delete_entries(tenant, before)
 
 
-def _drop_own(core: Core, store: Partitioned, scope: Scope, before: datetime) -> int:
+def _drop_own(tenant: Tenant, store: Partitioned, before: datetime) -> int:
     dropped = 0
     for partition in _plan(store, "access_log", before):
         rows = store.rows_by_tenant(partition)
-        if rows.keys() <= {scope.organization_id}:
+        if rows.keys() <= {tenant.scope.organization_id}:
             dropped += sum(rows.values())
-            _drop(core, store, scope, partition)
+            _drop(tenant, store, partition)
     return dropped
 
 
-def _delete_entries(core: Core, scope: Scope, before: datetime) -> int:
+def _delete_entries(tenant: Tenant, before: datetime) -> int:
     deleted = 0
     while True:
         page = Query(AccessLog, (Compare("timestamp", "<", before),), (Order("id"),), limit=PAGE, deleted="yes")
-        rows = core.store.select(scope, page, ("id", "seal"))
+        rows = tenant.select(page, ("id", "seal"))
         if not rows:
             return deleted
         ids, seals = tuple(id for id, _ in rows), [seal for _, seal in rows if seal is not None]
-        note = logged(scope, "delete", "retention", entries=len(ids), seals=max(seals, default=None))
-        commit(core, scope, [DeleteWhere(AccessLog, (OneOf("id", ids),)), note])
+        note = logged(tenant, "delete", "retention", entries=len(ids), seals=max(seals, default=None))
+        commit(tenant, [DeleteWhere(AccessLog, (OneOf("id", ids),)), note])
         deleted += len(ids)
 
 
@@ -229,13 +231,13 @@ class Migrated(Reply):
     distributed: list[str] = Field(default_factory=list)
 
 
-def migrate(core: Core, scope: Scope, request: MigrateRequest) -> Migrated:
+def migrate(tenant: Tenant, request: MigrateRequest) -> Migrated:
     """Apply the migrations that the store has not seen, each whole or not at all."""
-    if request.distribute and not isinstance(core.store, Distributable):
+    if request.distribute and not isinstance(tenant.store, Distributable):
         raise Unsupported(
-            f"a {core.store.capabilities.name} store cannot be distributed",
+            f"a {tenant.store.capabilities.name} store cannot be distributed",
             remedy="move it to PostgreSQL with Citus first: docs/scale.md",
         )
-    applied = core.store.migrate()
-    distributed = core.store.distribute() if request.distribute and isinstance(core.store, Distributable) else []
+    applied = tenant.store.migrate()
+    distributed = tenant.store.distribute() if request.distribute and isinstance(tenant.store, Distributable) else []
     return Migrated(applied=applied, distributed=distributed)

@@ -9,22 +9,14 @@ from pydantic import Field
 from recollect.domain.record import Id, now
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput, VersionConflict
-from recollect.ports.records import (
-    Scope,
-)
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.removal_plan import Plan, Taken, counted, planned, removing_steps, returning_steps
 from recollect.services.agents.parties import PARTIES, Party, PartyView, view
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    commit,
-    insistently,
-    load,
-    logged,
-)
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged
 from recollect.services.workspaces.blobs import collect
 
 
@@ -57,41 +49,41 @@ class Removed(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def remove_party(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
+def remove_party(tenant: Tenant, request: RemovePartyRequest) -> Removed:
     """Hide a party with all that is its own, restorably; or delete it for good. Says what that takes, and whose it is.
 
     Users and agents take their memories along; sessions and projects leave them behind. What belongs to other users is
     never taken unless that was said.
     """
-    return insistently(lambda: _remove(core, scope, request), VersionConflict)
+    return insistently(lambda: _remove(tenant, request), VersionConflict)
 
 
-def _remove(core: Core, scope: Scope, request: RemovePartyRequest) -> Removed:
-    root = load(core, scope, PARTIES[request.type], request.id, deleted=request.for_good)
+def _remove(tenant: Tenant, request: RemovePartyRequest) -> Removed:
+    root = load(tenant, PARTIES[request.type], request.id, deleted=request.for_good)
     if isinstance(root, User):
-        refuse_higher(scope, root)
-    plan = planned(core, scope, root, request.hand_over_to, request.with_others)
-    told = _told(core, scope, plan, request)
+        refuse_higher(tenant.scope, root)
+    plan = planned(tenant, root, request.hand_over_to, request.with_others)
+    told = _told(tenant, plan, request)
     if request.dry_run:
         return told
     if plan.refusal is not None:
         raise plan.refusal
     moment = now()
-    steps = removing_steps(core, scope, plan, for_good=request.for_good, moment=moment)
+    steps = removing_steps(tenant, plan, for_good=request.for_good, moment=moment)
     entry = logged(
-        scope, "delete", "remove", None, id=root.id, type=request.type, for_good=request.for_good,
+        tenant, "delete", "remove", None, id=root.id, type=request.type, for_good=request.for_good,
         hand_over_to=request.hand_over_to, with_others=request.with_others,
     )  # fmt: skip
     if not request.for_good:
-        commit(core, scope, [*steps, entry])
-        return told.model_copy(update={"restorable_until": moment + timedelta(days=core.restore_days)})
-    done = core.store.transact(scope, [*steps, owing(scope, root.id), entry])
-    core.vectors.hint(done.seq)
-    collect(core, scope)  # the content of workspaces that went along
-    return told.model_copy(update={"deleted": done.deleted, "notes": erase_traces(core, scope)})
+        commit(tenant, [*steps, entry])
+        return told.model_copy(update={"restorable_until": moment + timedelta(days=tenant.restore_days)})
+    done = tenant.transact([*steps, owing(tenant, root.id), entry])
+    tenant.vectors.hint(done.seq)
+    collect(tenant)  # the content of workspaces that went along
+    return told.model_copy(update={"deleted": done.deleted, "notes": erase_traces(tenant)})
 
 
-def _told(core: Core, scope: Scope, plan: Plan, request: RemovePartyRequest) -> Removed:
+def _told(tenant: Tenant, plan: Plan, request: RemovePartyRequest) -> Removed:
     kept: dict[str, list[str]] = {}
     for table, id in sorted(plan.kept):
         kept.setdefault(table, []).append(id)
@@ -100,8 +92,8 @@ def _told(core: Core, scope: Scope, plan: Plan, request: RemovePartyRequest) -> 
         id=plan.reach.root.id,
         name=view(plan.reach.root).name,
         dry_run=request.dry_run,
-        takes=counted(core, scope, plan, plan.going),
-        hands_over=counted(core, scope, plan, kept),
+        takes=counted(tenant, plan, plan.going),
+        hands_over=counted(tenant, plan, kept),
         others=len(plan.others),
         refused=str(plan.refusal) if request.dry_run and plan.refusal is not None else "",
     )
@@ -114,16 +106,16 @@ class UnremovePartyRequest(Request):
     id: Id = Field(description="Which one")
 
 
-def unremove_party(core: Core, scope: Scope, request: UnremovePartyRequest) -> PartyView:
+def unremove_party(tenant: Tenant, request: UnremovePartyRequest) -> PartyView:
     """Bring a removed party back with all that was hidden with it; what was handed over stays where it is."""
-    return insistently(lambda: _unremove(core, scope, request), VersionConflict)
+    return insistently(lambda: _unremove(tenant, request), VersionConflict)
 
 
-def _unremove(core: Core, scope: Scope, request: UnremovePartyRequest) -> PartyView:
-    root = load(core, scope, PARTIES[request.type], request.id, deleted=True)
+def _unremove(tenant: Tenant, request: UnremovePartyRequest) -> PartyView:
+    root = load(tenant, PARTIES[request.type], request.id, deleted=True)
     if not root.is_deleted:
         raise InvalidInput(f"that {request.type} is not removed", remedy="nothing needs to be done")
     if isinstance(root, User):
-        refuse_higher(scope, root)
-    commit(core, scope, returning_steps(core, scope, root))
-    return view(load(core, scope, PARTIES[request.type], request.id))
+        refuse_higher(tenant.scope, root)
+    commit(tenant, returning_steps(tenant, root))
+    return view(load(tenant, PARTIES[request.type], request.id))

@@ -34,17 +34,18 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
 from recollect.services.agents.parties import PARTIES
-from recollect.services.context import Core, Reply, load, logged
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.embeddings import restored_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, identified, kept_steps
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import load, logged
 
 CHUNK = 500
 DERIVED = frozenset({"embedding", "index_task"})  # made from the others, and made again
@@ -122,7 +123,7 @@ class Reach:
         return tables
 
 
-def reach(core: Core, scope: Scope, root: Record) -> Reach:
+def reach(tenant: Tenant, root: Record) -> Reach:
     """Everything that deleting a party would delete, by the references the records declare."""
     found = Reach(root)
     found.owners[found.start] = _owner_of_party(root)
@@ -132,7 +133,7 @@ def reach(core: Core, scope: Scope, root: Record) -> Reach:
         following: dict[str, list[str]] = defaultdict(list)
         for table, ids in frontier.items():
             for record, link in _hanging_on(table):
-                for id, parent, user, session in _rows(core, scope, record, link, ids):
+                for id, parent, user, session in _rows(tenant, record, link, ids):
                     key = (record.shape.table, id)
                     found.parents[key].add((table, parent))
                     if (table, parent) == found.start:
@@ -143,10 +144,10 @@ def reach(core: Core, scope: Scope, root: Record) -> Reach:
                         found.owners[key] = ("user", user) if user is not None else found.owners[table, parent]
                         following[record.shape.table].append(id)
         frontier = following
-    _settle_replies(core, scope, found, spoken_in)
+    _settle_replies(tenant, found, spoken_in)
     for some in _chunks(sorted(found.users())):
         gone = Query(User, (OneOf("id", some),), deleted="only")
-        found.removed |= {id for (id,) in core.store.select(scope, gone, ("id",))}
+        found.removed |= {id for (id,) in tenant.select(gone, ("id",))}
     return found
 
 
@@ -169,7 +170,7 @@ def _hanging_on(table: str) -> tuple[tuple[type[Record], str], ...]:
 
 
 def _rows(
-    core: Core, scope: Scope, record: type[Record], link: str, ids: Sequence[str]
+    tenant: Tenant, record: type[Record], link: str, ids: Sequence[str]
 ) -> Iterator[tuple[str, str, str | None, str | None]]:
     """Id, what it hangs on, its user, and of a message its session."""
     names = ["id", link]
@@ -177,17 +178,17 @@ def _rows(
     names += [user] if user else []
     names += ["session_id"] if record is Message and link != "session_id" else []
     for some in _chunks(ids):
-        for row in core.store.select(scope, Query(record, (OneOf(link, some),), deleted="yes"), tuple(names)):
+        for row in tenant.select(Query(record, (OneOf(link, some),), deleted="yes"), tuple(names)):
             told = dict(zip(names, row, strict=True))
             yield told["id"], told[link], told.get(user or ""), told.get("session_id")
 
 
-def _settle_replies(core: Core, scope: Scope, found: Reach, spoken_in: dict[Key, str]) -> None:
+def _settle_replies(tenant: Tenant, found: Reach, spoken_in: dict[Key, str]) -> None:
     """What nobody in particular said in a session belongs to whom the session belongs."""
     users: dict[str, str] = {}
     for some in _chunks(sorted(set(spoken_in.values()))):
         owned = Query(Session, (OneOf("id", some), IsNull("user_id", wanted=False)), deleted="yes")
-        users |= dict(core.store.select(scope, owned, ("id", "user_id")))
+        users |= dict(tenant.select(owned, ("id", "user_id")))
     for key, session in spoken_in.items():
         if session in users:
             found.owners[key] = ("user", users[session])
@@ -228,29 +229,29 @@ class Plan:
         )
 
 
-def planned(core: Core, scope: Scope, root: Record, heir: str | None, with_others: bool) -> Plan:
+def planned(tenant: Tenant, root: Record, heir: str | None, with_others: bool) -> Plan:
     """What removing a party does, without doing it."""
     if heir is not None:
-        _check_heir(core, scope, root, heir)
-    hanging = reach(core, scope, root)
+        _check_heir(tenant, root, heir)
+    hanging = reach(tenant, root)
     others = hanging.others()
     kept = hanging.shared() if heir is not None and not with_others else set()
     return Plan(hanging, others, kept, hanging.going(kept), heir, with_others)
 
 
-def _check_heir(core: Core, scope: Scope, root: Record, heir: str) -> None:
+def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
     if isinstance(root, Session):
         raise InvalidInput("a session has nothing to hand over", remedy="say with_others=True, or leave it")
     if heir == root.id:
         raise InvalidInput(f"a {root.shape.table} cannot inherit from itself", remedy="name another one")
-    load(core, scope, type(root), heir)
+    load(tenant, type(root), heir)
 
 
-def counted(core: Core, scope: Scope, plan: Plan, tables: dict[str, list[str]]) -> list[Taken]:
+def counted(tenant: Tenant, plan: Plan, tables: dict[str, list[str]]) -> list[Taken]:
     """How many of what belong to whom."""
     counts = Counter((table, plan.reach.owners[table, id]) for table, ids in tables.items() for id in ids)
     others = {plan.reach.owners[key] for key in plan.others}
-    names = _names(core, scope, {owner for _, owner in counts if owner})
+    names = _names(tenant, {owner for _, owner in counts if owner})
     return [
         Taken(
             table=table,
@@ -264,39 +265,39 @@ def counted(core: Core, scope: Scope, plan: Plan, tables: dict[str, list[str]]) 
     ]
 
 
-def _names(core: Core, scope: Scope, owners: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _names(tenant: Tenant, owners: set[tuple[str, str]]) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     for type in ("user", "agent"):
         for some in _chunks(sorted(id for one, id in owners if one == type)):
-            rows = core.store.select(scope, Query(PARTIES[type], (OneOf("id", some),), deleted="yes"), ("id", "name"))
+            rows = tenant.select(Query(PARTIES[type], (OneOf("id", some),), deleted="yes"), ("id", "name"))
             names |= {(type, id): name for id, name in rows}
     return names
 
 
-def removing_steps(core: Core, scope: Scope, plan: Plan, *, for_good: bool, moment: datetime) -> list[Step]:
+def removing_steps(tenant: Tenant, plan: Plan, *, for_good: bool, moment: datetime) -> list[Step]:
     """Hand over what is kept, make sure that nothing of others came in between, then hide or delete the rest."""
-    steps = [*_handing_steps(core, scope, plan), *_guards(plan)]
+    steps = [*_handing_steps(tenant, plan), *_guards(plan)]
     if for_good:
-        return [*steps, *_deleting_steps(core, scope, plan)]
-    return [*steps, *_hiding_steps(core, scope, plan, moment)]
+        return [*steps, *_deleting_steps(tenant, plan)]
+    return [*steps, *_hiding_steps(tenant, plan, moment)]
 
 
-def _handing_steps(core: Core, scope: Scope, plan: Plan) -> list[Step]:
+def _handing_steps(tenant: Tenant, plan: Plan) -> list[Step]:
     if plan.heir is None or not plan.kept:
         return []
     root = plan.reach.root
     steps: list[Step] = [Require(type(root), plan.heir)]
-    for record in _records(core, scope, plan.kept, deleted=True):
+    for record in _records(tenant, plan.kept, deleted=True):
         link = plan.reach.links[record.shape.table, record.id]
         if isinstance(record, Memory):
             moved = identified(record, **{link: plan.heir})
             why = f"its {root.shape.table} {root.id} was removed"
-            steps += change_steps(core, scope, record, "moved", why, **moved)
+            steps += change_steps(tenant, record, "moved", why, **moved)
             continue
         more = {}
         if isinstance(record, Message) and isinstance(root, Agent) and record.name is None:
             more["name"] = root.name  # who said it, though another answers for it from now on
-        steps.append(Update(revised(record, scope, **{link: plan.heir}, **more)))
+        steps.append(Update(revised(record, tenant.scope, **{link: plan.heir}, **more)))
     return steps
 
 
@@ -322,19 +323,19 @@ def _guards(plan: Plan) -> list[Step]:
     return steps
 
 
-def _hiding_steps(core: Core, scope: Scope, plan: Plan, moment: datetime) -> list[Step]:
+def _hiding_steps(tenant: Tenant, plan: Plan, moment: datetime) -> list[Step]:
     """Softly: nothing finds them any more, and all of them bear the same moment."""
     why = f"its {plan.reach.root.shape.table} {plan.reach.root.id} was removed"
     memories, messages = plan.going.get("memory", []), plan.going.get("message", [])
-    steps = forgetting_steps(core, scope, memories, messages)
+    steps = forgetting_steps(tenant, memories, messages)
     fallen: list[Memory] = []
-    for record in _records(core, scope, _hideable(plan.going)):
+    for record in _records(tenant, _hideable(plan.going)):
         if isinstance(record, Memory):
             fallen.append(record)
-            steps += change_steps(core, scope, record, "forgotten", why, is_deleted=True, updated_at=moment)
+            steps += change_steps(tenant, record, "forgotten", why, is_deleted=True, updated_at=moment)
         else:
-            steps.append(Update(revised(record, scope, is_deleted=True, updated_at=moment)))
-    return [*steps, *fallen_steps(core, scope, fallen, "was removed")]
+            steps.append(Update(revised(record, tenant.scope, is_deleted=True, updated_at=moment)))
+    return [*steps, *fallen_steps(tenant, fallen, "was removed")]
 
 
 def _hideable(going: dict[str, list[str]]) -> Iterator[Key]:
@@ -342,64 +343,64 @@ def _hideable(going: dict[str, list[str]]) -> Iterator[Key]:
         yield from ((table, id) for id in going.get(table, ()))
 
 
-def _records(core: Core, scope: Scope, keys: Iterable[Key], *, deleted: bool = False) -> Iterator[Any]:
+def _records(tenant: Tenant, keys: Iterable[Key], *, deleted: bool = False) -> Iterator[Any]:
     by_table: dict[str, list[str]] = defaultdict(list)
     for table, id in keys:
         by_table[table].append(id)
     for table, ids in by_table.items():
         for some in _chunks(ids):
             query: Query[Any] = Query(RECORDS[table], (OneOf("id", some),), deleted="yes" if deleted else "no")
-            yield from core.store.find(scope, query).records
+            yield from tenant.find(query).records
 
 
-def _deleting_steps(core: Core, scope: Scope, plan: Plan) -> list[Step]:
+def _deleting_steps(tenant: Tenant, plan: Plan) -> list[Step]:
     """For good, with what patterns and summaries repeat of it; memories that stay let go of their links first, so that
     their history and vectors follow in the same write.
     """
     root = plan.reach.root
-    steps = erasing_steps(core, scope, plan.going.get("memory", []), plan.going.get("message", []))
+    steps = erasing_steps(tenant, plan.going.get("memory", []), plan.going.get("message", []))
     gone = {*plan.going.get("memory", ()), *(step.id for step in steps if isinstance(step, Delete))}
-    for id, fields in _links_to_clear(core, scope, plan.going).items():
-        memory = core.store.get(scope, Memory, id, deleted=True) if id not in gone else None
+    for id, fields in _links_to_clear(tenant, plan.going).items():
+        memory = tenant.get(Memory, id, deleted=True) if id not in gone else None
         if memory is not None:
             what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
-            steps += change_steps(core, scope, memory, "moved", f"its {what} was removed", **fields)
+            steps += change_steps(tenant, memory, "moved", f"its {what} was removed", **fields)
     return [*steps, Delete(type(root), root.id)]
 
 
-def _links_to_clear(core: Core, scope: Scope, going: dict[str, list[str]]) -> dict[str, dict[str, None]]:
+def _links_to_clear(tenant: Tenant, going: dict[str, list[str]]) -> dict[str, dict[str, None]]:
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for type in ("session", "project"):
         for some in _chunks(going.get(type, ())):
             linked = Query(Memory, (OneOf(f"{type}_id", some),), deleted="yes")
-            for (id,) in core.store.select(scope, linked, ("id",)):
+            for (id,) in tenant.select(linked, ("id",)):
                 found[id][f"{type}_id"] = None
     return found
 
 
-def returning_steps(core: Core, scope: Scope, root: Record) -> list[Step]:
+def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
     """Bring back a removed party and exactly what was hidden with it."""
-    _refuse_orphan(core, scope, root)
-    hanging = reach(core, scope, root).going(set())
+    _refuse_orphan(tenant, root)
+    hanging = reach(tenant, root).going(set())
     steps: list[Step] = []
     memories: list[Memory] = []
-    for record in _records(core, scope, _hideable(hanging), deleted=True):
+    for record in _records(tenant, _hideable(hanging), deleted=True):
         if not record.is_deleted or record.updated_at != root.updated_at:
             continue  # it was let go of before
         if isinstance(record, Memory):
-            after, kept = kept_steps(scope, record, "restored", f"its {root.shape.table} is back", is_deleted=False)
+            after, kept = kept_steps(tenant, record, "restored", f"its {root.shape.table} is back", is_deleted=False)
             memories.append(after)
             steps += kept
         else:
-            steps.append(Update(revised(record, scope, is_deleted=False)))
-    entry = logged(scope, "update", "unremove", None, id=root.id)
-    return [*steps, *restored_steps(core, scope, memories), entry]
+            steps.append(Update(revised(record, tenant.scope, is_deleted=False)))
+    entry = logged(tenant, "update", "unremove", None, id=root.id)
+    return [*steps, *restored_steps(tenant, memories), entry]
 
 
-def _refuse_orphan(core: Core, scope: Scope, root: Record) -> None:
+def _refuse_orphan(tenant: Tenant, root: Record) -> None:
     for name, reference in root.shape.references.items():
         id = getattr(root, name)
-        if id is not None and core.store.get(scope, RECORDS[reference.to], id) is None:
+        if id is not None and tenant.get(RECORDS[reference.to], id) is None:
             raise Conflict(
                 f"its {reference.to} '{id[:80]}' was removed, too",
                 remedy=f"bring that back first: unremove {reference.to} {id[:80]}",
@@ -407,17 +408,17 @@ def _refuse_orphan(core: Core, scope: Scope, root: Record) -> None:
             )
 
 
-def overdue(core: Core, scope: Scope) -> list[Record]:
+def overdue(tenant: Tenant) -> list[Record]:
     """The parties that were removed and whose time to be restored is over, the oldest first."""
-    before = Compare("updated_at", "<=", now() - timedelta(days=core.restore_days))
+    before = Compare("updated_at", "<=", now() - timedelta(days=tenant.restore_days))
     found: list[Record] = []
     for record in PARTIES.values():
-        found += core.store.find(scope, Query(record, (before,), (Order("id"),), deleted="only")).records
+        found += tenant.find(Query(record, (before,), (Order("id"),), deleted="only")).records
     return sorted(found, key=lambda one: (one.updated_at, one.id))
 
 
-def burying_steps(core: Core, scope: Scope, root: Record) -> list[Step]:
+def burying_steps(tenant: Tenant, root: Record) -> list[Step]:
     """Delete for good what was removed long ago; what others used was settled then."""
-    plan = planned(core, scope, root, None, with_others=True)
-    entry = logged(scope, "delete", "sweep", None, id=root.id, type=root.shape.table)
-    return [*removing_steps(core, scope, plan, for_good=True, moment=now()), entry]
+    plan = planned(tenant, root, None, with_others=True)
+    entry = logged(tenant, "delete", "sweep", None, id=root.id, type=root.shape.table)
+    return [*removing_steps(tenant, plan, for_good=True, moment=now()), entry]

@@ -15,25 +15,18 @@ from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, 
 from recollect.domain.conversations import Message
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
-from recollect.ports.records import Absent, OneOf, Query, Require, Scope, Step, Update, equal
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    as_of_version,
-    commit,
-    load,
-    logged,
-    persistently,
-    rewritten,
-)
+from recollect.ports.records import Absent, OneOf, Query, Require, Step, Update, equal
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 MOST_IN_CONTEXT = 10_000
 
 
-def at_work(core: Core, scope: Scope, id: str) -> list[Step]:
+def at_work(tenant: Tenant, id: str) -> list[Step]:
     """Refuse new work for a retired agent; the steps keep it so if it is retired this very moment."""
-    agent = core.store.get(scope, Agent, id)
+    agent = tenant.get(Agent, id)
     if agent is None:
         return []  # the store names a missing reference in one way for all
     if agent.status == "retired":
@@ -77,9 +70,9 @@ class AgentRequest(Request):
     id: Id = Field(description="The agent")
 
 
-def show_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+def show_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
     """An agent with its settings, blocks and tools."""
-    return _view(core, scope, load(core, scope, Agent, request.id))
+    return _view(tenant, load(tenant, Agent, request.id))
 
 
 class ReviseAgentRequest(AgentRequest):
@@ -100,44 +93,44 @@ class ReviseAgentRequest(AgentRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def revise_agent(core: Core, scope: Scope, request: ReviseAgentRequest) -> AgentView:
+def revise_agent(tenant: Tenant, request: ReviseAgentRequest) -> AgentView:
     """Change what an agent is told."""
     given = request.model_dump(exclude={"id", "version"}, exclude_none=True)
     if not given:
         raise InvalidInput("nothing to change was given", remedy="give system, directives, metadata, …")
 
     def attempt() -> AgentView:
-        agent = as_of_version(load(core, scope, Agent, request.id), request.version)
-        return _changed(core, scope, agent, "revise agent", [], **given)
+        agent = as_of_version(load(tenant, Agent, request.id), request.version)
+        return _changed(tenant, agent, "revise agent", [], **given)
 
     return persistently(request.version, attempt)
 
 
-def pause_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+def pause_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
     """Pause an agent: it keeps everything and goes on when it is active again."""
-    return _moved(core, scope, request.id, "paused")
+    return _moved(tenant, request.id, "paused")
 
 
-def activate_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+def activate_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
     """Put a paused or retired agent to work again."""
-    return _moved(core, scope, request.id, "active")
+    return _moved(tenant, request.id, "active")
 
 
-def retire_agent(core: Core, scope: Scope, request: AgentRequest) -> AgentView:
+def retire_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
     """Retire an agent: kept with all it did, but it takes no new work."""
-    return _moved(core, scope, request.id, "retired")
+    return _moved(tenant, request.id, "retired")
 
 
-def _moved(core: Core, scope: Scope, id: str, to: str) -> AgentView:
+def _moved(tenant: Tenant, id: str, to: str) -> AgentView:
     def attempt() -> AgentView:
-        agent = load(core, scope, Agent, id)
+        agent = load(tenant, Agent, id)
         if to not in TRANSITIONS[agent.status]:
             raise IllegalTransition(
                 f"an agent cannot go from {agent.status} to {to}",
                 remedy=f"from {agent.status} it can become {' or '.join(sorted(TRANSITIONS[agent.status]))}",
                 id=id,
             )
-        return _changed(core, scope, agent, f"{to} agent", [], status=to)
+        return _changed(tenant, agent, f"{to} agent", [], status=to)
 
     return persistently(None, attempt)
 
@@ -159,22 +152,22 @@ class InContext(Reply):
     version: int
 
 
-def in_context(core: Core, scope: Scope, request: InContextRequest) -> InContext:
+def in_context(tenant: Tenant, request: InContextRequest) -> InContext:
     """Set, append or trim the messages an agent has in mind; without any, show them."""
     if request.messages is None and not request.append and request.keep is None:
-        agent = load(core, scope, Agent, request.id)
+        agent = load(tenant, Agent, request.id)
         return InContext(agent=agent.id, messages=agent.message_ids, version=agent.version)
 
     def attempt() -> InContext:
-        agent = as_of_version(load(core, scope, Agent, request.id), request.version)
+        agent = as_of_version(load(tenant, Agent, request.id), request.version)
         ids = _in_mind(agent.message_ids if request.messages is None else request.messages, request)
         fresh = [id for id in ids if id not in set(agent.message_ids)]
-        _refuse_strangers(core, scope, agent, fresh)
-        guards: list[Step] = [*at_work(core, scope, agent.id), *(Require(Message, id) for id in fresh)]
+        _refuse_strangers(tenant, agent, fresh)
+        guards: list[Step] = [*at_work(tenant, agent.id), *(Require(Message, id) for id in fresh)]
         try:
-            after = _changed(core, scope, agent, "in context", guards, message_ids=ids)
+            after = _changed(tenant, agent, "in context", guards, message_ids=ids)
         except RequirementFailed:
-            _refuse_strangers(core, scope, agent, fresh)
+            _refuse_strangers(tenant, agent, fresh)
             raise
         return InContext(agent=agent.id, messages=ids, version=after.version)
 
@@ -190,8 +183,8 @@ def _in_mind(base: Sequence[str], request: InContextRequest) -> list[str]:
     return ids
 
 
-def _refuse_strangers(core: Core, scope: Scope, agent: Agent, ids: Sequence[str]) -> None:
-    rows = core.store.select(scope, Query(Message, (OneOf("id", tuple(ids)),)), ("id", "agent_id")) if ids else []
+def _refuse_strangers(tenant: Tenant, agent: Agent, ids: Sequence[str]) -> None:
+    rows = tenant.select(Query(Message, (OneOf("id", tuple(ids)),)), ("id", "agent_id")) if ids else []
     owners = dict(rows)
     for id in ids:
         if id not in owners:
@@ -200,17 +193,17 @@ def _refuse_strangers(core: Core, scope: Scope, agent: Agent, ids: Sequence[str]
             raise InvalidInput(f"message '{id[:80]}' is another agent's", remedy="give this agent's messages", id=id)
 
 
-def _changed(core: Core, scope: Scope, agent: Agent, action: str, guards: Sequence[Step], **fields: Any) -> AgentView:
-    after = rewritten(agent, scope, **fields)
-    entry = logged(scope, "update", action, None, id=agent.id, fields=sorted(fields))
-    commit(core, scope, [*guards, Update(after), entry])
-    return _view(core, scope, after.changed(version=agent.version + 1))
+def _changed(tenant: Tenant, agent: Agent, action: str, guards: Sequence[Step], **fields: Any) -> AgentView:
+    after = rewritten(agent, tenant, **fields)
+    entry = logged(tenant, "update", action, None, id=agent.id, fields=sorted(fields))
+    commit(tenant, [*guards, Update(after), entry])
+    return _view(tenant, after.changed(version=agent.version + 1))
 
 
-def _view(core: Core, scope: Scope, agent: Agent) -> AgentView:
+def _view(tenant: Tenant, agent: Agent) -> AgentView:
     shown = agent.model_dump(include=set(AgentView.model_fields))
-    blocks = given_to(core, scope, agent.id, Block, BlockLink)
-    tools = given_to(core, scope, agent.id, Tool, ToolLink)
+    blocks = given_to(tenant, agent.id, Block, BlockLink)
+    tools = given_to(tenant, agent.id, Tool, ToolLink)
     return AgentView(
         **shown,
         blocks=[Linked(id=block.id, name=block.label) for block in blocks],
@@ -218,19 +211,19 @@ def _view(core: Core, scope: Scope, agent: Agent) -> AgentView:
     )
 
 
-def given_to(core: Core, scope: Scope, agent: str, record: type[Any], link: type[Record]) -> list[Any]:
+def given_to(tenant: Tenant, agent: str, record: type[Any], link: type[Record]) -> list[Any]:
     """The blocks or tools of an agent, in the order it got them."""
     field = f"{record.shape.table}_id"
-    ids = [id for (id,) in core.store.select(scope, Query(link, (equal("agent_id", agent),)), (field,))]
+    ids = [id for (id,) in tenant.select(Query(link, (equal("agent_id", agent),)), (field,))]
     if not ids:
         return []
-    found = {one.id: one for one in core.store.find(scope, Query(record, (OneOf("id", tuple(ids)),))).records}
+    found = {one.id: one for one in tenant.find(Query(record, (OneOf("id", tuple(ids)),))).records}
     return [found[id] for id in ids if id in found]
 
 
-def sharing(core: Core, scope: Scope, link: type[Record], field: str, id: str) -> list[str]:
+def sharing(tenant: Tenant, link: type[Record], field: str, id: str) -> list[str]:
     """The agents that have a block or tool."""
-    return sorted(agent for (agent,) in core.store.select(scope, Query(link, (equal(field, id),)), ("agent_id",)))
+    return sorted(agent for (agent,) in tenant.select(Query(link, (equal(field, id),)), ("agent_id",)))
 
 
 def only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:

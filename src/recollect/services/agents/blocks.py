@@ -27,25 +27,16 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
 )
 from recollect.services.agents.agents import at_work, only_for, sharing
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    as_of_version,
-    commit,
-    load,
-    logged,
-    made,
-    persistently,
-    rewritten,
-)
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
 REVISIONS_KEPT = 100
 DEFAULT_LIMIT = 2000
@@ -84,9 +75,9 @@ class AddBlockRequest(Request):
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
 
 
-def add(core: Core, scope: Scope, request: AddBlockRequest) -> BlockView:
+def add(tenant: Tenant, request: AddBlockRequest) -> BlockView:
     """Make a block and attach it to agents."""
-    model = _template(core, scope, request.template) if request.template else None
+    model = _template(tenant, request.template) if request.template else None
     names = ("label", "value", "limit", "description", "metadata")
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     base = model.model_dump(include={*names, "template_name"}) if model else {}
@@ -96,23 +87,23 @@ def add(core: Core, scope: Scope, request: AddBlockRequest) -> BlockView:
     if "label" not in fields:
         raise InvalidInput("a block needs a label", remedy="give a label such as human or persona, or a template")
     _refuse_too_long(fields.get("value", ""), fields["limit"])
-    block: Block = made(Block, scope, id=request.id or new_id(), **fields)
+    block: Block = made(Block, tenant, id=request.id or new_id(), **fields)
     steps: list[Step] = [Insert(block)]
     for agent in dict.fromkeys(request.agents):
-        steps += _attach_steps(core, scope, block, agent)
-    steps.append(logged(scope, "create", "add block", None, id=block.id, agents=request.agents))
+        steps += _attach_steps(tenant, block, agent)
+    steps.append(logged(tenant, "create", "add block", None, id=block.id, agents=request.agents))
     try:
-        commit(core, scope, steps)
+        commit(tenant, steps)
     except RequirementFailed as conflict:
         raise _label_taken(block, conflict) from None
-    return _view(core, scope, block)
+    return _view(tenant, block)
 
 
-def _template(core: Core, scope: Scope, name: str) -> Block:
-    found = core.store.get(scope, Block, name)
+def _template(tenant: Tenant, name: str) -> Block:
+    found = tenant.get(Block, name)
     if found is None or not found.is_template:
         wanted = Query(Block, (equal("template_name", name), equal("is_template", True)), (Order("id"),), limit=1)
-        found = next(iter(core.store.find(scope, wanted).records), None)
+        found = next(iter(tenant.find(wanted).records), None)
     if found is None:
         raise NotFound(f"there is no template '{name[:80]}'", remedy="give the id or template_name of a template block")
     return found
@@ -124,9 +115,9 @@ class BlockRequest(Request):
     id: Id = Field(description="The block")
 
 
-def show(core: Core, scope: Scope, request: BlockRequest) -> BlockView:
+def show(tenant: Tenant, request: BlockRequest) -> BlockView:
     """A block and the agents that share it."""
-    return _view(core, scope, load(core, scope, Block, request.id))
+    return _view(tenant, load(tenant, Block, request.id))
 
 
 class ListBlocksRequest(Request):
@@ -145,14 +136,14 @@ class BlockPage(Reply):
     next: str | None = None
 
 
-def list_blocks(core: Core, scope: Scope, request: ListBlocksRequest) -> BlockPage:
+def list_blocks(tenant: Tenant, request: ListBlocksRequest) -> BlockPage:
     """Blocks, the oldest first."""
     where: list[Filter] = [equal("is_template", request.templates)]
     where += [equal(name, value) for name, value in (("user_id", request.user), ("label", request.label)) if value]
     if request.agent is not None:
         where.append(Linked(BlockLink, "block_id", (equal("agent_id", request.agent),)))
-    page = core.store.find(scope, Query(Block, tuple(where), (Order("id"),), request.limit, request.after))
-    return BlockPage(blocks=[_view(core, scope, block) for block in page.records], next=page.next)
+    page = tenant.find(Query(Block, tuple(where), (Order("id"),), request.limit, request.after))
+    return BlockPage(blocks=[_view(tenant, block) for block in page.records], next=page.next)
 
 
 class WriteBlockRequest(BlockRequest):
@@ -162,9 +153,9 @@ class WriteBlockRequest(BlockRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def write(core: Core, scope: Scope, request: WriteBlockRequest) -> BlockView:
+def write(tenant: Tenant, request: WriteBlockRequest) -> BlockView:
     """Replace what a block says."""
-    return _rewritten(core, scope, request.id, request.version, "write block", lambda block: {"value": request.value})
+    return _rewritten(tenant, request.id, request.version, "write block", lambda block: {"value": request.value})
 
 
 class AppendBlockRequest(BlockRequest):
@@ -175,13 +166,13 @@ class AppendBlockRequest(BlockRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def append(core: Core, scope: Scope, request: AppendBlockRequest) -> BlockView:
+def append(tenant: Tenant, request: AppendBlockRequest) -> BlockView:
     """Add to what a block says; nothing another writer added is lost."""
 
     def longer(block: Block) -> dict[str, Any]:
         return {"value": f"{block.value}{request.separator if block.value else ''}{request.text}"}
 
-    return _rewritten(core, scope, request.id, request.version, "append block", longer)
+    return _rewritten(tenant, request.id, request.version, "append block", longer)
 
 
 class ReplaceInBlockRequest(BlockRequest):
@@ -193,7 +184,7 @@ class ReplaceInBlockRequest(BlockRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def replace(core: Core, scope: Scope, request: ReplaceInBlockRequest) -> BlockView:
+def replace(tenant: Tenant, request: ReplaceInBlockRequest) -> BlockView:
     """Change a piece of what a block says, which must be there."""
 
     def exchanged(block: Block) -> dict[str, Any]:
@@ -206,7 +197,7 @@ def replace(core: Core, scope: Scope, request: ReplaceInBlockRequest) -> BlockVi
             )
         return {"value": block.value.replace(request.old, request.new)}
 
-    return _rewritten(core, scope, request.id, request.version, "replace in block", exchanged)
+    return _rewritten(tenant, request.id, request.version, "replace in block", exchanged)
 
 
 class ReviseBlockRequest(BlockRequest):
@@ -220,42 +211,42 @@ class ReviseBlockRequest(BlockRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def revise(core: Core, scope: Scope, request: ReviseBlockRequest) -> BlockView:
+def revise(tenant: Tenant, request: ReviseBlockRequest) -> BlockView:
     """Change a block's label, limit, description or metadata."""
     given = request.model_dump(exclude={"id", "version"}, exclude_none=True)
     if not given:
         raise InvalidInput("nothing to change was given", remedy="give label, limit, description or metadata")
-    return _rewritten(core, scope, request.id, request.version, "revise block", lambda block: given)
+    return _rewritten(tenant, request.id, request.version, "revise block", lambda block: given)
 
 
 def _rewritten(
-    core: Core, scope: Scope, id: str, version: int | None, action: str, change: Callable[[Block], dict[str, Any]]
+    tenant: Tenant, id: str, version: int | None, action: str, change: Callable[[Block], dict[str, Any]]
 ) -> BlockView:
     def attempt() -> BlockView:
-        block = as_of_version(load(core, scope, Block, id), version)
+        block = as_of_version(load(tenant, Block, id), version)
         fields = change(block)
         _refuse_too_long(fields.get("value", block.value), fields.get("limit", block.limit))
-        after = rewritten(block, scope, **fields)
-        steps: list[Step] = [Update(after), *_kept(scope, block, after)]
+        after = rewritten(block, tenant, **fields)
+        steps: list[Step] = [Update(after), *_kept(tenant, block, after)]
         if after.label != block.label:
-            steps += _relabel_steps(core, scope, after)
-        entry = logged(scope, "update", action, None, id=id, fields=sorted(fields))
+            steps += _relabel_steps(tenant, after)
+        entry = logged(tenant, "update", action, None, id=id, fields=sorted(fields))
         try:
-            commit(core, scope, [*steps, entry])
+            commit(tenant, [*steps, entry])
         except RequirementFailed as conflict:
             raise _label_taken(after, conflict) from None
-        return _view(core, scope, after.changed(version=block.version + 1))
+        return _view(tenant, after.changed(version=block.version + 1))
 
     return persistently(version, attempt)
 
 
-def _kept(scope: Scope, before: Block, after: Block) -> list[Step]:
+def _kept(tenant: Tenant, before: Block, after: Block) -> list[Step]:
     """The value that was, where it changes; and the oldest go."""
     if before.value == after.value:
         return []
     revision = made(
         BlockRevision,
-        scope,
+        tenant,
         block_id=before.id,
         number=before.version,
         value=before.value,
@@ -270,11 +261,11 @@ def _kept(scope: Scope, before: Block, after: Block) -> list[Step]:
     return steps
 
 
-def _relabel_steps(core: Core, scope: Scope, block: Block) -> list[Step]:
+def _relabel_steps(tenant: Tenant, block: Block) -> list[Step]:
     """Links carry the label; no agent may end up with two blocks of one label."""
     steps: list[Step] = []
-    for link in core.store.find(scope, Query(BlockLink, (equal("block_id", block.id),))).records:
-        steps += [_label_is_free(link.agent_id, block.label), Update(rewritten(link, scope, block_label=block.label))]
+    for link in tenant.find(Query(BlockLink, (equal("block_id", block.id),))).records:
+        steps += [_label_is_free(link.agent_id, block.label), Update(rewritten(link, tenant, block_label=block.label))]
     return steps
 
 
@@ -308,10 +299,10 @@ class BlockHistory(Reply):
     states: list[BlockState]
 
 
-def history(core: Core, scope: Scope, request: BlockRequest) -> BlockHistory:
+def history(tenant: Tenant, request: BlockRequest) -> BlockHistory:
     """What a block said before, oldest first; the last is what it says now. The last hundred are kept."""
-    block = load(core, scope, Block, request.id)
-    kept = core.store.find(scope, Query(BlockRevision, (equal("block_id", block.id),), (Order("number"),))).records
+    block = load(tenant, Block, request.id)
+    kept = tenant.find(Query(BlockRevision, (equal("block_id", block.id),), (Order("number"),))).records
     fields = {"number", "value", "limit", "held_from", "held_to"}
     states = [BlockState(**one.model_dump(include=fields), by=one.created_by) for one in kept]
     now_says = BlockState(number=block.version, value=block.value, limit=block.limit, held_from=block.updated_at)
@@ -330,15 +321,15 @@ class BlockRemoved(Reply):
     agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(core: Core, scope: Scope, request: RemoveBlockRequest) -> BlockRemoved:
+def remove(tenant: Tenant, request: RemoveBlockRequest) -> BlockRemoved:
     """Delete a block for good, from every agent that has it, traces included."""
-    block = load(core, scope, Block, request.id)
-    having = sharing(core, scope, BlockLink, "block_id", block.id)
+    block = load(tenant, Block, request.id)
+    having = sharing(tenant, BlockLink, "block_id", block.id)
     if not request.dry_run:
         alone = [] if request.with_others else only_for(BlockLink, "block_id", block.id, having)
-        entry = logged(scope, "delete", "remove block", None, id=block.id)
-        commit(core, scope, [*alone, Delete(Block, block.id), owing(scope, block.id), entry])
-        erase_traces(core, scope)
+        entry = logged(tenant, "delete", "remove block", None, id=block.id)
+        commit(tenant, [*alone, Delete(Block, block.id), owing(tenant, block.id), entry])
+        erase_traces(tenant)
     return BlockRemoved(id=block.id, agents=having)
 
 
@@ -348,41 +339,41 @@ class AttachBlockRequest(BlockRequest):
     agent: Id = Field(description="The agent")
 
 
-def attach(core: Core, scope: Scope, request: AttachBlockRequest) -> BlockView:
+def attach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
     """Give an agent a block; shared, if others have it. Giving it twice is giving it once."""
-    block = load(core, scope, Block, request.id)
-    load(core, scope, Agent, request.agent)
-    if not core.store.count(scope, Query(BlockLink, _link(request))):
-        entry = logged(scope, "update", "attach block", None, id=block.id, agent=request.agent)
+    block = load(tenant, Block, request.id)
+    load(tenant, Agent, request.agent)
+    if not tenant.count(Query(BlockLink, _link(request))):
+        entry = logged(tenant, "update", "attach block", None, id=block.id, agent=request.agent)
         try:
-            commit(core, scope, [*_attach_steps(core, scope, block, request.agent), entry])
+            commit(tenant, [*_attach_steps(tenant, block, request.agent), entry])
         except (RequirementFailed, DuplicateKey) as conflict:
-            if not core.store.count(scope, Query(BlockLink, _link(request))):
+            if not tenant.count(Query(BlockLink, _link(request))):
                 raise _label_taken(block, conflict) from None
-    return _view(core, scope, block)
+    return _view(tenant, block)
 
 
-def detach(core: Core, scope: Scope, request: AttachBlockRequest) -> BlockView:
+def detach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
     """Take a block away from an agent; the block stays."""
-    block = load(core, scope, Block, request.id)
-    if not core.store.count(scope, Query(BlockLink, _link(request))):
+    block = load(tenant, Block, request.id)
+    if not tenant.count(Query(BlockLink, _link(request))):
         raise NotFound(f"agent '{request.agent[:80]}' does not have that block", remedy="see the blocks of the agent")
-    entry = logged(scope, "update", "detach block", None, id=block.id, agent=request.agent)
-    commit(core, scope, [DeleteWhere(BlockLink, _link(request)), entry])
-    return _view(core, scope, block)
+    entry = logged(tenant, "update", "detach block", None, id=block.id, agent=request.agent)
+    commit(tenant, [DeleteWhere(BlockLink, _link(request)), entry])
+    return _view(tenant, block)
 
 
 def _link(request: AttachBlockRequest) -> tuple[Filter, ...]:
     return (equal("block_id", request.id), equal("agent_id", request.agent))
 
 
-def _attach_steps(core: Core, scope: Scope, block: Block, agent: str) -> list[Step]:
+def _attach_steps(tenant: Tenant, block: Block, agent: str) -> list[Step]:
     if block.is_template:
         raise InvalidInput("a template is never in a prompt", remedy="make a block from it: block add --template ID")
-    link = made(BlockLink, scope, block_id=block.id, block_label=block.label, agent_id=agent)
+    link = made(BlockLink, tenant, block_id=block.id, block_label=block.label, agent_id=agent)
     taken = _label_is_free(agent, block.label)
     label_stays = Require(Block, block.id, {"label": block.label})
-    return [*at_work(core, scope, agent), label_stays, taken, Insert(link)]
+    return [*at_work(tenant, agent), label_stays, taken, Insert(link)]
 
 
 def _label_taken(block: Block, conflict: Conflict) -> Conflict:
@@ -393,8 +384,8 @@ def _label_taken(block: Block, conflict: Conflict) -> Conflict:
     )
 
 
-def _view(core: Core, scope: Scope, block: Block) -> BlockView:
-    links = core.store.select(scope, Query(BlockLink, (equal("block_id", block.id),)), ("agent_id",))
+def _view(tenant: Tenant, block: Block) -> BlockView:
+    links = tenant.select(Query(BlockLink, (equal("block_id", block.id),)), ("agent_id",))
     fields = block.model_dump(include=set(BlockView.model_fields))
     agents: Sequence[str] = [agent for (agent,) in links]
     return BlockView(**fields, user=block.user_id, characters=len(block.value), agents=list(agents))

@@ -21,19 +21,14 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
-    Scope,
     Step,
     equal,
 )
 from recollect.services.agents.agents import at_work
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    commit,
-    logged,
-)
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
 from recollect.services.times import MomentText, RecordFields
+from recollect.services.transaction import commit, logged
 
 Party = Literal["user", "agent", "session", "project"]
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
@@ -103,32 +98,30 @@ class PartyView(Reply):
     restorable_until: datetime | None = Field(None, description="Set for what was removed: `unremove` until then")
 
 
-def add_user(core: Core, scope: Scope, request: AddUserRequest) -> PartyView:
+def add_user(tenant: Tenant, request: AddUserRequest) -> PartyView:
     """Add a user."""
-    added = _added(core, scope, User, request)
-    core.zones.clear()
+    added = _added(tenant, User, request)
+    tenant.zones.clear()
     return added
 
 
-def add_agent(core: Core, scope: Scope, request: AddAgentRequest) -> PartyView:
+def add_agent(tenant: Tenant, request: AddAgentRequest) -> PartyView:
     """Add an agent."""
-    return _added(core, scope, Agent, request)
+    return _added(tenant, Agent, request)
 
 
-def add_session(core: Core, scope: Scope, request: AddSessionRequest) -> PartyView:
+def add_session(tenant: Tenant, request: AddSessionRequest) -> PartyView:
     """Start a session."""
-    return _added(core, scope, Session, request, at_work(core, scope, request.agent) if request.agent else [])
+    return _added(tenant, Session, request, at_work(tenant, request.agent) if request.agent else [])
 
 
-def add_project(core: Core, scope: Scope, request: AddProjectRequest) -> PartyView:
+def add_project(tenant: Tenant, request: AddProjectRequest) -> PartyView:
     """Add a project."""
-    return _added(core, scope, Project, request)
+    return _added(tenant, Project, request)
 
 
-def _added(
-    core: Core, scope: Scope, record: type[Record], request: AddRequest, guards: Sequence[Step] = ()
-) -> PartyView:
-    existing = core.store.get(scope, record, request.id) if request.id else None
+def _added(tenant: Tenant, record: type[Record], request: AddRequest, guards: Sequence[Step] = ()) -> PartyView:
+    existing = tenant.get(record, request.id) if request.id else None
     if existing is not None and request.on_existing == "return":
         return view(existing)
     links = {"user", "agent", "project", "owner"}
@@ -136,26 +129,31 @@ def _added(
     given = {f"{name}_id" if name in links else name: value for name, value in asked.items()}
     fields = {name: value for name, value in given.items() if value is not None}
     try:
-        made = record(organization_id=scope.organization_id, created_by=scope.actor, updated_by=scope.actor, **fields)
+        made = record(
+            organization_id=tenant.scope.organization_id,
+            created_by=tenant.scope.actor,
+            updated_by=tenant.scope.actor,
+            **fields,
+        )
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
-    entry = logged(scope, "create", f"add {record.shape.table}", None, id=made.id)
+    entry = logged(tenant, "create", f"add {record.shape.table}", None, id=made.id)
     try:
-        commit(core, scope, [*guards, Insert(made), entry])
+        commit(tenant, [*guards, Insert(made), entry])
     except DuplicateKey as error:
-        raced = core.store.get(scope, record, made.id) if request.on_existing == "return" else None
+        raced = tenant.get(record, made.id) if request.on_existing == "return" else None
         if raced is not None:
             return view(raced)
-        raise _taken(core, scope, made, error) from None
+        raise _taken(tenant, made, error) from None
     return view(made)
 
 
-def _taken(core: Core, scope: Scope, made: Record, error: DuplicateKey) -> DuplicateKey:
+def _taken(tenant: Tenant, made: Record, error: DuplicateKey) -> DuplicateKey:
     """Ids and emails of what was removed stay taken for as long as it can be restored."""
     table, remedy = made.shape.table, "choose another id or email, or say on_existing='return'"
     email = getattr(made, "email", None)
     same = AnyOf((equal("id", made.id), *([equal("email", email)] if email else [])))
-    removed = core.store.find(scope, Query(type(made), (same,), limit=1, deleted="only")).records
+    removed = tenant.find(Query(type(made), (same,), limit=1, deleted="only")).records
     if removed:
         remedy = f"it was removed: bring it back with unremove, or remove it for_good ({removed[0].id[:80]})"
     return DuplicateKey(f"there is such a {table} already", remedy=remedy, **error.details)
@@ -188,15 +186,15 @@ class PartyPage(Reply):
     next: str | None = None
 
 
-def list_parties(core: Core, scope: Scope, request: ListPartiesRequest) -> PartyPage:
+def list_parties(tenant: Tenant, request: ListPartiesRequest) -> PartyPage:
     """List users, agents, sessions or projects, the newest first."""
     owner = {"session": "user_id", "project": "owner_id"}.get(request.type)
     where: list[Filter] = [equal(owner, request.user)] if request.user and owner else []
     where += [OneOf("id", tuple(dict.fromkeys(request.ids)))] if request.ids else []
     newest, deleted = (Order("id", descending=True),), _REMOVED[request.removed]
     query = Query(PARTIES[request.type], tuple(where), newest, request.limit, request.after, deleted)
-    page = core.store.find(scope, query)
-    return PartyPage(parties=[_listed(core, record) for record in page.records], next=page.next)
+    page = tenant.find(query)
+    return PartyPage(parties=[_listed(tenant, record) for record in page.records], next=page.next)
 
 
 _REMOVED: dict[bool, Literal["no", "only"]] = {False: "no", True: "only"}

@@ -24,15 +24,17 @@ from recollect.ports.records import (
     IsNull,
     Order,
     Query,
-    Scope,
     Step,
     Update,
     equal,
 )
 from recollect.services.agents.agents import at_work
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made, persistently, rewritten
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
 from recollect.services.times import Through
+from recollect.services.transaction import commit, load, logged, made, rewritten
 
 LARGEST_STATE = 4_000_000  # bytes of JSON
 
@@ -67,7 +69,7 @@ class SaveStateRequest(StateRequest):
     version: int | None = Field(None, ge=0, description="Only if it still has this version; 0: only if there is none")
 
 
-def save(core: Core, scope: Scope, request: SaveStateRequest) -> StateView:
+def save(tenant: Tenant, request: SaveStateRequest) -> StateView:
     """Save a state in place of the one before."""
     if request.expires_at and request.ttl_seconds:
         raise InvalidInput("expires_at and ttl_seconds say the same thing", remedy="give one of them")
@@ -76,11 +78,11 @@ def save(core: Core, scope: Scope, request: SaveStateRequest) -> StateView:
         raise TooLarge(f"a state of {size} bytes", remedy=f"at most {LARGEST_STATE}; keep large things in a workspace")
     moment = now()
     expires = moment + timedelta(seconds=request.ttl_seconds) if request.ttl_seconds else request.expires_at
-    return persistently(request.version, lambda: _saved(core, scope, request, expires))
+    return persistently(request.version, lambda: _saved(tenant, request, expires))
 
 
-def _saved(core: Core, scope: Scope, request: SaveStateRequest, expires: datetime | None) -> StateView:
-    before = _stored(core, scope, request)
+def _saved(tenant: Tenant, request: SaveStateRequest, expires: datetime | None) -> StateView:
+    before = _stored(tenant, request)
     alive = before is not None and not _is_over(before)
     found = before.version if before is not None and alive else 0
     if request.version is not None and request.version != found:
@@ -88,14 +90,14 @@ def _saved(core: Core, scope: Scope, request: SaveStateRequest, expires: datetim
     fields = {"state_data": request.data, "expires_at": expires}
     step: Step
     if before is None:
-        state: AgentState = made(AgentState, scope, agent_id=request.agent, session_id=request.session, **fields)
+        state: AgentState = made(AgentState, tenant, agent_id=request.agent, session_id=request.session, **fields)
         step = Insert(state)
     else:
-        state = rewritten(before, scope, **fields)
+        state = rewritten(before, tenant, **fields)
         step = Update(state)
-    entry = logged(scope, "update" if before else "create", "save state", None, id=state.id)
+    entry = logged(tenant, "update" if before else "create", "save state", None, id=state.id)
     try:
-        commit(core, scope, [*at_work(core, scope, request.agent), step, entry])
+        commit(tenant, [*at_work(tenant, request.agent), step, entry])
     except DuplicateKey:
         raise _conflict(request, None) from None  # somebody saved the first state a moment ago
     return _view(state if before is None else state.changed(version=state.version + 1))
@@ -110,10 +112,10 @@ def _conflict(request: SaveStateRequest, found: int | None) -> VersionConflict:
     )
 
 
-def load_state(core: Core, scope: Scope, request: StateRequest) -> StateView:
+def load_state(tenant: Tenant, request: StateRequest) -> StateView:
     """The state as it was last saved; an expired one is not there."""
-    load(core, scope, Agent, request.agent)
-    state = _stored(core, scope, request)
+    load(tenant, Agent, request.agent)
+    state = _stored(tenant, request)
     if state is None or _is_over(state):
         where = f" in session '{request.session[:80]}'" if request.session else ""
         raise NotFound(f"agent '{request.agent[:80]}' has no state{where}", remedy="save one first", id=request.agent)
@@ -134,12 +136,12 @@ class StatePage(Reply):
     next: str | None = None
 
 
-def list_states(core: Core, scope: Scope, request: ListStatesRequest) -> StatePage:
+def list_states(tenant: Tenant, request: ListStatesRequest) -> StatePage:
     """The states that have not expired, oldest first."""
     links = (("agent_id", request.agent), ("session_id", request.session))
     where: list[Filter] = [equal(name, value) for name, value in links if value is not None]
     where.append(AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now()))))
-    page = core.store.find(scope, Query(AgentState, tuple(where), (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(AgentState, tuple(where), (Order("id"),), request.limit, request.after))
     return StatePage(states=[_view(state) for state in page.records], next=page.next)
 
 
@@ -147,20 +149,20 @@ class StateDropped(Reply):
     dropped: bool
 
 
-def drop(core: Core, scope: Scope, request: StateRequest) -> StateDropped:
+def drop(tenant: Tenant, request: StateRequest) -> StateDropped:
     """Delete a state for good, traces included; says whether there was one."""
-    load(core, scope, Agent, request.agent)
-    state = _stored(core, scope, request)
+    load(tenant, Agent, request.agent)
+    state = _stored(tenant, request)
     if state is None:
         return StateDropped(dropped=False)
-    entry = logged(scope, "delete", "drop state", None, id=state.id)
-    commit(core, scope, [Delete(AgentState, state.id), owing(scope, state.id), entry])
-    erase_traces(core, scope)
+    entry = logged(tenant, "delete", "drop state", None, id=state.id)
+    commit(tenant, [Delete(AgentState, state.id), owing(tenant, state.id), entry])
+    erase_traces(tenant)
     return StateDropped(dropped=not _is_over(state))
 
 
-def _stored(core: Core, scope: Scope, request: StateRequest) -> AgentState | None:
-    return next(iter(core.store.find(scope, Query(AgentState, request.key(), limit=1)).records), None)
+def _stored(tenant: Tenant, request: StateRequest) -> AgentState | None:
+    return next(iter(tenant.find(Query(AgentState, request.key(), limit=1)).records), None)
 
 
 def _is_over(state: AgentState) -> bool:

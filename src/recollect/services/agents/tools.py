@@ -19,24 +19,15 @@ from recollect.ports.records import (
     Linked,
     Order,
     Query,
-    Scope,
     Update,
     equal,
 )
 from recollect.services.agents.agents import at_work, only_for, sharing
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    as_of_version,
-    commit,
-    load,
-    logged,
-    made,
-    persistently,
-    rewritten,
-)
 from recollect.services.request_limits import MOST_TAGS
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
 
 class ToolView(Reply):
@@ -68,20 +59,20 @@ class AddToolRequest(Request):
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
 
 
-def add(core: Core, scope: Scope, request: AddToolRequest) -> ToolView:
+def add(tenant: Tenant, request: AddToolRequest) -> ToolView:
     """Make a tool and attach it to agents."""
     _refuse_no_schema(request.json_schema)
     fields = request.model_dump(exclude={"id", "agents"})
-    tool: Tool = made(Tool, scope, id=request.id or new_id(), **fields)
+    tool: Tool = made(Tool, tenant, id=request.id or new_id(), **fields)
     agents = list(dict.fromkeys(request.agents))
-    guards = [step for agent in agents for step in at_work(core, scope, agent)]
-    links = [Insert(made(ToolLink, scope, tool_id=tool.id, agent_id=agent)) for agent in agents]
-    entry = logged(scope, "create", "add tool", None, id=tool.id, agents=agents)
+    guards = [step for agent in agents for step in at_work(tenant, agent)]
+    links = [Insert(made(ToolLink, tenant, tool_id=tool.id, agent_id=agent)) for agent in agents]
+    entry = logged(tenant, "create", "add tool", None, id=tool.id, agents=agents)
     try:
-        commit(core, scope, [*guards, Insert(tool), *links, entry])
+        commit(tenant, [*guards, Insert(tool), *links, entry])
     except DuplicateKey as error:
         raise _taken(tool.name, error) from None
-    return _view(core, scope, tool)
+    return _view(tenant, tool)
 
 
 def _refuse_no_schema(given: dict[str, Any]) -> None:
@@ -102,9 +93,9 @@ class ToolRequest(Request):
     id: Id = Field(description="The tool")
 
 
-def show(core: Core, scope: Scope, request: ToolRequest) -> ToolView:
+def show(tenant: Tenant, request: ToolRequest) -> ToolView:
     """A tool and the agents that have it."""
-    return _view(core, scope, load(core, scope, Tool, request.id))
+    return _view(tenant, load(tenant, Tool, request.id))
 
 
 class ListToolsRequest(Request):
@@ -122,7 +113,7 @@ class ToolPage(Reply):
     next: str | None = None
 
 
-def list_tools(core: Core, scope: Scope, request: ListToolsRequest) -> ToolPage:
+def list_tools(tenant: Tenant, request: ListToolsRequest) -> ToolPage:
     """Tools, the oldest first."""
     where: list[Filter] = []
     if request.agent is not None:
@@ -131,8 +122,8 @@ def list_tools(core: Core, scope: Scope, request: ListToolsRequest) -> ToolPage:
         where.append(equal("name", request.name))
     if request.tag is not None:
         where.append(Holds("tags", request.tag))
-    page = core.store.find(scope, Query(Tool, tuple(where), (Order("id"),), request.limit, request.after))
-    return ToolPage(tools=[_view(core, scope, tool) for tool in page.records], next=page.next)
+    page = tenant.find(Query(Tool, tuple(where), (Order("id"),), request.limit, request.after))
+    return ToolPage(tools=[_view(tenant, tool) for tool in page.records], next=page.next)
 
 
 class ReviseToolRequest(ToolRequest):
@@ -148,7 +139,7 @@ class ReviseToolRequest(ToolRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def revise(core: Core, scope: Scope, request: ReviseToolRequest) -> ToolView:
+def revise(tenant: Tenant, request: ReviseToolRequest) -> ToolView:
     """Change a tool for all agents that have it."""
     given = request.model_dump(exclude={"id", "version"}, exclude_none=True)
     if not given:
@@ -156,14 +147,14 @@ def revise(core: Core, scope: Scope, request: ReviseToolRequest) -> ToolView:
     _refuse_no_schema(given.get("json_schema", {}))
 
     def attempt() -> ToolView:
-        tool = as_of_version(load(core, scope, Tool, request.id), request.version)
-        after = rewritten(tool, scope, **given)
-        entry = logged(scope, "update", "revise tool", None, id=tool.id, fields=sorted(given))
+        tool = as_of_version(load(tenant, Tool, request.id), request.version)
+        after = rewritten(tool, tenant, **given)
+        entry = logged(tenant, "update", "revise tool", None, id=tool.id, fields=sorted(given))
         try:
-            commit(core, scope, [Update(after), entry])
+            commit(tenant, [Update(after), entry])
         except DuplicateKey as error:
             raise _taken(after.name, error) from None
-        return _view(core, scope, after.changed(version=tool.version + 1))
+        return _view(tenant, after.changed(version=tool.version + 1))
 
     return persistently(request.version, attempt)
 
@@ -180,13 +171,13 @@ class ToolRemoved(Reply):
     agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(core: Core, scope: Scope, request: RemoveToolRequest) -> ToolRemoved:
+def remove(tenant: Tenant, request: RemoveToolRequest) -> ToolRemoved:
     """Delete a tool, from every agent that has it."""
-    tool = load(core, scope, Tool, request.id)
-    having = sharing(core, scope, ToolLink, "tool_id", tool.id)
+    tool = load(tenant, Tool, request.id)
+    having = sharing(tenant, ToolLink, "tool_id", tool.id)
     if not request.dry_run:
         alone = [] if request.with_others else only_for(ToolLink, "tool_id", tool.id, having)
-        commit(core, scope, [*alone, Delete(Tool, tool.id), logged(scope, "delete", "remove tool", None, id=tool.id)])
+        commit(tenant, [*alone, Delete(Tool, tool.id), logged(tenant, "delete", "remove tool", None, id=tool.id)])
     return ToolRemoved(id=tool.id, agents=having)
 
 
@@ -199,31 +190,31 @@ class AttachToolRequest(ToolRequest):
         return (equal("tool_id", self.id), equal("agent_id", self.agent))
 
 
-def attach(core: Core, scope: Scope, request: AttachToolRequest) -> ToolView:
+def attach(tenant: Tenant, request: AttachToolRequest) -> ToolView:
     """Give an agent a tool. Giving it twice is giving it once."""
-    tool = load(core, scope, Tool, request.id)
-    load(core, scope, Agent, request.agent)
-    if not core.store.count(scope, Query(ToolLink, request.link())):
-        link = made(ToolLink, scope, tool_id=tool.id, agent_id=request.agent)
-        entry = logged(scope, "update", "attach tool", None, id=tool.id, agent=request.agent)
+    tool = load(tenant, Tool, request.id)
+    load(tenant, Agent, request.agent)
+    if not tenant.count(Query(ToolLink, request.link())):
+        link = made(ToolLink, tenant, tool_id=tool.id, agent_id=request.agent)
+        entry = logged(tenant, "update", "attach tool", None, id=tool.id, agent=request.agent)
         try:
-            commit(core, scope, [*at_work(core, scope, request.agent), Insert(link), entry])
+            commit(tenant, [*at_work(tenant, request.agent), Insert(link), entry])
         except DuplicateKey:
-            return _view(core, scope, tool)  # somebody else gave it a moment ago
-    return _view(core, scope, tool)
+            return _view(tenant, tool)  # somebody else gave it a moment ago
+    return _view(tenant, tool)
 
 
-def detach(core: Core, scope: Scope, request: AttachToolRequest) -> ToolView:
+def detach(tenant: Tenant, request: AttachToolRequest) -> ToolView:
     """Take a tool away from an agent; the tool stays."""
-    tool = load(core, scope, Tool, request.id)
-    if not core.store.count(scope, Query(ToolLink, request.link())):
+    tool = load(tenant, Tool, request.id)
+    if not tenant.count(Query(ToolLink, request.link())):
         raise NotFound(f"agent '{request.agent[:80]}' does not have that tool", remedy="see the tools of the agent")
-    entry = logged(scope, "update", "detach tool", None, id=tool.id, agent=request.agent)
-    commit(core, scope, [DeleteWhere(ToolLink, request.link()), entry])
-    return _view(core, scope, tool)
+    entry = logged(tenant, "update", "detach tool", None, id=tool.id, agent=request.agent)
+    commit(tenant, [DeleteWhere(ToolLink, request.link()), entry])
+    return _view(tenant, tool)
 
 
-def _view(core: Core, scope: Scope, tool: Tool) -> ToolView:
-    links = core.store.select(scope, Query(ToolLink, (equal("tool_id", tool.id),)), ("agent_id",))
+def _view(tenant: Tenant, tool: Tool) -> ToolView:
+    links = tenant.select(Query(ToolLink, (equal("tool_id", tool.id),)), ("agent_id",))
     fields = tool.model_dump(include=set(ToolView.model_fields))
     return ToolView(**fields, agents=[agent for (agent,) in links])

@@ -39,15 +39,16 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     TextQuery,
     equal,
 )
 from recollect.services.agents.agents import at_work
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.derived import erasing_steps
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made
 
 MOST_AT_ONCE = 5000
 REFERABLE: dict[str, type[Record]] = {"memory": Memory, "source": Source}
@@ -109,9 +110,9 @@ class MessageView(Reply):
     duplicate: bool = False
 
 
-def add(core: Core, scope: Scope, request: NewMessage) -> MessageView:
+def add(tenant: Tenant, request: NewMessage) -> MessageView:
     """Add one message."""
-    return add_many(core, scope, AddMessagesRequest(messages=[request])).messages[0]
+    return add_many(tenant, AddMessagesRequest(messages=[request])).messages[0]
 
 
 class AddMessagesRequest(Request):
@@ -129,20 +130,20 @@ class MessagesAdded(Reply):
     messages: list[MessageView]
 
 
-def add_many(core: Core, scope: Scope, request: AddMessagesRequest) -> MessagesAdded:
+def add_many(tenant: Tenant, request: AddMessagesRequest) -> MessagesAdded:
     """Add several messages, all or none, in the order given."""
-    drafts = _in_order(core, scope, [_draft(scope, one, request) for one in request.messages])
-    return MessagesAdded(messages=_added(core, scope, drafts))
+    drafts = _in_order(tenant, [_draft(tenant, one, request) for one in request.messages])
+    return MessagesAdded(messages=_added(tenant, drafts))
 
 
-def _in_order(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Message]:
+def _in_order(tenant: Tenant, drafts: Sequence[Message]) -> list[Message]:
     """With ids after those that are in their sessions already, even if the clock of who spoke last is ahead of ours."""
     last: dict[str | None, str] = {None: ""}
     ordered: list[Message] = []
     for draft in drafts:
         if draft.session_id not in last:
             newest = Query(Message, (equal("session_id", draft.session_id),), (Order("id", descending=True),), limit=1)
-            last[draft.session_id] = next((id for (id,) in core.store.select(scope, newest, ("id",))), "")
+            last[draft.session_id] = next((id for (id,) in tenant.select(newest, ("id",))), "")
         late = draft.id <= last[draft.session_id]
         ordered.append(draft.changed(id=id_after(last[draft.session_id])) if late else draft)
         if draft.session_id is not None:
@@ -150,7 +151,7 @@ def _in_order(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Messa
     return ordered
 
 
-def _draft(scope: Scope, given: NewMessage, together: AddMessagesRequest) -> Message:
+def _draft(tenant: Tenant, given: NewMessage, together: AddMessagesRequest) -> Message:
     if not (given.text or given.content or given.tool_calls or given.tool_returns):
         raise InvalidInput("there is nothing in that message", remedy="give text, content, tool_calls or tool_returns")
     parts = [given.content, given.tool_calls, given.tool_returns]
@@ -159,7 +160,7 @@ def _draft(scope: Scope, given: NewMessage, together: AddMessagesRequest) -> Mes
         raise TooLarge(f"a message of {size} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one message")
     owners = {f"{name}_id": getattr(given, name) or getattr(together, name) for name in ("session", "user", "agent")}
     kept = given.model_dump(exclude={"session", "user", "agent", "references"})
-    message: Message = made(Message, scope, **owners, **kept, references=[_reference(one) for one in given.references])
+    message: Message = made(Message, tenant, **owners, **kept, references=[_reference(one) for one in given.references])
     return message
 
 
@@ -172,13 +173,13 @@ def _reference(given: MessageReference | str) -> dict[str, str]:
     return {"type": given.type, "id": given.id}
 
 
-def _guards(core: Core, scope: Scope, drafts: Sequence[Message]) -> list[Step]:
+def _guards(tenant: Tenant, drafts: Sequence[Message]) -> list[Step]:
     """Nothing is said in an archived session or to a retired agent, not even in a race with archiving."""
     sessions = dict.fromkeys(draft.session_id for draft in drafts if draft.session_id)
     agents = dict.fromkeys(draft.agent_id for draft in drafts if draft.agent_id)
-    steps: list[Step] = [step for id in agents for step in at_work(core, scope, id)]
+    steps: list[Step] = [step for id in agents for step in at_work(tenant, id)]
     for id in sessions:
-        session = core.store.get(scope, Session, id)
+        session = tenant.get(Session, id)
         if session is not None and session.is_archived:
             raise IllegalTransition(
                 "that session is archived", remedy=f"unarchive it first: session unarchive {id}", id=id
@@ -192,9 +193,9 @@ def _references(drafts: Sequence[Message]) -> list[Require]:
     return [Require(REFERABLE[type], id) for type, id in wanted]
 
 
-def _added(core: Core, scope: Scope, drafts: Sequence[Message], looks: int = 3) -> list[MessageView]:
-    guards, references = _guards(core, scope, drafts), _references(drafts)
-    known = _known(core, scope, drafts)
+def _added(tenant: Tenant, drafts: Sequence[Message], looks: int = 3) -> list[MessageView]:
+    guards, references = _guards(tenant, drafts), _references(drafts)
+    known = _known(tenant, drafts)
     fresh: dict[str, Message] = {}
     for draft in drafts:
         if _key(draft) not in known:
@@ -202,19 +203,19 @@ def _added(core: Core, scope: Scope, drafts: Sequence[Message], looks: int = 3) 
     steps: list[Step] = [step for draft in fresh.values() for step in (*_not_there(draft), Insert(draft))]
     try:
         if steps:
-            entry = logged(scope, "create", "add messages", None, ids=list(fresh)[:100], count=len(fresh))
-            commit(core, scope, [*guards, *references, *steps, entry])
+            entry = logged(tenant, "create", "add messages", None, ids=list(fresh)[:100], count=len(fresh))
+            commit(tenant, [*guards, *references, *steps, entry])
     except (RequirementFailed, DuplicateKey):
-        _refuse_missing(core, scope, references)
+        _refuse_missing(tenant, references)
         if not looks:
             raise
-        return _added(core, scope, drafts, looks - 1)  # somebody added the same, or archived, a moment ago: look again
+        return _added(tenant, drafts, looks - 1)  # somebody added the same, or archived, a moment ago: look again
     return [view(known[_key(draft)], duplicate=known[_key(draft)].id != draft.id) for draft in drafts]
 
 
-def _refuse_missing(core: Core, scope: Scope, references: Sequence[Require]) -> None:
+def _refuse_missing(tenant: Tenant, references: Sequence[Require]) -> None:
     for step in references:
-        if core.store.get(scope, step.record, step.id) is None:
+        if tenant.get(step.record, step.id) is None:
             raise ReferenceMissing(
                 f"there is no {step.record.shape.table} '{step.id[:80]}' to refer to",
                 remedy="check the id, or leave the reference out",
@@ -227,7 +228,7 @@ def _key(message: Message) -> tuple[str | None, str]:
     return (message.session_id, f"otid:{message.otid}") if message.otid else (None, message.id)
 
 
-def _known(core: Core, scope: Scope, drafts: Sequence[Message]) -> dict[tuple[str | None, str], Message]:
+def _known(tenant: Tenant, drafts: Sequence[Message]) -> dict[tuple[str | None, str], Message]:
     otids: dict[str | None, list[str]] = {}
     for draft in drafts:
         if draft.otid:
@@ -235,7 +236,7 @@ def _known(core: Core, scope: Scope, drafts: Sequence[Message]) -> dict[tuple[st
     found = [
         message
         for session, names in otids.items()
-        for message in core.store.find(scope, Query(Message, _same_otid(session, *names))).records
+        for message in tenant.find(Query(Message, _same_otid(session, *names))).records
     ]
     return {_key(message): message for message in found}
 
@@ -281,12 +282,12 @@ class MessagePage(Reply):
     next: str | None = None
 
 
-def list_messages(core: Core, scope: Scope, request: ListMessagesRequest) -> MessagePage:
+def list_messages(tenant: Tenant, request: ListMessagesRequest) -> MessagePage:
     """Messages in order, a page at a time."""
     more = (("role", request.role), ("group_id", request.group_id), ("step_id", request.step_id))
     where = (*request.filters(), *(equal(name, value) for name, value in more if value is not None))
     order = (Order("id", descending=request.first == "newest"),)
-    page = core.store.find(scope, Query(Message, where, order, request.limit, request.after))
+    page = tenant.find(Query(Message, where, order, request.limit, request.after))
     return MessagePage(messages=[view(one) for one in page.records], next=page.next)
 
 
@@ -308,7 +309,7 @@ class MessagesFound(Reply):
     hits: list[MessageHit]
 
 
-def search(core: Core, scope: Scope, request: SearchMessagesRequest) -> MessagesFound:
+def search(tenant: Tenant, request: SearchMessagesRequest) -> MessagesFound:
     """Messages that have any of the words, the best first."""
     facets = {
         name: (value,)
@@ -320,11 +321,11 @@ def search(core: Core, scope: Scope, request: SearchMessagesRequest) -> Messages
         )
         if value is not None
     }
-    hits = core.store.search_text(
-        scope, TextQuery(Message, read_question(request.query).terms, request.limit, facets, request.filters())
+    hits = tenant.search_text(
+        TextQuery(Message, read_question(request.query).terms, request.limit, facets, request.filters())
     )
     found = Query(Message, (OneOf("id", tuple(hit.id for hit in hits)),))
-    by_id = {message.id: message for message in core.store.find(scope, found).records} if hits else {}
+    by_id = {message.id: message for message in tenant.find(found).records} if hits else {}
     shown = [(by_id[hit.id], hit.score) for hit in hits if hit.id in by_id]
     return MessagesFound(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
 
@@ -335,9 +336,9 @@ class MessageRequest(Request):
     id: Id = Field(description="The message")
 
 
-def show(core: Core, scope: Scope, request: MessageRequest) -> MessageView:
+def show(tenant: Tenant, request: MessageRequest) -> MessageView:
     """One message with everything it carries."""
-    return view(load(core, scope, Message, request.id))
+    return view(load(tenant, Message, request.id))
 
 
 class MessagesRemoved(Reply):
@@ -345,16 +346,15 @@ class MessagesRemoved(Reply):
     users: dict[str, int] = Field(default_factory=dict, description="How many of them each user said")
 
 
-def remove(core: Core, scope: Scope, request: MessageRequest) -> MessagesRemoved:
+def remove(tenant: Tenant, request: MessageRequest) -> MessagesRemoved:
     """Delete a message for good, traces included."""
-    message = load(core, scope, Message, request.id)
-    entry = logged(scope, "delete", "remove message", None, id=message.id)
+    message = load(tenant, Message, request.id)
+    entry = logged(tenant, "delete", "remove message", None, id=message.id)
     commit(
-        core,
-        scope,
-        [*erasing_steps(core, scope, [], [message.id]), Delete(Message, message.id), owing(scope, message.id), entry],
+        tenant,
+        [*erasing_steps(tenant, [], [message.id]), Delete(Message, message.id), owing(tenant, message.id), entry],
     )
-    erase_traces(core, scope)
+    erase_traces(tenant)
     return MessagesRemoved(removed=1)
 
 
@@ -365,10 +365,10 @@ class ClearMessagesRequest(Whose):
     dry_run: bool = Field(False, description="Only say how many, and whose they are")
 
 
-def clear(core: Core, scope: Scope, request: ClearMessagesRequest) -> MessagesRemoved:
+def clear(tenant: Tenant, request: ClearMessagesRequest) -> MessagesRemoved:
     """Delete all messages of a session, an agent or a user for good, traces included."""
     request.refuse_nobody()
-    rows = core.store.select(scope, Query(Message, request.filters()), ("id", "user_id"))
+    rows = tenant.select(Query(Message, request.filters()), ("id", "user_id"))
     ids, users = [id for id, _ in rows], dict(Counter(user for _, user in rows if user is not None))
     if request.dry_run:
         return MessagesRemoved(removed=0, users=users)
@@ -380,10 +380,10 @@ def clear(core: Core, scope: Scope, request: ClearMessagesRequest) -> MessagesRe
         )
     if ids:
         asked = request.model_dump(exclude_none=True, include={"session", "agent", "user"})
-        entry = logged(scope, "delete", "clear messages", None, count=len(ids), **asked)
+        entry = logged(tenant, "delete", "clear messages", None, count=len(ids), **asked)
         these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
-        commit(core, scope, [*erasing_steps(core, scope, [], ids), these, owing(scope, ids[0]), entry])
-        erase_traces(core, scope)
+        commit(tenant, [*erasing_steps(tenant, [], ids), these, owing(tenant, ids[0]), entry])
+        erase_traces(tenant)
     return MessagesRemoved(removed=len(ids), users=users)
 
 
@@ -393,7 +393,7 @@ class Popped(Reply):
     message: MessageView | None = None
 
 
-def pop(core: Core, scope: Scope, request: Whose) -> Popped:
+def pop(tenant: Tenant, request: Whose) -> Popped:
     """Take the last message away and give it back. Of several callers at once, each gets another one.
 
     Unlike `remove` it does not sweep up the traces on disk, since programs take back messages often.
@@ -401,15 +401,15 @@ def pop(core: Core, scope: Scope, request: Whose) -> Popped:
     request.refuse_nobody()
     last = Query(Message, request.filters(), (Order("id", descending=True),), limit=1)
     while True:
-        found = core.store.find(scope, last).records
+        found = tenant.find(last).records
         if not found:
             return Popped()
         message = found[0]
         still_there = Require(Message, message.id, {"version": message.version})
         try:
-            entry = logged(scope, "delete", "pop message", None, id=message.id)
-            copies = erasing_steps(core, scope, [], [message.id])
-            commit(core, scope, [still_there, *copies, Delete(Message, message.id), entry])
+            entry = logged(tenant, "delete", "pop message", None, id=message.id)
+            copies = erasing_steps(tenant, [], [message.id])
+            commit(tenant, [still_there, *copies, Delete(Message, message.id), entry])
         except RequirementFailed:
             continue  # somebody else took it: take the one before
         return Popped(message=view(message))

@@ -12,11 +12,13 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
-from recollect.ports.records import OneOf, Query, Scope
+from recollect.ports.records import OneOf, Query
 from recollect.services.agents.agents import AgentRequest, given_to
-from recollect.services.context import Core, Reply, load
 from recollect.services.conversations.messages import MessageView, view
 from recollect.services.recall.context import as_label, harmless, tokens_in
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import load
 
 
 class PromptBlock(Reply):
@@ -56,15 +58,15 @@ class Prompt(Reply):
         return self.text
 
 
-def prompt(core: Core, scope: Scope, request: AgentRequest) -> Prompt:
+def prompt(tenant: Tenant, request: AgentRequest) -> Prompt:
     """Everything an agent begins its next step with."""
-    agent = load(core, scope, Agent, request.id)
-    blocks = [_block(block) for block in given_to(core, scope, agent.id, Block, BlockLink)]
+    agent = load(tenant, Agent, request.id)
+    blocks = [_block(block) for block in given_to(tenant, agent.id, Block, BlockLink)]
     tools = [
         PromptTool(name=tool.name, description=tool.description, json_schema=tool.json_schema)
-        for tool in given_to(core, scope, agent.id, Tool, ToolLink)
+        for tool in given_to(tenant, agent.id, Tool, ToolLink)
     ]
-    messages = _messages(core, scope, agent)
+    messages = _messages(tenant, agent)
     text = _text(agent, blocks, messages)
     return Prompt(
         agent=agent.id,
@@ -85,11 +87,11 @@ def _block(block: Block) -> PromptBlock:
     return PromptBlock(**fields, characters=len(block.value))
 
 
-def _messages(core: Core, scope: Scope, agent: Agent) -> list[MessageView]:
+def _messages(tenant: Tenant, agent: Agent) -> list[MessageView]:
     if not agent.message_ids:
         return []
     wanted = Query(Message, (OneOf("id", tuple(agent.message_ids)),))
-    found = {message.id: message for message in core.store.find(scope, wanted).records}
+    found = {message.id: message for message in tenant.find(wanted).records}
     return [view(found[id]) for id in agent.message_ids if id in found]
 
 

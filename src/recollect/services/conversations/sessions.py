@@ -14,18 +14,11 @@ from pydantic import Field
 from recollect.domain.conversations import Message, Session
 from recollect.domain.record import Id, Json, Name, QueryText, Text, now
 from recollect.errors import InvalidInput
-from recollect.ports.records import Filter, IsNull, Order, Query, Scope, Update, equal
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    as_of_version,
-    commit,
-    load,
-    logged,
-    persistently,
-    rewritten,
-)
+from recollect.ports.records import Filter, IsNull, Order, Query, Update, equal
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 
 class SessionView(Reply):
@@ -52,9 +45,9 @@ class SessionRequest(Request):
     id: Id = Field(description="The session")
 
 
-def show_session(core: Core, scope: Scope, request: SessionRequest) -> SessionView:
+def show_session(tenant: Tenant, request: SessionRequest) -> SessionView:
     """A session with how many messages it holds."""
-    return _view(core, scope, load(core, scope, Session, request.id))
+    return _view(tenant, load(tenant, Session, request.id))
 
 
 class ListSessionsRequest(Request):
@@ -75,7 +68,7 @@ class SessionPage(Reply):
     next: str | None = None
 
 
-def list_sessions(core: Core, scope: Scope, request: ListSessionsRequest) -> SessionPage:
+def list_sessions(tenant: Tenant, request: ListSessionsRequest) -> SessionPage:
     """Sessions, the newest first."""
     links = (("user_id", request.user), ("agent_id", request.agent), ("project_id", request.project))
     where: list[Filter] = [equal(name, value) for name, value in (*links, ("type", request.type)) if value is not None]
@@ -84,8 +77,8 @@ def list_sessions(core: Core, scope: Scope, request: ListSessionsRequest) -> Ses
     if request.open:
         where.append(IsNull("ended_at"))
     newest = (Order("id", descending=True),)
-    page = core.store.find(scope, Query(Session, tuple(where), newest, request.limit, request.after))
-    return SessionPage(sessions=[_view(core, scope, one) for one in page.records], next=page.next)
+    page = tenant.find(Query(Session, tuple(where), newest, request.limit, request.after))
+    return SessionPage(sessions=[_view(tenant, one) for one in page.records], next=page.next)
 
 
 class ReviseSessionRequest(SessionRequest):
@@ -98,13 +91,13 @@ class ReviseSessionRequest(SessionRequest):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-def revise_session(core: Core, scope: Scope, request: ReviseSessionRequest) -> SessionView:
+def revise_session(tenant: Tenant, request: ReviseSessionRequest) -> SessionView:
     """Change title, type, summary or metadata."""
     names = ("title", "type", "summary", "metadata")
     fields = {name: value for name in names if (value := getattr(request, name)) is not None}
     if not fields:
         raise InvalidInput("nothing to change was given", remedy="give title, type, summary or metadata")
-    return _changed(core, scope, request.id, "revise session", fields, request.version)
+    return _changed(tenant, request.id, "revise session", fields, request.version)
 
 
 class EndSessionRequest(SessionRequest):
@@ -113,43 +106,41 @@ class EndSessionRequest(SessionRequest):
     summary: Text | None = Field(None, description="What it came to")
 
 
-def end(core: Core, scope: Scope, request: EndSessionRequest) -> SessionView:
+def end(tenant: Tenant, request: EndSessionRequest) -> SessionView:
     """Mark a session as ended, with a summary if there is one."""
     fields = {"ended_at": now()} | ({"summary": request.summary} if request.summary else {})
-    return _changed(core, scope, request.id, "end session", fields)
+    return _changed(tenant, request.id, "end session", fields)
 
 
-def archive_session(core: Core, scope: Scope, request: SessionRequest) -> SessionView:
+def archive_session(tenant: Tenant, request: SessionRequest) -> SessionView:
     """Put a session aside: kept whole, not listed, and takes no messages until it is unarchived."""
-    return _set_archived(core, scope, request.id, True)
+    return _set_archived(tenant, request.id, True)
 
 
-def unarchive_session(core: Core, scope: Scope, request: SessionRequest) -> SessionView:
+def unarchive_session(tenant: Tenant, request: SessionRequest) -> SessionView:
     """Take a session out again."""
-    return _set_archived(core, scope, request.id, False)
+    return _set_archived(tenant, request.id, False)
 
 
-def _set_archived(core: Core, scope: Scope, id: str, archived: bool) -> SessionView:
-    session = load(core, scope, Session, id)
+def _set_archived(tenant: Tenant, id: str, archived: bool) -> SessionView:
+    session = load(tenant, Session, id)
     if session.is_archived == archived:
-        return _view(core, scope, session)
+        return _view(tenant, session)
     action = "archive session" if archived else "unarchive session"
-    return _changed(core, scope, id, action, {"is_archived": archived})
+    return _changed(tenant, id, action, {"is_archived": archived})
 
 
-def _changed(
-    core: Core, scope: Scope, id: str, action: str, fields: dict[str, Any], version: int | None = None
-) -> SessionView:
+def _changed(tenant: Tenant, id: str, action: str, fields: dict[str, Any], version: int | None = None) -> SessionView:
     def attempt() -> SessionView:
-        session = as_of_version(load(core, scope, Session, id), version)
-        after = rewritten(session, scope, **fields)
-        commit(core, scope, [Update(after), logged(scope, "update", action, None, id=id, fields=sorted(fields))])
-        return _view(core, scope, after.changed(version=session.version + 1))
+        session = as_of_version(load(tenant, Session, id), version)
+        after = rewritten(session, tenant, **fields)
+        commit(tenant, [Update(after), logged(tenant, "update", action, None, id=id, fields=sorted(fields))])
+        return _view(tenant, after.changed(version=session.version + 1))
 
     return persistently(version, attempt)
 
 
-def _view(core: Core, scope: Scope, session: Session) -> SessionView:
+def _view(tenant: Tenant, session: Session) -> SessionView:
     return SessionView(
         id=session.id,
         title=session.title,
@@ -162,6 +153,6 @@ def _view(core: Core, scope: Scope, session: Session) -> SessionView:
         started_at=session.created_at,
         ended_at=session.ended_at,
         archived=session.is_archived,
-        messages=core.store.count(scope, Query(Message, (equal("session_id", session.id),))),
+        messages=tenant.count(Query(Message, (equal("session_id", session.id),))),
         version=session.version,
     )

@@ -16,8 +16,9 @@ from typing import Any
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine
 from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Problem, Query, Scope, Step, equal
-from recollect.services.context import Core, made
+from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Problem, Query, Step, equal
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import made
 
 Span = tuple[int, int]
 Spans = dict[str, list[Span]]
@@ -77,12 +78,12 @@ def spans_of(checkpoint: Checkpoint) -> Spans:
     return {stream: [(start, end) for start, end in spans] for stream, spans in checkpoint.spans.items()}
 
 
-def read_spans(core: Core, scope: Scope, line: str, wanted: Mapping[str, Sequence[Span]]) -> dict[str, list[bytes]]:
+def read_spans(tenant: Tenant, line: str, wanted: Mapping[str, Sequence[Span]]) -> dict[str, list[bytes]]:
     """The items of these stretches, one after the other."""
-    return {stream: _read_stream(core, scope, line, stream, spans) for stream, spans in wanted.items()}
+    return {stream: _read_stream(tenant, line, stream, spans) for stream, spans in wanted.items()}
 
 
-def _read_stream(core: Core, scope: Scope, line: str, stream: str, spans: Sequence[Span]) -> list[bytes]:
+def _read_stream(tenant: Tenant, line: str, stream: str, spans: Sequence[Span]) -> list[bytes]:
     if not spans:
         return []
     where = (
@@ -90,7 +91,7 @@ def _read_stream(core: Core, scope: Scope, line: str, stream: str, spans: Sequen
         Compare("start", "<", max(end for _, end in spans)),
         Compare("end", ">", min(start for start, _ in spans)),
     )
-    runs = core.store.select(scope, Query(CheckpointItems, where, (Order("start"),)), ("start", "end", "data"))
+    runs = tenant.select(Query(CheckpointItems, where, (Order("start"),)), ("start", "end", "data"))
     needed = [run for run in runs if any(run[0] < end and run[1] > start for start, end in spans)]
     items = {run[0] + place: item for run in needed for place, item in enumerate(unpack(run[2]))}
     try:
@@ -110,7 +111,7 @@ class Appended:
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def append(core: Core, scope: Scope, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> Appended:
+def append(tenant: Tenant, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> Appended:
     """New items at the ends of their streams; small runs are folded when many were added.
 
     The caller writes the line in the same transaction, so nobody else can have appended or folded in between.
@@ -122,22 +123,22 @@ def append(core: Core, scope: Scope, line: CheckpointLine, items: Mapping[str, S
         start = done.starts[stream] = ends.get(stream, 0)
         ends[stream] = start + len(fresh)
         many = small.get(stream, 0) >= MOST_SMALL_RUNS
-        runs = _small_runs(core, scope, line.id, stream, start) if many else []
+        runs = _small_runs(tenant, line.id, stream, start) if many else []
         if len(runs) == MOST_SMALL_RUNS:
-            done.steps += _folded(core, scope, line.id, stream, runs, start, fresh)
+            done.steps += _folded(tenant, line.id, stream, runs, start, fresh)
             small[stream] = 1
         else:
-            done.steps.append(Insert(_run(scope, line.id, stream, start, fresh)))
+            done.steps.append(Insert(_run(tenant, line.id, stream, start, fresh)))
             small[stream] = (len(runs) if many else small.get(stream, 0)) + 1
     done.counted = {"ends": ends, "small": small}
     return done
 
 
-def _small_runs(core: Core, scope: Scope, line: str, stream: str, end: int) -> list[tuple[str, int, int]]:
+def _small_runs(tenant: Tenant, line: str, stream: str, end: int) -> list[tuple[str, int, int]]:
     """The newest runs of a stream, the newest first, as far back as they are small and near each other."""
     newest = Query(CheckpointItems, _in_stream(line, stream), (Order("start", True),), MOST_SMALL_RUNS)
     small: list[tuple[str, int, int]] = []
-    for id, first, last in core.store.select(scope, newest, ("id", "start", "end")):
+    for id, first, last in tenant.select(newest, ("id", "start", "end")):
         if last - first >= SMALL_RUN or end - last > WIDEST_GAP:
             break
         small.append((id, first, last))
@@ -146,8 +147,7 @@ def _small_runs(core: Core, scope: Scope, line: str, stream: str, end: int) -> l
 
 
 def _folded(
-    core: Core,
-    scope: Scope,
+    tenant: Tenant,
     line: str,
     stream: str,
     runs: Sequence[tuple[str, int, int]],
@@ -158,29 +158,29 @@ def _folded(
     first, ids = runs[-1][1], tuple(id for id, _, _ in runs)
     where = (*_in_stream(line, stream), OneOf("id", ids))
     items = [b""] * (start - first)
-    for begin, data in core.store.select(scope, Query(CheckpointItems, where), ("start", "data")):
+    for begin, data in tenant.select(Query(CheckpointItems, where), ("start", "data")):
         kept = unpack(data)
         items[begin - first : begin - first + len(kept)] = kept
-    whole = _run(scope, line, stream, first, [*items, *fresh])
+    whole = _run(tenant, line, stream, first, [*items, *fresh])
     return [DeleteWhere(CheckpointItems, (OneOf("id", ids),)), Insert(whole)]
 
 
-def _run(scope: Scope, line: str, stream: str, start: int, items: Sequence[bytes]) -> CheckpointItems:
+def _run(tenant: Tenant, line: str, stream: str, start: int, items: Sequence[bytes]) -> CheckpointItems:
     run: CheckpointItems = made(
-        CheckpointItems, scope, id=derived_id("items", line, stream, str(start)), line_id=line, stream=stream,
+        CheckpointItems, tenant, id=derived_id("items", line, stream, str(start)), line_id=line, stream=stream,
         start=start, end=start + len(items), data=pack(items),
     )  # fmt: skip
     return run
 
 
-def unused_steps(core: Core, scope: Scope, line: str, used: Iterable[Spans]) -> list[Step]:
+def unused_steps(tenant: Tenant, line: str, used: Iterable[Spans]) -> list[Step]:
     """Deletes the runs of which no checkpoint that stays uses an item."""
     needed: Spans = {}
     for spans in used:
         for stream, some in spans.items():
             needed.setdefault(stream, []).extend(some)
     needed = {stream: union(some) for stream, some in needed.items()}
-    runs = core.store.select(scope, Query(CheckpointItems, (equal("line_id", line),)), ("id", "stream", "start", "end"))
+    runs = tenant.select(Query(CheckpointItems, (equal("line_id", line),)), ("id", "stream", "start", "end"))
     unused = tuple(
         id for id, stream, first, last in runs
         if not any(first < end and last > start for start, end in needed.get(stream, ()))
@@ -188,27 +188,27 @@ def unused_steps(core: Core, scope: Scope, line: str, used: Iterable[Spans]) -> 
     return [DeleteWhere(CheckpointItems, (OneOf("id", unused),))] if unused else []
 
 
-def check_items(core: Core, scope: Scope) -> Iterator[Problem]:
+def check_items(tenant: Tenant) -> Iterator[Problem]:
     """Every item that a checkpoint uses is there."""
-    for line, version in core.store.select(scope, Query(CheckpointLine), ("id", "version")):
-        missing, seen = _lacking(core, scope, line), None
+    for line, version in tenant.select(Query(CheckpointLine), ("id", "version")):
+        missing, seen = _lacking(tenant, line), None
         while missing and seen != version:  # somebody may have written to the line while we looked
             seen = version
-            found = core.store.get(scope, CheckpointLine, line)
+            found = tenant.get(CheckpointLine, line)
             if found is None or found.version != version:
-                missing, version = _lacking(core, scope, line), found.version if found else 0
+                missing, version = _lacking(tenant, line), found.version if found else 0
         yield from (Problem("items that it uses are missing", "checkpoint", id) for id in missing)
 
 
-def _lacking(core: Core, scope: Scope, line: str) -> list[str]:
+def _lacking(tenant: Tenant, line: str) -> list[str]:
     mine = (equal("line_id", line),)
     there: Spans = {}
-    for stream, start, end in core.store.select(scope, Query(CheckpointItems, mine), ("stream", "start", "end")):
+    for stream, start, end in tenant.select(Query(CheckpointItems, mine), ("stream", "start", "end")):
         there.setdefault(stream, []).append((start, end))
     there = {stream: union(some) for stream, some in there.items()}
     return [
         id
-        for id, spans in core.store.select(scope, Query(Checkpoint, mine), ("id", "spans"))
+        for id, spans in tenant.select(Query(Checkpoint, mine), ("id", "spans"))
         if not all(covers(there.get(stream, []), some) for stream, some in spans.items())
     ]
 

@@ -52,13 +52,11 @@ from recollect.ports.records import (
     Put,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
-from recollect.services.context import Bytes, Core, Reply, Request, commit, insistently, logged, made
 from recollect.services.frameworks.checkpoint_streams import (
     Span,
     Spans,
@@ -74,6 +72,10 @@ from recollect.services.frameworks.checkpoint_streams import (
     unused_steps,
 )
 from recollect.services.request_limits import MOST_CONDITIONS
+from recollect.services.requests import Bytes, Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, logged, made
 
 PAGE = 100
 LOOKS = 5
@@ -123,41 +125,41 @@ class PutCheckpointReply(Reply):
     pruned: int = 0
 
 
-def put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
+def put(tenant: Tenant, request: PutCheckpointRequest) -> PutCheckpointReply:
     """Save a checkpoint, the new items with it, and let go of what retention does not keep."""
-    return insistently(lambda: _put(core, scope, request), *_OTHERS_WERE_QUICKER)
+    return insistently(lambda: _put(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
-def _put(core: Core, scope: Scope, request: PutCheckpointRequest) -> PutCheckpointReply:
+def _put(tenant: Tenant, request: PutCheckpointRequest) -> PutCheckpointReply:
     id = line_id(request.thread, request.namespace)
-    known = core.store.get(scope, CheckpointLine, id)
-    line = known or _new_line(scope, request.thread, request.namespace)
+    known = tenant.get(CheckpointLine, id)
+    line = known or _new_line(tenant, request.thread, request.namespace)
     if any(request.spans.values()):
-        checked_spans(request.spans, _held(core, scope, line, request.base))
-    added = append(core, scope, line, request.items)
-    checkpoint = _record(scope, id, request, added.starts)
+        checked_spans(request.spans, _held(tenant, line, request.base))
+    added = append(tenant, line, request.items)
+    checkpoint = _record(tenant, id, request, added.starts)
     look = _look(line, request.keep, request.keep_seconds)
     gone: list[str] = []
     leaving: list[Step] = []
     if look:
-        standing = _standing(core, scope, id, checkpoint)
+        standing = _standing(tenant, id, checkpoint)
         gone = _outlived(standing, request.keep, request.keep_seconds, request.id)
-        leaving = _gone_steps(core, scope, line, gone, standing)
+        leaving = _gone_steps(tenant, line, gone, standing)
     fields = {"last_id": request.id, "last_spans": checkpoint.spans, "unlooked": line.unlooked + 1}
-    written = revised(line, scope, **added.counted, **{**fields, **look})
+    written = revised(line, tenant.scope, **added.counted, **{**fields, **look})
     # What is new comes after what goes: a folded run has the id of its first piece, which may be one of those that go.
     steps: list[Step] = [Update(written) if known else Insert(written), *leaving, *added.steps]
     try:
-        commit(core, scope, [*steps, Insert(checkpoint)])
+        commit(tenant, [*steps, Insert(checkpoint)])
     except DuplicateKey:  # put before, most likely; a line that somebody else made meanwhile fails once more
-        commit(core, scope, [*steps, Put(checkpoint)])
+        commit(tenant, [*steps, Put(checkpoint)])
     return PutCheckpointReply(id=request.id, starts=added.starts, pruned=len(gone))
 
 
-def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
+def _new_line(tenant: Tenant, thread: str, namespace: str) -> CheckpointLine:
     line: CheckpointLine = made(
         CheckpointLine,
-        scope,
+        tenant,
         id=line_id(thread, namespace),
         version=secrets.randbits(VERSION_BITS),
         thread=thread,
@@ -166,25 +168,25 @@ def _new_line(scope: Scope, thread: str, namespace: str) -> CheckpointLine:
     return line
 
 
-def _held(core: Core, scope: Scope, line: CheckpointLine, base: str | None) -> Mapping[str, Sequence[Span]]:
+def _held(tenant: Tenant, line: CheckpointLine, base: str | None) -> Mapping[str, Sequence[Span]]:
     """The items of the checkpoint that is shared with. Read after the line: if it goes, the line is not as it was."""
     if base is not None and base == line.last_id:
         return line.last_spans
     key = _checkpoint_key(line.id, base or "")
-    found = core.store.select(scope, Query(Checkpoint, (equal("id", key),)), ("spans",))
+    found = tenant.select(Query(Checkpoint, (equal("id", key),)), ("spans",))
     if not found:
         raise NotFound("the checkpoint whose items are shared is gone", remedy="send all items again", base=base)
     spans: Spans = found[0][0]
     return spans
 
 
-def _record(scope: Scope, line: str, request: PutCheckpointRequest, starts: dict[str, int]) -> Checkpoint:
+def _record(tenant: Tenant, line: str, request: PutCheckpointRequest, starts: dict[str, int]) -> Checkpoint:
     spans = {stream: list(some) for stream, some in request.spans.items()}
     for stream, start in starts.items():
         spans.setdefault(stream, []).append((start, start + len(request.items[stream])))
     checkpoint: Checkpoint = made(
         Checkpoint,
-        scope,
+        tenant,
         id=_checkpoint_key(line, request.id),
         line_id=line,
         checkpoint_id=request.id,
@@ -216,9 +218,9 @@ class _Known(NamedTuple):
     spans: Spans
 
 
-def _standing(core: Core, scope: Scope, line: str, newest: Checkpoint | None = None) -> list[_Known]:
+def _standing(tenant: Tenant, line: str, newest: Checkpoint | None = None) -> list[_Known]:
     """The checkpoints of a line, the newest first; `newest` is about to be written."""
-    rows = core.store.select(scope, Query(Checkpoint, (equal("line_id", line),)), _Known._fields)
+    rows = tenant.select(Query(Checkpoint, (equal("line_id", line),)), _Known._fields)
     known = {row[0]: _Known(*row) for row in rows}
     if newest is not None:
         known[newest.checkpoint_id] = _Known(*(getattr(newest, name) for name in _Known._fields))
@@ -264,9 +266,7 @@ def _with_ancestors(kept: Sequence[_Known], known: dict[str, _Known]) -> set[str
     return needed
 
 
-def _gone_steps(
-    core: Core, scope: Scope, line: CheckpointLine, gone: Sequence[str], standing: Sequence[_Known]
-) -> list[Step]:
+def _gone_steps(tenant: Tenant, line: CheckpointLine, gone: Sequence[str], standing: Sequence[_Known]) -> list[Step]:
     """Deletes these checkpoints of a line, what was written towards their successors, and items only they used.
 
     Stands after the update of the line: what others wrote since it was read may use what is deleted here.
@@ -281,7 +281,7 @@ def _gone_steps(
     return [
         DeleteWhere(CheckpointWrites, (mine, AnyOf((leaving, late)))),
         DeleteWhere(Checkpoint, (mine, leaving)),
-        *unused_steps(core, scope, line.id, used.values()),
+        *unused_steps(tenant, line.id, used.values()),
     ]
 
 
@@ -307,39 +307,37 @@ class WriteCheckpointReply(Reply):
     written: int
 
 
-def write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCheckpointReply:
+def write(tenant: Tenant, request: WriteCheckpointRequest) -> WriteCheckpointReply:
     """Save what a task wrote; a place that was written before keeps its value unless told to replace it."""
     if len(request.slots) != len(request.values):
         raise InvalidInput("there are not as many values as slots", remedy="give one value for each slot")
-    return insistently(lambda: _write(core, scope, request), *_OTHERS_WERE_QUICKER)
+    return insistently(lambda: _write(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
-def _write(core: Core, scope: Scope, request: WriteCheckpointRequest) -> WriteCheckpointReply:
+def _write(tenant: Tenant, request: WriteCheckpointRequest) -> WriteCheckpointReply:
     line = line_id(request.thread, request.namespace)
     id = derived_id("writes", line, request.id, request.task)
     given = {place: (channel, value) for (place, channel), value in zip(request.slots, request.values, strict=True)}
     fields = {"line_id": line, "checkpoint_id": request.id, "task_id": request.task, "task_path": request.path}
-    first = Insert(made(CheckpointWrites, scope, id=id, **fields, **_slots(given)))
+    first = Insert(made(CheckpointWrites, tenant, id=id, **fields, **_slots(given)))
     try:  # nearly always a task writes once, on a line that is there: then nothing need be read
-        commit(core, scope, [first])
+        commit(tenant, [first])
         return WriteCheckpointReply(written=len(given))
     except ReferenceMissing:
-        commit(core, scope, [Insert(_new_line(scope, request.thread, request.namespace)), first])
+        commit(tenant, [Insert(_new_line(tenant, request.thread, request.namespace)), first])
         return WriteCheckpointReply(written=len(given))
     except DuplicateKey:
-        return _write_more(core, scope, id, given, request.replace)
+        return _write_more(tenant, id, given, request.replace)
 
 
-def _write_more(
-    core: Core, scope: Scope, id: str, given: dict[int, tuple[str, bytes]], replace: bool
-) -> WriteCheckpointReply:
-    before = core.store.get(scope, CheckpointWrites, id)
+def _write_more(tenant: Tenant, id: str, given: dict[int, tuple[str, bytes]], replace: bool) -> WriteCheckpointReply:
+    before = tenant.get(CheckpointWrites, id)
     if before is None:
         raise VersionConflict("what the task wrote was deleted a moment ago", remedy="try again")
     kept = {place: (channel, value) for (place, channel), value in zip(before.slots, unpack(before.data), strict=True)}
     merged = {**kept, **given} if replace else {**given, **kept}
     if merged != kept:
-        commit(core, scope, [Update(revised(before, scope, **_slots(merged)))])
+        commit(tenant, [Update(revised(before, tenant.scope, **_slots(merged)))])
     return WriteCheckpointReply(written=len(given) if replace else len(merged) - len(kept))
 
 
@@ -403,22 +401,22 @@ class CheckpointPage(Reply):
     next: str | None = None
 
 
-def get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
+def get(tenant: Tenant, request: GetCheckpointRequest) -> CheckpointPage:
     """The checkpoint with its items and pending writes; an empty page if there is none."""
-    return insistently(lambda: _get(core, scope, request), DamagedData, tries=LOOKS)
+    return insistently(lambda: _get(tenant, request), DamagedData, tries=LOOKS)
 
 
-def _get(core: Core, scope: Scope, request: GetCheckpointRequest) -> CheckpointPage:
+def _get(tenant: Tenant, request: GetCheckpointRequest) -> CheckpointPage:
     """Retention may take a checkpoint away while it is being read: then its items seem damaged, and it is gone."""
     line = line_id(request.thread, request.namespace)
-    lines = _lines(core, scope, equal("id", line))
+    lines = _lines(tenant, equal("id", line))
     if request.id is not None:
-        found = core.store.get(scope, Checkpoint, _checkpoint_key(line, request.id))
+        found = tenant.get(Checkpoint, _checkpoint_key(line, request.id))
         records = [found] if found else []
     else:
         newest = Query(Checkpoint, (equal("line_id", line),), (Order("checkpoint_id", True),), 1)
-        records = core.store.find(scope, newest).records
-    return _page(core, scope, records, lines)
+        records = tenant.find(newest).records
+    return _page(tenant, records, lines)
 
 
 class ListCheckpointsRequest(Request):
@@ -435,13 +433,13 @@ class ListCheckpointsRequest(Request):
     after: QueryText | None = Field(None, description="`next` of the page before")
 
 
-def list_checkpoints(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
+def list_checkpoints(tenant: Tenant, request: ListCheckpointsRequest) -> CheckpointPage:
     """Checkpoints with their items and pending writes, page by page."""
-    return insistently(lambda: _listed(core, scope, request), DamagedData, tries=LOOKS)
+    return insistently(lambda: _listed(tenant, request), DamagedData, tries=LOOKS)
 
 
-def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> CheckpointPage:
-    lines = _lines(core, scope, *_named(request.thread, request.namespace))
+def _listed(tenant: Tenant, request: ListCheckpointsRequest) -> CheckpointPage:
+    lines = _lines(tenant, *_named(request.thread, request.namespace))
     where: list[Filter] = [OneOf("line_id", tuple(lines))]
     where += [equal("checkpoint_id", request.id)] if request.id else []
     where += [Compare("checkpoint_id", "<", request.before)] if request.before else []
@@ -453,12 +451,12 @@ def _listed(core: Core, scope: Scope, request: ListCheckpointsRequest) -> Checkp
     found: list[Checkpoint] = []
     after = request.after
     while len(found) < request.limit:
-        page = core.store.find(scope, Query(Checkpoint, tuple(where), order, request.limit - len(found), after))
+        page = tenant.find(Query(Checkpoint, tuple(where), order, request.limit - len(found), after))
         found += [one for one in page.records if all(one.metadata.get(key) == nested[key] for key in nested)]
         after = page.next
         if after is None:
             break
-    reply = _page(core, scope, found, lines)
+    reply = _page(tenant, found, lines)
     reply.next = after
     return reply
 
@@ -472,8 +470,8 @@ class _Line(NamedTuple):
     created_at: datetime
 
 
-def _lines(core: Core, scope: Scope, *where: Filter) -> dict[str, _Line]:
-    rows = core.store.select(scope, Query(CheckpointLine, where), _Line._fields)
+def _lines(tenant: Tenant, *where: Filter) -> dict[str, _Line]:
+    rows = tenant.select(Query(CheckpointLine, where), _Line._fields)
     return {row[0]: _Line(*row) for row in rows}
 
 
@@ -482,9 +480,9 @@ def _named(thread: str | None, namespace: str | None = None) -> list[Filter]:
     return [equal(name, value) for name, value in given if value is not None]
 
 
-def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[str, _Line]) -> CheckpointPage:
+def _page(tenant: Tenant, records: Sequence[Checkpoint], lines: dict[str, _Line]) -> CheckpointPage:
     kept: list[KeptCheckpoint] = []
-    writes = _writes(core, scope, records)
+    writes = _writes(tenant, records)
     used: dict[str, dict[str, list[Span]]] = {}
     for record in records:
         line = lines.get(record.line_id)
@@ -507,8 +505,8 @@ def _page(core: Core, scope: Scope, records: Sequence[Checkpoint], lines: dict[s
                 writes=writes.get((record.line_id, record.checkpoint_id), []),
             )
         )
-    items = [_line_items(core, scope, lines[id], used[id]) for id in used]
-    if used and _lines(core, scope, OneOf("id", tuple(used))) != {id: lines[id] for id in used}:
+    items = [_line_items(tenant, lines[id], used[id]) for id in used]
+    if used and _lines(tenant, OneOf("id", tuple(used))) != {id: lines[id] for id in used}:
         raise _made_anew()
     return CheckpointPage(checkpoints=kept, lines=items)
 
@@ -517,13 +515,13 @@ def _made_anew() -> DamagedData:
     return DamagedData("a thread was deleted while it was read", remedy="read it again")
 
 
-def _line_items(core: Core, scope: Scope, line: _Line, used: dict[str, list[Span]]) -> LineItems:
+def _line_items(tenant: Tenant, line: _Line, used: dict[str, list[Span]]) -> LineItems:
     spans = {stream: union(some) for stream, some in used.items()}
-    items = read_spans(core, scope, line.id, spans)
+    items = read_spans(tenant, line.id, spans)
     return LineItems(thread=line.thread, namespace=line.namespace, spans=spans, items=items)
 
 
-def _writes(core: Core, scope: Scope, records: Sequence[Checkpoint]) -> dict[tuple[str, str], list[TaskWrites]]:
+def _writes(tenant: Tenant, records: Sequence[Checkpoint]) -> dict[tuple[str, str], list[TaskWrites]]:
     """What tasks wrote, in the order in which a run applies it."""
     if not records:
         return {}
@@ -533,7 +531,7 @@ def _writes(core: Core, scope: Scope, records: Sequence[Checkpoint]) -> dict[tup
     )
     found: dict[tuple[str, str], list[TaskWrites]] = {}
     order = (Order("task_path"), Order("task_id"))
-    for one in core.store.find(scope, Query(CheckpointWrites, where, order)).records:
+    for one in tenant.find(Query(CheckpointWrites, where, order)).records:
         written = TaskWrites(task=one.task_id, path=one.task_path, slots=one.slots, values=unpack(one.data))
         found.setdefault((one.line_id, one.checkpoint_id), []).append(written)
     return found
@@ -557,14 +555,14 @@ class ThreadPage(Reply):
     threads: list[ThreadLine]
 
 
-def threads(core: Core, scope: Scope, request: ThreadsRequest) -> ThreadPage:
+def threads(tenant: Tenant, request: ThreadsRequest) -> ThreadPage:
     """The threads that have checkpoints, with how many and the newest of each namespace."""
     lines = []
-    for id, thread, namespace, _ in _lines(core, scope, *_named(request.thread)).values():
+    for id, thread, namespace, _ in _lines(tenant, *_named(request.thread)).values():
         mine = Query(Checkpoint, (equal("line_id", id),), (Order("checkpoint_id", True),), 1)
-        newest = core.store.select(scope, mine, ("checkpoint_id", "created_at"))
+        newest = tenant.select(mine, ("checkpoint_id", "created_at"))
         name, at = newest[0] if newest else (None, None)
-        count = core.store.count(scope, Query(Checkpoint, mine.where))
+        count = tenant.count(Query(Checkpoint, mine.where))
         lines.append(ThreadLine(thread=thread, namespace=namespace, checkpoints=count, newest=name, newest_at=at))
     return ThreadPage(threads=sorted(lines, key=lambda line: (line.thread, line.namespace)))
 
@@ -583,42 +581,42 @@ class CheckpointsDeleted(Reply):
     checkpoints: int
 
 
-def delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+def delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
     """Delete checkpoints for good, with what was written towards their successors."""
     if (request.thread is None) == (not request.runs):
         raise InvalidInput("it is not clear what to delete", remedy="give a thread, or runs")
-    return insistently(lambda: _delete(core, scope, request), *_OTHERS_WERE_QUICKER)
+    return insistently(lambda: _delete(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
-def _delete(core: Core, scope: Scope, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+def _delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
     if request.thread is not None:
-        whole = dict.fromkeys(_lines(core, scope, *_named(request.thread)))
-        return _let_go(core, scope, whole, "checkpoint.delete")
-    lines = _lines(core, scope)
+        whole = dict.fromkeys(_lines(tenant, *_named(request.thread)))
+        return _let_go(tenant, whole, "checkpoint.delete")
+    lines = _lines(tenant)
     gone: dict[str, list[str] | None] = {}
     of_runs = Query(Checkpoint, (OneOf("run_id", tuple(request.runs)),))
-    for line, id in core.store.select(scope, of_runs, ("line_id", "checkpoint_id")):
+    for line, id in tenant.select(of_runs, ("line_id", "checkpoint_id")):
         gone[line] = [*(gone.get(line) or []), id]
-    return _let_go(core, scope, {line: ids for line, ids in gone.items() if line in lines}, "checkpoint.delete")
+    return _let_go(tenant, {line: ids for line, ids in gone.items() if line in lines}, "checkpoint.delete")
 
 
-def _let_go(core: Core, scope: Scope, gone: Mapping[str, list[str] | None], action: str) -> CheckpointsDeleted:
+def _let_go(tenant: Tenant, gone: Mapping[str, list[str] | None], action: str) -> CheckpointsDeleted:
     """Deletes these checkpoints of each line, or the whole line for None, in one transaction."""
     steps: list[Step] = []
     count = 0
     for id, leaving in gone.items():
-        line = core.store.get(scope, CheckpointLine, id)
+        line = tenant.get(CheckpointLine, id)
         if line is None:
             continue
-        standing = _standing(core, scope, id)
+        standing = _standing(tenant, id)
         count += len(standing) if leaving is None else len(leaving)
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
             last: dict[str, Any] = {"last_id": None, "last_spans": {}} if line.last_id in leaving else {}
-            steps += [Update(revised(line, scope, **last)), *_gone_steps(core, scope, line, leaving, standing)]
+            steps += [Update(revised(line, tenant.scope, **last)), *_gone_steps(tenant, line, leaving, standing)]
     if steps:
-        commit(core, scope, [*steps, logged(scope, "delete", action, None, checkpoints=count)])
+        commit(tenant, [*steps, logged(tenant, "delete", action, None, checkpoints=count)])
     return CheckpointsDeleted(checkpoints=count)
 
 
@@ -630,18 +628,18 @@ class PruneCheckpointsRequest(Request):
     keep_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of those older than this")
 
 
-def prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+def prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
     """Let go of old checkpoints."""
     if request.keep is None and request.keep_seconds is None:
         raise InvalidInput("nothing says what to keep", remedy="give keep or keep_seconds")
-    return insistently(lambda: _prune(core, scope, request), *_OTHERS_WERE_QUICKER)
+    return insistently(lambda: _prune(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
-def _prune(core: Core, scope: Scope, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+def _prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
     names = [None] if request.threads is None else request.threads
-    ids = [id for name in names for id in _lines(core, scope, *_named(name))]
-    gone = {id: _outlived(_standing(core, scope, id), request.keep, request.keep_seconds) for id in ids}
-    return _let_go(core, scope, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
+    ids = [id for name in names for id in _lines(tenant, *_named(name))]
+    gone = {id: _outlived(_standing(tenant, id), request.keep, request.keep_seconds) for id in ids}
+    return _let_go(tenant, {id: leaving for id, leaving in gone.items() if leaving}, "checkpoint.prune")
 
 
 class CopyCheckpointsRequest(Request):
@@ -655,33 +653,33 @@ class CheckpointsCopied(Reply):
     checkpoints: int
 
 
-def copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+def copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
     """Copy a thread with all its namespaces, checkpoints, items and writes, as it is at one moment."""
-    return insistently(lambda: _copy(core, scope, request), *_OTHERS_WERE_QUICKER)
+    return insistently(lambda: _copy(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
-def _copy(core: Core, scope: Scope, request: CopyCheckpointsRequest) -> CheckpointsCopied:
-    if _lines(core, scope, *_named(request.target)):
+def _copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+    if _lines(tenant, *_named(request.target)):
         raise Conflict(
             f"the thread '{request.target[:80]}' has checkpoints already", remedy="delete it first, or choose another"
         )
     steps: list[Step] = []
     count = 0
-    for line in core.store.find(scope, Query(CheckpointLine, (equal("thread", request.source),))).records:
-        copied = _new_line(scope, request.target, line.namespace).changed(
+    for line in tenant.find(Query(CheckpointLine, (equal("thread", request.source),))).records:
+        copied = _new_line(tenant, request.target, line.namespace).changed(
             **{name: getattr(line, name) for name in _COUNTED}
         )
         mine, target = (equal("line_id", line.id),), copied.id
         steps += [Require(CheckpointLine, line.id, {"version": line.version}), Insert(copied)]
-        for checkpoint in core.store.find(scope, Query(Checkpoint, mine)).records:
+        for checkpoint in tenant.find(Query(Checkpoint, mine)).records:
             steps.append(_copied(checkpoint, target, "checkpoint", checkpoint.checkpoint_id))
             count += 1
-        for run in core.store.find(scope, Query(CheckpointItems, mine)).records:
+        for run in tenant.find(Query(CheckpointItems, mine)).records:
             steps.append(_copied(run, target, "items", run.stream, str(run.start)))
-        for writes in core.store.find(scope, Query(CheckpointWrites, mine)).records:
+        for writes in tenant.find(Query(CheckpointWrites, mine)).records:
             steps.append(_copied(writes, target, "writes", writes.checkpoint_id, writes.task_id))
     if steps:
-        commit(core, scope, [*steps, logged(scope, "create", "checkpoint.copy", None, checkpoints=count)])
+        commit(tenant, [*steps, logged(tenant, "create", "checkpoint.copy", None, checkpoints=count)])
     return CheckpointsCopied(checkpoints=count)
 
 

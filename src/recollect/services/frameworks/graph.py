@@ -19,13 +19,16 @@ from pydantic import ConfigDict, Field
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Scope, Step, equal
-from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged, made
+from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Step, equal
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
 from recollect.services.recall.filters import Wanted, narrow
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made
 
 KIND = "entity"
 MENTIONED = "mentioned_only"
@@ -155,46 +158,46 @@ class _Node:
         return Entity(name=self.name, entityType=self.content.get("type") or "", observations=observations)
 
 
-def create_entities(core: Core, scope: Scope, request: CreateEntitiesRequest) -> Entities:
+def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> Entities:
     """Add entities; those whose names are taken stay as they are. Answers with the ones that were added."""
     wanted = {one.name: one for one in reversed(request.entities)}
 
     def create() -> Entities:
-        known = {node.name: node for node in reversed(_nodes(core, scope))}
+        known = {node.name: node for node in reversed(_nodes(tenant))}
         new = [one for name, one in reversed(wanted.items()) if name not in known or not known[name].is_described]
         described = [one for one in new if one.name in known]
-        _change(core, scope, [(known[one.name], _content(one)) for one in described])
-        _add(core, scope, [_content(one) for one in new if one.name not in known])
+        _change(tenant, [(known[one.name], _content(one)) for one in described])
+        _add(tenant, [_content(one) for one in new if one.name not in known])
         return Entities(entities=new)
 
     return insistently(create, VersionConflict)
 
 
-def create_relations(core: Core, scope: Scope, request: CreateRelationsRequest) -> Relations:
+def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relations:
     """Add relations; those that are there already stay. Answers with the ones that were added."""
     for one in request.relations:
         if one.relationType == SUPERSEDES:
             raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
-    ids = {node.name: node.id for node in reversed(_nodes(core, scope))}
+    ids = {node.name: node.id for node in reversed(_nodes(tenant))}
     unknown = dict.fromkeys(name for one in request.relations for name in (one.start, one.to) if name not in ids)
-    ids |= _add(core, scope, [{"name": name, MENTIONED: True} for name in unknown])
+    ids |= _add(tenant, [{"name": name, MENTIONED: True} for name in unknown])
     wanted = {(ids[one.start], ids[one.to], one.relationType): one for one in request.relations}
-    there = set(_links(core, scope, {source for source, _, _ in wanted}))
+    there = set(_links(tenant, {source for source, _, _ in wanted}))
     new = {key: one for key, one in wanted.items() if key not in there}
     has = Counter(source for source, _, _ in there)
     for source, more in Counter(source for source, _, _ in new).items():
         refuse_more(Relationship, has[source], more)
     if new:
-        links = [made(Relationship, scope, source_id=a, target_id=b, type=type) for a, b, type in new]
-        commit(core, scope, [*map(Insert, links), logged(scope, "update", "create_relations", None, count=len(new))])
+        links = [made(Relationship, tenant, source_id=a, target_id=b, type=type) for a, b, type in new]
+        commit(tenant, [*map(Insert, links), logged(tenant, "update", "create_relations", None, count=len(new))])
     return Relations(relations=list(new.values()))
 
 
-def add_observations(core: Core, scope: Scope, request: AddObservationsRequest) -> Additions:
+def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additions:
     """Add facts to entities; those already known are left out. Nothing is added if an entity does not exist."""
 
     def add() -> Additions:
-        nodes = {node.name: node for node in reversed(_nodes(core, scope)) if node.is_described}
+        nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
         known: dict[str, list[str]] = {}
         results = []
         for one in request.observations:
@@ -204,100 +207,99 @@ def add_observations(core: Core, scope: Scope, request: AddObservationsRequest) 
             new = [fact for fact in one.contents if fact not in has]
             has += new
             results.append(Added(entityName=one.entityName, addedObservations=new))
-        _observe(core, scope, nodes, known)
+        _observe(tenant, nodes, known)
         return Additions(results=results)
 
     return insistently(add, VersionConflict)
 
 
-def delete_observations(core: Core, scope: Scope, request: DeleteObservationsRequest) -> Done:
+def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> Done:
     """Take facts from entities; the history of the memory keeps them."""
 
     def delete() -> Done:
-        nodes = {node.name: node for node in reversed(_nodes(core, scope)) if node.is_described}
+        nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
         known: dict[str, list[str]] = {}
         for one in request.deletions:
             if one.entityName in nodes:
                 has = known.get(one.entityName, nodes[one.entityName].content.get("observations", []))
                 known[one.entityName] = [fact for fact in has if fact not in one.observations]
-        _observe(core, scope, nodes, known)
+        _observe(tenant, nodes, known)
         return Done(message="Observations deleted successfully")
 
     return insistently(delete, VersionConflict)
 
 
-def delete_entities(core: Core, scope: Scope, request: DeleteEntitiesRequest) -> Done:
+def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
     """Forget entities, and with them their relations; `restore` brings both back."""
     names = set(request.entityNames)
 
     def delete() -> Done:
-        gone = [load(core, scope, Memory, node.id) for node in _nodes(core, scope) if node.name in names]
-        steps: list[Step] = reinstated_steps(core, scope, gone) if gone else []
+        gone = [load(tenant, Memory, node.id) for node in _nodes(tenant) if node.name in names]
+        steps: list[Step] = reinstated_steps(tenant, gone) if gone else []
         for memory in gone:
-            steps += change_steps(core, scope, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
+            steps += change_steps(tenant, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
         if gone:
-            commit(core, scope, steps)
+            commit(tenant, steps)
         return Done(message="Entities deleted successfully")
 
     return insistently(delete, VersionConflict)
 
 
-def delete_relations(core: Core, scope: Scope, request: DeleteRelationsRequest) -> Done:
+def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> Done:
     """Delete relations; one that is not there is no error."""
-    ids = {node.name: node.id for node in reversed(_nodes(core, scope))}
+    ids = {node.name: node.id for node in reversed(_nodes(tenant))}
     steps: list[Step] = []
     for one in request.relations:
         if one.start in ids and one.to in ids and one.relationType != SUPERSEDES:
             ends = (equal("source_id", ids[one.start]), equal("target_id", ids[one.to]))
             steps.append(DeleteWhere(Relationship, (*ends, equal("type", one.relationType))))
     if steps:
-        commit(core, scope, [*steps, logged(scope, "delete", "delete_relations", None, count=len(steps))])
+        commit(tenant, [*steps, logged(tenant, "delete", "delete_relations", None, count=len(steps))])
     return Done(message="Relations deleted successfully")
 
 
-def read_graph(core: Core, scope: Scope, request: ReadGraphRequest) -> Graph:
+def read_graph(tenant: Tenant, request: ReadGraphRequest) -> Graph:
     """Every entity and every relation between entities."""
-    return _shown(core, scope, lambda entity: True, whole=True)
+    return _shown(tenant, lambda entity: True, whole=True)
 
 
-def search_nodes(core: Core, scope: Scope, request: SearchNodesRequest) -> Graph:
+def search_nodes(tenant: Tenant, request: SearchNodesRequest) -> Graph:
     """The entities that hold the words somewhere, and the relations that touch them."""
     wanted = request.query.lower()
     return _shown(
-        core,
-        scope,
+        tenant,
         lambda one: any(wanted in text.lower() for text in (one.name, one.entityType, *one.observations)),
     )
 
 
-def open_nodes(core: Core, scope: Scope, request: OpenNodesRequest) -> Graph:
+def open_nodes(tenant: Tenant, request: OpenNodesRequest) -> Graph:
     """The entities of these names, and the relations that touch them."""
     names = set(request.names)
-    return _shown(core, scope, lambda entity: entity.name in names)
+    return _shown(tenant, lambda entity: entity.name in names)
 
 
-def _nodes(core: Core, scope: Scope) -> list[_Node]:
+def _nodes(tenant: Tenant) -> list[_Node]:
     """Every living entity that has a name, the oldest first."""
     query = Query(Memory, narrow(Wanted(kinds=[KIND]), now()).filters(), (Order("id"),))
-    rows = core.store.select(scope, query, ("id", "version", "content"))
+    rows = tenant.select(query, ("id", "version", "content"))
     return [_Node(id, version, content["name"], content) for id, version, content in rows if content.get("name")]
 
 
-def _links(core: Core, scope: Scope, sources: Iterable[str]) -> list[tuple[str, str, str]]:
+def _links(tenant: Tenant, sources: Iterable[str]) -> list[tuple[str, str, str]]:
     query = Query(Relationship, (OneOf("source_id", tuple(sorted(sources))),), (Order("id"),))
-    return [tuple(row) for row in core.store.select(scope, query, ("source_id", "target_id", "type"))]
+    return [tuple(row) for row in tenant.select(query, ("source_id", "target_id", "type"))]
 
 
-def _shown(core: Core, scope: Scope, wanted: Callable[[Entity], bool], *, whole: bool = False) -> Graph:
-    nodes = _nodes(core, scope)
+def _shown(tenant: Tenant, wanted: Callable[[Entity], bool], *, whole: bool = False) -> Graph:
+    nodes = _nodes(tenant)
     found = {node.id: entity for node in nodes if node.is_described and wanted(entity := node.entity)}
     names = {node.id: node.name for node in nodes}
     relations = [
         Relation(start=names[source], to=names[target], relationType=type)
-        for source, target, type in _links(core, scope, names)
+        for source, target, type in _links(tenant, names)
         if target in names and (whole or source in found or target in found)
     ]
-    core.journal.note(scope, "search", "graph", list(found)[:MOST_NOTED], found=len(found))
+    tenant.journal.note(tenant.scope, "search", "graph", list(found)[:MOST_NOTED], found=len(found))
     return Graph(entities=list(found.values()), relations=relations)
 
 
@@ -309,35 +311,35 @@ def _key(name: str) -> str:
     return f"entity:{sha256(name.encode()).hexdigest()[:40]}"
 
 
-def _add(core: Core, scope: Scope, contents: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _add(tenant: Tenant, contents: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Store new entities together; gives their ids by name."""
     if not contents:
         return {}
     keys = [_key(one["name"]) for one in contents]
     forgotten = Query(Memory, (OneOf("idempotency_key", tuple(keys)),), deleted="only")
     freed: list[Step] = []
-    for memory in core.store.find(scope, forgotten).records:
-        freed += change_steps(core, scope, memory, "moved", "its name was given anew", idempotency_key=None)
+    for memory in tenant.find(forgotten).records:
+        freed += change_steps(tenant, memory, "moved", "its name was given anew", idempotency_key=None)
     if freed:
-        commit(core, scope, freed)
+        commit(tenant, freed)
     requests = [
         RememberRequest(content=one, kind=KIND, idempotency_key=key) for one, key in zip(contents, keys, strict=True)
     ]
-    receipts = remember_many(core, scope, RememberManyRequest(memories=requests)).receipts
+    receipts = remember_many(tenant, RememberManyRequest(memories=requests)).receipts
     return {one["name"]: receipt.id for one, receipt in zip(contents, receipts, strict=True)}
 
 
-def _observe(core: Core, scope: Scope, nodes: dict[str, _Node], known: dict[str, list[str]]) -> None:
+def _observe(tenant: Tenant, nodes: dict[str, _Node], known: dict[str, list[str]]) -> None:
     had = {name: nodes[name].content.get("observations", []) for name in known}
     changed = [(nodes[name], facts) for name, facts in known.items() if facts != had[name]]
-    _change(core, scope, [(node, node.content | {"observations": facts}) for node, facts in changed])
+    _change(tenant, [(node, node.content | {"observations": facts}) for node, facts in changed])
 
 
-def _change(core: Core, scope: Scope, contents: Sequence[tuple[_Node, dict[str, Any]]]) -> None:
+def _change(tenant: Tenant, contents: Sequence[tuple[_Node, dict[str, Any]]]) -> None:
     """New content for some entities, all in one write; VersionConflict if one is no longer as it was read."""
     steps: list[Step] = []
     for node, content in contents:
-        memory = load(core, scope, Memory, node.id, version=node.version)
-        steps += change_steps(core, scope, memory, "revised", "", **new_content(memory, content))
+        memory = load(tenant, Memory, node.id, version=node.version)
+        steps += change_steps(tenant, memory, "revised", "", **new_content(memory, content))
     if steps:
-        commit(core, scope, steps)
+        commit(tenant, steps)

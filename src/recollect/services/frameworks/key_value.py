@@ -46,12 +46,10 @@ from recollect.ports.records import (
     Order,
     Put,
     Query,
-    Scope,
     Step,
     Touch,
     equal,
 )
-from recollect.services.context import Core, Reply, Request, commit, logged, made
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.embeddings import (
     Vectorized,
@@ -62,6 +60,9 @@ from recollect.services.memories.embeddings import (
     read_whole,
 )
 from recollect.services.request_limits import MOST_CONDITIONS
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, logged, made
 
 MOST_AT_ONCE = 5000
 LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
@@ -89,9 +90,9 @@ class ItemsPut(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def put(core: Core, scope: Scope, request: PutItemRequest) -> ItemsPut:
+def put(tenant: Tenant, request: PutItemRequest) -> ItemsPut:
     """Keep a value under a key, in place of what was there."""
-    return put_many(core, scope, PutItemsRequest(items=[request]))
+    return put_many(tenant, PutItemsRequest(items=[request]))
 
 
 class PutItemsRequest(Request):
@@ -102,30 +103,30 @@ class PutItemsRequest(Request):
     )
 
 
-def put_many(core: Core, scope: Scope, request: PutItemsRequest) -> ItemsPut:
+def put_many(tenant: Tenant, request: PutItemsRequest) -> ItemsPut:
     """Put and delete several items: all, or none."""
     last = {item_id(path_of(one.namespace), one.key): one for one in request.items}
-    before = {one.id: one for one in core.store.find(scope, Query(Item, (OneOf("id", tuple(last)),))).records}
+    before = {one.id: one for one in tenant.find(Query(Item, (OneOf("id", tuple(last)),))).records}
     kept = {id: one for id, one in last.items() if one.value is not None}
     gone = [id for id in last if id not in kept and id in before]
-    vectors, notes = _vectors(core, scope, kept)
+    vectors, notes = _vectors(tenant, kept)
     steps: list[Step] = [Delete(Item, id) for id in gone]
-    steps += [Put(_item(scope, id, one, before.get(id))) for id, one in kept.items()]
+    steps += [Put(_item(tenant, id, one, before.get(id))) for id, one in kept.items()]
     if kept:  # also of those that were not there when we looked: somebody else may have put them since
         steps.append(DeleteWhere(ItemVector, (OneOf("item_id", tuple(kept)),)))
     steps += [Put(one) for one in vectors]
     if steps:
-        entry = logged(scope, "update", "item.put", None, put=len(kept), deleted=len(gone))
-        commit(core, scope, [*steps, entry])
+        entry = logged(tenant, "update", "item.put", None, put=len(kept), deleted=len(gone))
+        commit(tenant, [*steps, entry])
     return ItemsPut(put=len(kept), deleted=len(gone), vectors=len(vectors), notes=notes)
 
 
-def _item(scope: Scope, id: str, given: PutItemRequest, before: Item | None) -> Item:
+def _item(tenant: Tenant, id: str, given: PutItemRequest, before: Item | None) -> Item:
     moment = now()
     replaced = before is not None and _is_living(before, moment)
     item: Item = made(
         Item,
-        scope,
+        tenant,
         id=id,
         path=path_of(given.namespace),
         namespace=given.namespace,
@@ -150,20 +151,20 @@ def _is_living(item: Item, moment: datetime) -> bool:
     return item.expires_at is None or item.expires_at > moment
 
 
-def _vectors(core: Core, scope: Scope, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
+def _vectors(tenant: Tenant, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
     """The vectors of all passages of all texts, and what is to be said of texts that are too long for that."""
     texts = [(id, one, place, text) for id, one in kept.items() for place, text in one.texts.items() if text]
-    if not texts or core.embedder is None:
+    if not texts or tenant.embedder is None:
         return [], []
-    most = _share(core.embedder, core.passages_at_once, [text for *_, text in texts])
-    found = passage_vectors(core.embedder, [text for *_, text in texts], most=most)
+    most = _share(tenant.embedder, tenant.passages_at_once, [text for *_, text in texts])
+    found = passage_vectors(tenant.embedder, [text for *_, text in texts], most=most)
     notes = [
         f"{one.key[:80]}, {place[:80]}: {note}"
         for _, one, place, text in texts
-        for note in left_out(read_whole(text, core.embedder, most))
+        for note in left_out(read_whole(text, tenant.embedder, most))
     ]
     vectors = [
-        _vector(scope, (id, path_of(one.namespace), place), core.embedder.model, part, passage)
+        _vector(tenant, (id, path_of(one.namespace), place), tenant.embedder.model, part, passage)
         for (id, one, place, _), passages in zip(texts, found, strict=True)
         for part, passage in enumerate(passages)
     ]
@@ -186,11 +187,11 @@ def _share(embedder: Embedder, bound: int | None, texts: Sequence[str]) -> int:
     return most
 
 
-def _vector(scope: Scope, text: tuple[str, str, str], model: str, part: int, found: Vectorized) -> ItemVector:
+def _vector(tenant: Tenant, text: tuple[str, str, str], model: str, part: int, found: Vectorized) -> ItemVector:
     item_id, path, place = text
     vector: ItemVector = made(
         ItemVector,
-        scope,
+        tenant,
         id=item_vector_id(item_id, place, part),
         item_id=item_id,
         path=path,
@@ -226,17 +227,17 @@ class ItemFound(Reply):
     item: ItemView | None
 
 
-def get(core: Core, scope: Scope, request: GetItemRequest) -> ItemFound:
+def get(tenant: Tenant, request: GetItemRequest) -> ItemFound:
     """The item, or nothing."""
-    found = core.store.get(scope, Item, item_id(path_of(request.namespace), request.key))
+    found = tenant.get(Item, item_id(path_of(request.namespace), request.key))
     if found is None or not _is_living(found, now()):
         return ItemFound(item=None)
     if request.refresh:
-        _refresh(core, scope, [found])
+        _refresh(tenant, [found])
     return ItemFound(item=_view(found))
 
 
-def _refresh(core: Core, scope: Scope, items: Sequence[Item]) -> None:
+def _refresh(tenant: Tenant, items: Sequence[Item]) -> None:
     moment = now()
     steps: list[Step] = []
     for item in items:
@@ -246,7 +247,7 @@ def _refresh(core: Core, scope: Scope, items: Sequence[Item]) -> None:
             if gained > LEAST_GAIN * item.ttl_minutes:
                 steps.append(Touch(Item, item.id, put={"expires_at": expires_at}))
     if steps:
-        core.store.transact(scope, steps)
+        tenant.transact(steps)
 
 
 def _view(item: Item, score: float | None = None) -> ItemView:
@@ -273,65 +274,63 @@ class ItemsFound(Reply):
     items: list[ItemView]
 
 
-def search(core: Core, scope: Scope, request: SearchItemsRequest) -> ItemsFound:
+def search(tenant: Tenant, request: SearchItemsRequest) -> ItemsFound:
     """Items below a prefix that pass a filter, the likest or the newest first."""
     where = (*_below(request.prefix), *_living(), *_asked(request.filter))
     ranked: list[tuple[Item, float | None]]
-    if request.query and core.embedder is not None:
-        ranked = _likest(core, scope, request, where)
+    if request.query and tenant.embedder is not None:
+        ranked = _likest(tenant, request, where)
     elif request.filter:
-        ranked = [(one, None) for one in _passing(core, scope, request.filter, where).values()]
+        ranked = [(one, None) for one in _passing(tenant, request.filter, where).values()]
     else:
-        page = core.store.find(scope, Query(Item, where, NEWEST, request.offset + request.limit))
+        page = tenant.find(Query(Item, where, NEWEST, request.offset + request.limit))
         ranked = [(one, None) for one in page.records]
     shown = ranked[request.offset : request.offset + request.limit]
     if request.refresh:
-        _refresh(core, scope, [one for one, _ in shown])
+        _refresh(tenant, [one for one, _ in shown])
     return ItemsFound(items=[_view(one, score) for one, score in shown])
 
 
-def _likest(
-    core: Core, scope: Scope, request: SearchItemsRequest, where: tuple[Filter, ...]
-) -> list[tuple[Item, float | None]]:
+def _likest(tenant: Tenant, request: SearchItemsRequest, where: tuple[Filter, ...]) -> list[tuple[Item, float | None]]:
     """By the likest passage of each item's texts; those without a vector come last, for who asks for more."""
     wanted = request.offset + request.limit
-    allowed = _passing(core, scope, request.filter, where) if request.filter else None
+    allowed = _passing(tenant, request.filter, where) if request.filter else None
     ranked: list[tuple[Item, float | None]] = []
     compared: set[str] = set()
-    ordered = _by_likeness(core, scope, request, allowed)
+    ordered = _by_likeness(tenant, request, allowed)
     while some := list(islice(ordered, wanted + MORE)):
         compared.update(id for id, _ in some)
-        living = allowed if allowed is not None else _hydrated(core, scope, where, [id for id, _ in some])
+        living = allowed if allowed is not None else _hydrated(tenant, where, [id for id, _ in some])
         ranked += [(living[id], score) for id, score in some if id in living]
         if len(ranked) >= wanted:
             return ranked
-    rest = allowed.values() if allowed is not None else core.store.find(scope, Query(Item, where, NEWEST)).records
+    rest = allowed.values() if allowed is not None else tenant.find(Query(Item, where, NEWEST)).records
     return ranked + [(one, None) for one in rest if one.id not in compared]
 
 
-def _passing(core: Core, scope: Scope, filter: dict[str, Any], where: tuple[Filter, ...]) -> dict[str, Item]:
-    found = core.store.find(scope, Query(Item, where, NEWEST)).records
+def _passing(tenant: Tenant, filter: dict[str, Any], where: tuple[Filter, ...]) -> dict[str, Item]:
+    found = tenant.find(Query(Item, where, NEWEST)).records
     return {one.id: one for one in found if matches(one.value, filter)}
 
 
-def _hydrated(core: Core, scope: Scope, where: tuple[Filter, ...], ids: Sequence[str]) -> dict[str, Item]:
-    found = core.store.find(scope, Query(Item, (*where, OneOf("id", tuple(ids))))).records
+def _hydrated(tenant: Tenant, where: tuple[Filter, ...], ids: Sequence[str]) -> dict[str, Item]:
+    found = tenant.find(Query(Item, (*where, OneOf("id", tuple(ids))))).records
     return {one.id: one for one in found}
 
 
 def _by_likeness(
-    core: Core, scope: Scope, request: SearchItemsRequest, allowed: dict[str, Item] | None
+    tenant: Tenant, request: SearchItemsRequest, allowed: dict[str, Item] | None
 ) -> Iterator[tuple[str, float]]:
     """The items in scope that have a vector, each once, the likest first."""
-    assert core.embedder is not None
-    where: tuple[Filter, ...] = (*_below(request.prefix), equal("model", core.embedder.model))
+    assert tenant.embedder is not None
+    where: tuple[Filter, ...] = (*_below(request.prefix), equal("model", tenant.embedder.model))
     if allowed is not None:
         where = (*where, OneOf("item_id", tuple(allowed)))
-    rows = core.store.select(scope, Query(ItemVector, where), ("item_id", "vector"))
+    rows = tenant.select(Query(ItemVector, where), ("item_id", "vector"))
     if not rows:
         return
     matrix = np.frombuffer(b"".join([vector for _, vector in rows]), np.float16).reshape(len(rows), -1)
-    likeness = matrix.astype(np.float32) @ question_vector(core.embedder, request.query or "")[0]
+    likeness = matrix.astype(np.float32) @ question_vector(tenant.embedder, request.query or "")[0]
     seen: set[str] = set()
     for place in np.argsort(-likeness, kind="stable"):
         id = rows[place][0]
@@ -380,12 +379,12 @@ class NamespacePage(Reply):
     namespaces: list[list[str]]
 
 
-def namespaces(core: Core, scope: Scope, request: NamespacesRequest) -> NamespacePage:
+def namespaces(tenant: Tenant, request: NamespacesRequest) -> NamespacePage:
     """The namespaces that hold an item, in order of their labels."""
     first = request.begins[0] if request.begins else []
     found = {
         tuple(labels[: request.max_depth])
-        for labels in _namespaces(core, scope, list(takewhile(lambda label: label != "*", first)))
+        for labels in _namespaces(tenant, list(takewhile(lambda label: label != "*", first)))
         if all(names_match(labels, pattern, at_end=False) for pattern in request.begins)
         and all(names_match(labels, pattern, at_end=True) for pattern in request.ends)
     }
@@ -393,13 +392,13 @@ def namespaces(core: Core, scope: Scope, request: NamespacesRequest) -> Namespac
     return NamespacePage(namespaces=[list(labels) for labels in shown])
 
 
-def _namespaces(core: Core, scope: Scope, prefix: Sequence[str]) -> Iterator[list[str]]:
+def _namespaces(tenant: Tenant, prefix: Sequence[str]) -> Iterator[list[str]]:
     """One look-up for each namespace, however many items it holds."""
     where = (*_below(prefix), *_living())
     after: tuple[Filter, ...] = ()
     while True:
         query = Query(Item, (*where, *after), (Order("path"),), 1)
-        rows = core.store.select(scope, query, ("path", "namespace"))
+        rows = tenant.select(query, ("path", "namespace"))
         if not rows:
             return
         yield rows[0][1]
@@ -415,12 +414,12 @@ class ItemsSwept(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def sweep(core: Core, scope: Scope, request: SweepItemsRequest) -> ItemsSwept:
+def sweep(tenant: Tenant, request: SweepItemsRequest) -> ItemsSwept:
     """Delete for good every item whose time is up, traces included. Until then it is already not shown."""
     expired = (Compare("expires_at", "<=", now()),)
-    count = core.store.count(scope, Query(Item, expired))
+    count = tenant.count(Query(Item, expired))
     if not count:
         return ItemsSwept(expired=0)
-    entry = logged(scope, "delete", "item.sweep", None, count=count)
-    commit(core, scope, [DeleteWhere(Item, expired), owing(scope, "item.sweep"), entry])
-    return ItemsSwept(expired=count, notes=erase_traces(core, scope))
+    entry = logged(tenant, "delete", "item.sweep", None, count=count)
+    commit(tenant, [DeleteWhere(Item, expired), owing(tenant, "item.sweep"), entry])
+    return ItemsSwept(expired=count, notes=erase_traces(tenant))

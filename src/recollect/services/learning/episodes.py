@@ -16,13 +16,15 @@ from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Json, Text, clipped
 from recollect.domain.run_branches import history_of
 from recollect.errors import Conflict
-from recollect.ports.records import OneOf, Query, Scope
-from recollect.services.context import Core, Request, load
+from recollect.ports.records import OneOf, Query
 from recollect.services.memories.remember import RememberRequest, remember
 from recollect.services.memories.revise import Receipt
 from recollect.services.request_limits import MOST_CITATIONS, MOST_TAGS
+from recollect.services.requests import Request
 from recollect.services.runs.history import cycles_between
+from recollect.services.tenant import Tenant
 from recollect.services.times import From
+from recollect.services.transaction import load
 
 MOST_CHARACTERS = 20_000  # of a plan or an output read off a run
 MOST_STEPS = 1 << 31
@@ -52,7 +54,7 @@ class RecordEpisodeRequest(Request):
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
 
 
-def record_episode(core: Core, scope: Scope, request: RecordEpisodeRequest) -> Receipt:
+def record_episode(tenant: Tenant, request: RecordEpisodeRequest) -> Receipt:
     """Remember a task that was tried; each try is kept, even one that went like another."""
     plan = request.action_plan if isinstance(request.action_plan, str) else "\n".join(request.action_plan)
     content = {
@@ -66,7 +68,7 @@ def record_episode(core: Core, scope: Scope, request: RecordEpisodeRequest) -> R
     fields = "tags cites user agent session project at metadata idempotency_key id".split()
     carried = {name: getattr(request, name) for name in fields}
     # Doing the same thing twice is twice the evidence, so a repetition is no duplicate unless its key says so.
-    return remember(core, scope, RememberRequest(content=content, kind="episode", on_duplicate="keep", **carried))
+    return remember(tenant, RememberRequest(content=content, kind="episode", on_duplicate="keep", **carried))
 
 
 class EpisodeFromRunRequest(Request):
@@ -78,16 +80,16 @@ class EpisodeFromRunRequest(Request):
     tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
 
 
-def episode_from_run(core: Core, scope: Scope, request: EpisodeFromRunRequest) -> Receipt:
+def episode_from_run(tenant: Tenant, request: EpisodeFromRunRequest) -> Receipt:
     """Remember a run as an episode that cites it; a run becomes one episode, however often it is asked for."""
-    run = load(core, scope, Execution, request.run)
+    run = load(tenant, Execution, request.run)
     if request.success is None and run.status not in ("succeeded", "failed", "cancelled"):
         raise Conflict(f"that run is {run.status}", remedy="wait for its end, or say success=True or False", id=run.id)
     # Its history: with what it shares with the run it was forked from, without what it gave up.
-    cycles = cycles_between(core, scope, history_of(run), 1, MOST_STEPS)
+    cycles = cycles_between(tenant, history_of(run), 1, MOST_STEPS)
     ids = tuple(cycle.id for cycle in cycles)
-    proposals = {one.cycle_id: one for one in _hanging(core, scope, Proposal, ids)}
-    results = {one.cycle_id: one for one in _hanging(core, scope, Result, ids)}
+    proposals = {one.cycle_id: one for one in _hanging(tenant, Proposal, ids)}
+    results = {one.cycle_id: one for one in _hanging(tenant, Result, ids)}
     steps = [_step(proposals[id]) for id in ids if id in proposals]
     outputs = [_output(results[id]) for id in ids if id in results]
     asked = RecordEpisodeRequest(
@@ -105,11 +107,11 @@ def episode_from_run(core: Core, scope: Scope, request: EpisodeFromRunRequest) -
         metadata={"run": run.id, "cycles": len(cycles)},
         idempotency_key=f"episode:{run.id}",
     )
-    return record_episode(core, scope, asked)
+    return record_episode(tenant, asked)
 
 
-def _hanging(core: Core, scope: Scope, record: Any, cycles: tuple[str, ...]) -> list[Any]:
-    return core.store.find(scope, Query(record, (OneOf("cycle_id", cycles),))).records if cycles else []
+def _hanging(tenant: Tenant, record: Any, cycles: tuple[str, ...]) -> list[Any]:
+    return tenant.find(Query(record, (OneOf("cycle_id", cycles),))).records if cycles else []
 
 
 def _step(proposal: Proposal) -> str:

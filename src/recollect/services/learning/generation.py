@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from recollect.errors import ModelFailed
 from recollect.ports.models import A, Prompt, Usage
-from recollect.services.context import Core
+from recollect.services.tenant import Core
 
 OFFLINE = "extract"
 

@@ -18,8 +18,7 @@ from recollect.domain.memory import TRUSTED, Memory
 from recollect.domain.pattern_templates import filled, read_slots, slots_of
 from recollect.domain.record import Id, QueryText, Text, now
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
-from recollect.ports.records import Insert, OneOf, Order, Query, Require, Scope, Update, equal, revised
-from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged, made
+from recollect.ports.records import Insert, OneOf, Order, Query, Require, Update, equal, revised
 from recollect.services.learning.success_rates import (
     COUNTER,
     PATTERNS,
@@ -33,6 +32,10 @@ from recollect.services.learning.success_rates import (
 )
 from recollect.services.memories.derived import GENERALIZED
 from recollect.services.recall.recall import RecallRequest, find, note_search
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made
 
 CONSIDERED = 50
 SHOWN_USES = 20
@@ -81,7 +84,7 @@ class Suggested(Reply):
         return self.suggestions[index]
 
 
-def suggest(core: Core, scope: Scope, request: SuggestRequest) -> Suggested:
+def suggest(tenant: Tenant, request: SuggestRequest) -> Suggested:
     """Patterns for a task, ranked by how well they fit it and by how surely they work."""
     owners = {name: value for name in ("user", "agent", "project") if (value := getattr(request, name))}
     asked = RecallRequest(
@@ -92,11 +95,11 @@ def suggest(core: Core, scope: Scope, request: SuggestRequest) -> Suggested:
         min_match=request.min_match,
         **owners,
     )
-    found = find(core, scope, asked)
+    found = find(tenant, asked)
     match = {hit.id: hit.match for hit in found.hits}
-    patterns = core.store.find(scope, Query(Memory, (OneOf("id", tuple(match)),))).records if match else []
+    patterns = tenant.find(Query(Memory, (OneOf("id", tuple(match)),))).records if match else []
     fitting = [one for one in patterns if _has_fingerprint(one, request.schema_fingerprint)]
-    standing = posteriors(core, scope, fitting)
+    standing = posteriors(tenant, fitting)
     proven = [one for one in fitting if standing[one.id].evidence >= request.min_evidence]
     offered = [_suggestion(one, match[one.id], rate_of(standing[one.id])) for one in proven]
     best = sorted(offered, key=lambda one: (-one.score, one.id))[: request.limit]
@@ -105,7 +108,7 @@ def suggest(core: Core, scope: Scope, request: SuggestRequest) -> Suggested:
         notes.append(f"{len(patterns) - len(fitting)} left out: made for other tables than there are now")
     if len(proven) < len(fitting):
         notes.append(f"{len(fitting) - len(proven)} left out: tried fewer than {request.min_evidence} times")
-    note_search(core, scope, asked, [one.id for one in best], "suggest")
+    note_search(tenant, asked, [one.id for one in best], "suggest")
     return Suggested(suggestions=best, notes=notes)
 
 
@@ -133,8 +136,8 @@ def _texts(pattern: Memory) -> tuple[str, str]:
     return str(content["problem_space"]), str(content["solution_template"])
 
 
-def _pattern(core: Core, scope: Scope, id: str) -> Memory:
-    memory = load(core, scope, Memory, id)
+def _pattern(tenant: Tenant, id: str) -> Memory:
+    memory = load(tenant, Memory, id)
     if memory.kind not in PATTERNS:
         raise InvalidInput(f"that memory is a {memory.kind}, not a pattern", remedy="see pattern.suggest", id=id)
     return memory
@@ -164,9 +167,9 @@ class Applied(Reply):
     rate: Rate
 
 
-def apply(core: Core, scope: Scope, request: ApplyRequest) -> Applied:
+def apply(tenant: Tenant, request: ApplyRequest) -> Applied:
     """Record that a pattern is put to use, and hand it out filled in."""
-    pattern = _pattern(core, scope, request.id)
+    pattern = _pattern(tenant, request.id)
     if pattern.status == "archived":
         raise Conflict("that pattern was put aside", remedy="see its history; take another", id=pattern.id)
     if not _has_fingerprint(pattern, request.schema_fingerprint):
@@ -174,24 +177,24 @@ def apply(core: Core, scope: Scope, request: ApplyRequest) -> Applied:
     problem, template = _texts(pattern)
     values = {**read_slots(problem, request.task), **request.values}
     use: PatternUse = made(
-        PatternUse, scope, pattern_id=pattern.id, pattern_version=pattern.version, agent_id=request.agent,
+        PatternUse, tenant, pattern_id=pattern.id, pattern_version=pattern.version, agent_id=request.agent,
         session_id=request.session, task=request.task, values=values, idempotency_key=request.idempotency_key,
     )  # fmt: skip
     still = Require(Memory, pattern.id, {"status": pattern.status})
     try:
-        commit(core, scope, [still, Insert(use), logged(scope, "update", "apply", pattern, application=use.id)])
+        commit(tenant, [still, Insert(use), logged(tenant, "update", "apply", pattern, application=use.id)])
     except DuplicateKey:
-        use = _first_use(core, scope, request, pattern)
+        use = _first_use(tenant, request, pattern)
         values = dict(use.values)
     text = filled(template, values)
-    rate = rate_of(posteriors(core, scope, [pattern])[pattern.id])
+    rate = rate_of(posteriors(tenant, [pattern])[pattern.id])
     missing = [slot for slot in slots_of(template) if slot not in values]
     return Applied(application=use.id, pattern=pattern.id, text=text, missing=missing, rate=rate)
 
 
-def _first_use(core: Core, scope: Scope, request: ApplyRequest, pattern: Memory) -> PatternUse:
+def _first_use(tenant: Tenant, request: ApplyRequest, pattern: Memory) -> PatternUse:
     same = Query(PatternUse, (equal("idempotency_key", request.idempotency_key),))
-    first = core.store.find(scope, same).records
+    first = tenant.find(same).records
     if not first or first[0].pattern_id != pattern.id or first[0].task != request.task:
         raise Conflict("that idempotency key was used for another application", remedy="use a new key")
     return first[0]
@@ -216,36 +219,36 @@ class Reported(Reply):
     consequence: str = Field("", description="What the report cost the pattern, if anything")
 
 
-def report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
+def report(tenant: Tenant, request: ReportRequest) -> Reported:
     """Say once whether an application worked; a pattern that keeps failing loses its trust, then its place."""
     # The same may have been reported, or the pattern changed, a moment ago.
-    return insistently(lambda: _report(core, scope, request), VersionConflict)
+    return insistently(lambda: _report(tenant, request), VersionConflict)
 
 
-def _report(core: Core, scope: Scope, request: ReportRequest) -> Reported:
-    use = load(core, scope, PatternUse, request.application)
-    pattern = load(core, scope, Memory, use.pattern_id, deleted=True)
+def _report(tenant: Tenant, request: ReportRequest) -> Reported:
+    use = load(tenant, PatternUse, request.application)
+    pattern = load(tenant, Memory, use.pattern_id, deleted=True)
     outcome: UseOutcome = "success" if request.success else "failure"
     if use.outcome is not None:
-        return _repeated(core, scope, use, pattern, outcome)
-    done = revised(use, scope, outcome=outcome, reported_at=now(), note=request.note)
-    after = posteriors(core, scope, [pattern], [reported(done)])[pattern.id]
-    consequences = judged_steps(core, scope, pattern, after) if not pattern.is_deleted else []
-    entry = logged(scope, "update", "report", pattern, application=use.id, outcome=outcome)
-    commit(core, scope, [Update(done), entry, *consequences])
-    now_it_is = load(core, scope, Memory, pattern.id, deleted=True).status
+        return _repeated(tenant, use, pattern, outcome)
+    done = revised(use, tenant.scope, outcome=outcome, reported_at=now(), note=request.note)
+    after = posteriors(tenant, [pattern], [reported(done)])[pattern.id]
+    consequences = judged_steps(tenant, pattern, after) if not pattern.is_deleted else []
+    entry = logged(tenant, "update", "report", pattern, application=use.id, outcome=outcome)
+    commit(tenant, [Update(done), entry, *consequences])
+    now_it_is = load(tenant, Memory, pattern.id, deleted=True).status
     fell = f"it is now {now_it_is}" if now_it_is != pattern.status else ""
     return Reported(application=use.id, pattern=pattern.id, rate=rate_of(after), status=now_it_is, consequence=fell)
 
 
-def _repeated(core: Core, scope: Scope, use: PatternUse, pattern: Memory, outcome: str) -> Reported:
+def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) -> Reported:
     if use.outcome != outcome:
         raise Conflict(
             f"that application was reported as a {use.outcome}",
             remedy="apply the pattern again to report anew",
             id=use.id,
         )
-    rate = rate_of(posteriors(core, scope, [pattern])[pattern.id])
+    rate = rate_of(posteriors(tenant, [pattern])[pattern.id])
     return Reported(application=use.id, pattern=pattern.id, rate=rate, status=pattern.status, repeated=True)
 
 
@@ -289,13 +292,15 @@ class PatternView(Reply):
     made_by: str = ""
 
 
-def show_pattern(core: Core, scope: Scope, request: ShowPatternRequest) -> PatternView:
+def show_pattern(tenant: Tenant, request: ShowPatternRequest) -> PatternView:
     """One pattern: how often it works, what it was learned from, where it was used, what speaks against it."""
-    pattern = _pattern(core, scope, request.id)
-    core.journal.note(scope, "read", "show pattern", [pattern.id], session=pattern.session_id, agent=pattern.agent_id)
+    pattern = _pattern(tenant, request.id)
+    tenant.journal.note(
+        tenant.scope, "read", "show pattern", [pattern.id], session=pattern.session_id, agent=pattern.agent_id
+    )
     problem, template = _texts(pattern)
-    found = posteriors(core, scope, [pattern])[pattern.id]
-    evidence = evidence_of(core, scope, [pattern.id])[pattern.id]
+    found = posteriors(tenant, [pattern])[pattern.id]
+    evidence = evidence_of(tenant, [pattern.id])[pattern.id]
     uses = Query(PatternUse, (equal("pattern_id", pattern.id),), (Order("id", descending=True),), limit=SHOWN_USES)
     return PatternView(
         id=pattern.id,
@@ -306,7 +311,7 @@ def show_pattern(core: Core, scope: Scope, request: ShowPatternRequest) -> Patte
         version=pattern.version,
         rate=rate_of(found),
         offered=pattern.status != "archived" and found.evidence >= LEAST_EVIDENCE,
-        usage_count=core.store.count(scope, Query(PatternUse, (equal("pattern_id", pattern.id),))),
+        usage_count=tenant.count(Query(PatternUse, (equal("pattern_id", pattern.id),))),
         episodes=_lines([*evidence[GENERALIZED], *evidence[SUPPORTED]]),
         counter_examples=_lines(evidence[COUNTER]),
         applications=[
@@ -317,7 +322,7 @@ def show_pattern(core: Core, scope: Scope, request: ShowPatternRequest) -> Patte
                 at=use.reported_at or use.created_at,
                 note=use.note,
             )
-            for use in core.store.find(scope, uses).records
+            for use in tenant.find(uses).records
         ],
         made_by=str(pattern.metadata.get("made_by", "")),
     )

@@ -33,11 +33,9 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     equal,
 )
-from recollect.services.context import Core, Reply, Request, commit, logged, made
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.learning.success_rates import (
     COUNTER,
@@ -53,6 +51,9 @@ from recollect.services.memories.embeddings import whole_vectors
 from recollect.services.memories.indexing import Progress
 from recollect.services.memories.remember import RememberRequest, fresh_steps
 from recollect.services.memories.revise import change_steps, new_content
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
+from recollect.services.transaction import commit, logged, made
 
 # Measured on 8 families of tasks. 200 tasks worded from templates come out as 8 pure patterns at 0.25 (hash embedder:
 # up to 0.40); of 32 free paraphrases purity is 1.0 from 0.20 on (hash embedder: 0.30), and about 25 find their family.
@@ -114,10 +115,10 @@ class _Group:
     failed: list[Memory] = field(default_factory=list)
 
 
-def learn(core: Core, scope: Scope, request: LearnRequest, progress: Progress = lambda done, of: None) -> Learned:
+def learn(tenant: Tenant, request: LearnRequest, progress: Progress = lambda done, of: None) -> Learned:
     """Generalise the episodes that belong to no pattern yet; each pattern commits by itself."""
     report = Learned()
-    episodes = _unassigned(core, scope, request)
+    episodes = _unassigned(tenant, request)
     report.episodes = len(episodes)
     by_owner: dict[str | None, list[Memory]] = {}
     for episode in episodes:
@@ -125,16 +126,16 @@ def learn(core: Core, scope: Scope, request: LearnRequest, progress: Progress = 
     work = [
         group
         for owner, theirs in sorted(by_owner.items(), key=lambda item: item[0] or "")
-        for group in _groups(core, scope, request, owner, theirs, report)
+        for group in _groups(tenant, request, owner, theirs, report)
     ]
     for done, group in enumerate(work, 1):
-        _settle(core, scope, group, report)
+        _settle(tenant, group, report)
         progress(done, len(work))
-    report.left = len(_unassigned(core, scope, request)) if episodes else 0
+    report.left = len(_unassigned(tenant, request)) if episodes else 0
     return report
 
 
-def _unassigned(core: Core, scope: Scope, request: LearnRequest) -> list[Memory]:
+def _unassigned(tenant: Tenant, request: LearnRequest) -> list[Memory]:
     moment = now()
     where: list[Filter] = [
         equal("kind", "episode"),
@@ -143,17 +144,17 @@ def _unassigned(core: Core, scope: Scope, request: LearnRequest) -> list[Memory]
     ]
     where += [equal(f"{name}_id", value) for name in ("user", "agent", "project") if (value := getattr(request, name))]
     query = Query(Memory, tuple(where), (Order("id", descending=True),), limit=request.limit)
-    living = [one for one in core.store.find(scope, query).records if not one.expires_at or one.expires_at > moment]
+    living = [one for one in tenant.find(query).records if not one.expires_at or one.expires_at > moment]
     return living[::-1]
 
 
 def _groups(
-    core: Core, scope: Scope, request: LearnRequest, owner: str | None, episodes: list[Memory], report: Learned
+    tenant: Tenant, request: LearnRequest, owner: str | None, episodes: list[Memory], report: Learned
 ) -> list[_Group]:
     """The patterns that something joins, and the new ones, in a fixed order."""
-    known, members = _known(core, scope, request, owner)
+    known, members = _known(tenant, request, owner)
     texts = [str(episode.content["task_description"]) for episode in [*episodes, *members]]
-    alike = likeness(texts, _vectors(core, texts, report))
+    alike = likeness(texts, _vectors(tenant, texts, report))
     groups = []
     for pattern, first, last in known:
         groups.append(_Group(pattern, list(range(len(episodes) + first, len(episodes) + last))))
@@ -172,13 +173,13 @@ def _groups(
 
 
 def _known(
-    core: Core, scope: Scope, request: LearnRequest, owner: str | None
+    tenant: Tenant, request: LearnRequest, owner: str | None
 ) -> tuple[list[tuple[Memory, int, int]], list[Memory]]:
     """The living patterns with where their representatives stand, and those representatives."""
     theirs: tuple[Filter, ...] = () if request.across_users else (equal("user_id", owner),)
     living = (equal("kind", "pattern"), Compare("status", "!=", "archived"), *theirs)
-    patterns = core.store.find(scope, Query(Memory, living, (Order("id"),))).records
-    evidence = evidence_of(core, scope, [pattern.id for pattern in patterns])
+    patterns = tenant.find(Query(Memory, living, (Order("id"),))).records
+    evidence = evidence_of(tenant, [pattern.id for pattern in patterns])
     known: list[tuple[Memory, int, int]] = []
     members: list[Memory] = []
     for pattern in patterns:
@@ -215,13 +216,10 @@ def _nearest(alike: Matrix, row: int, groups: list[_Group], threshold: float) ->
     return groups[best] if best >= 0 and scores[best] >= threshold else None
 
 
-def _settle(core: Core, scope: Scope, group: _Group, report: Learned) -> None:
+def _settle(tenant: Tenant, group: _Group, report: Learned) -> None:
     """Commit what becomes of one pattern. Who was changed by somebody else meanwhile waits for the next time."""
     try:
-        if group.pattern is None:
-            notes = _found(core, scope, group, report)
-        else:
-            notes = _grow(core, scope, group.pattern, group, report)
+        notes = _grow(tenant, group.pattern, group, report) if group.pattern else _found(tenant, group, report)
     except Conflict as conflict:
         report.notes.append(f"something changed meanwhile, learn again: {conflict.message}")
         return
@@ -229,24 +227,24 @@ def _settle(core: Core, scope: Scope, group: _Group, report: Learned) -> None:
     report.notes += [note for note in notes if note not in report.notes]
 
 
-def _found(core: Core, scope: Scope, group: _Group, report: Learned) -> tuple[str, ...]:
-    wording = _worded(core, group.joined)
+def _found(tenant: Tenant, group: _Group, report: Learned) -> tuple[str, ...]:
+    wording = _worded(tenant, group.joined)
     ids = [episode.id for episode in group.joined]
     request = RememberRequest(
         content={**wording.value.model_dump(), GENERALIZED: ids},
         kind="pattern",
         metadata=wording.metadata,
         relates={episode.id: COUNTER for episode in group.failed},
-        tags=_shared_tags(core, scope, ids),
+        tags=_shared_tags(tenant, ids),
         scope="project" if _common(group.joined, "project_id") else "global",
         on_duplicate="keep",
         **{name: _common(group.joined, f"{name}_id") for name in ("user", "agent", "project")},
     )
-    memory, steps = fresh_steps(core, scope, request)
+    memory, steps = fresh_steps(tenant, request)
     # Another learner may have been quicker with the same episodes.
     unclaimed = Absent(Relationship, (OneOf("target_id", tuple(ids)), OneOf("type", EVIDENCE)))
     found = posterior(of_episodes({GENERALIZED: group.joined, COUNTER: group.failed}), now())
-    commit(core, scope, [unclaimed, *_still(group), *steps, *judged_steps(core, scope, memory, found)])
+    commit(tenant, [unclaimed, *_still(group), *steps, *judged_steps(tenant, memory, found)])
     report.founded.append(memory.id)
     return wording.notes
 
@@ -255,28 +253,28 @@ def _still(group: _Group) -> list[Step]:
     return [Require(Memory, one.id, {"content_hash": one.content_hash}) for one in (*group.joined, *group.failed)]
 
 
-def _grow(core: Core, scope: Scope, pattern: Memory, group: _Group, report: Learned) -> tuple[str, ...]:
+def _grow(tenant: Tenant, pattern: Memory, group: _Group, report: Learned) -> tuple[str, ...]:
     """Link what joins a pattern; as long as nobody vouches for its wording, word it anew."""
     keeps_wording = pattern.status in TRUSTED or not group.joined
-    evidence = evidence_of(core, scope, [pattern.id])[pattern.id]
+    evidence = evidence_of(tenant, [pattern.id])[pattern.id]
     link = SUPPORTED if keeps_wording else GENERALIZED
     pairs = [(episode, link) for episode in group.joined] + [(episode, COUNTER) for episode in group.failed]
     steps: list[Step] = [
         Absent(Relationship, (OneOf("target_id", tuple(one.id for one, _ in pairs)), OneOf("type", EVIDENCE))),
         *_still(group),
-        *(Insert(_link(scope, pattern, episode, type)) for episode, type in pairs),
-        logged(scope, "update", "learn", pattern, joined=len(group.joined), failed=len(group.failed)),
+        *(Insert(_link(tenant, pattern, episode, type)) for episode, type in pairs),
+        logged(tenant, "update", "learn", pattern, joined=len(group.joined), failed=len(group.failed)),
     ]
     notes, after = tuple[str, ...](), pattern
     if not keeps_wording:
-        wording = _worded(core, [*evidence[GENERALIZED], *group.joined])
+        wording = _worded(tenant, [*evidence[GENERALIZED], *group.joined])
         notes = wording.notes
         fields = _revised(pattern, wording, [*evidence[GENERALIZED], *group.joined])
-        steps += change_steps(core, scope, pattern, "revised", f"{len(group.joined)} episodes joined", **fields)
+        steps += change_steps(tenant, pattern, "revised", f"{len(group.joined)} episodes joined", **fields)
         after = pattern.changed(**fields, version=pattern.version + 1)
     joining = of_episodes({link: group.joined, COUNTER: group.failed})
-    judged = judged_steps(core, scope, after, posteriors(core, scope, [pattern], joining)[pattern.id])
-    commit(core, scope, [*steps, *judged])
+    judged = judged_steps(tenant, after, posteriors(tenant, [pattern], joining)[pattern.id])
+    commit(tenant, [*steps, *judged])
     if group.joined:
         report.grown.append(pattern.id)
     if len(judged) > 1:
@@ -284,8 +282,8 @@ def _grow(core: Core, scope: Scope, pattern: Memory, group: _Group, report: Lear
     return notes
 
 
-def _link(scope: Scope, pattern: Memory, episode: Memory, type: str) -> Relationship:
-    link: Relationship = made(Relationship, scope, source_id=pattern.id, target_id=episode.id, type=type)
+def _link(tenant: Tenant, pattern: Memory, episode: Memory, type: str) -> Relationship:
+    link: Relationship = made(Relationship, tenant, source_id=pattern.id, target_id=episode.id, type=type)
     return link
 
 
@@ -322,9 +320,9 @@ def _common(episodes: Sequence[Memory], field: str) -> str | None:
     return owners.pop() if len(owners) == 1 else None
 
 
-def _shared_tags(core: Core, scope: Scope, ids: Sequence[str]) -> list[str]:
+def _shared_tags(tenant: Tenant, ids: Sequence[str]) -> list[str]:
     """Tags that most of the episodes have."""
-    rows = core.store.select(scope, Query(Tag, (OneOf("memory_id", tuple(ids)),)), ("tag",))
+    rows = tenant.select(Query(Tag, (OneOf("memory_id", tuple(ids)),)), ("tag",))
     counts: dict[str, int] = {}
     for (tag,) in rows:
         counts[tag] = counts.get(tag, 0) + 1

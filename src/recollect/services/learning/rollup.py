@@ -19,8 +19,7 @@ from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory, standing_for
 from recollect.domain.record import Id, clipped, now
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Scope, Touch, equal
-from recollect.services.context import Core, Reply, Request, commit, load
+from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Touch, equal
 from recollect.services.learning.summaries import (
     Item,
     Unit,
@@ -37,7 +36,10 @@ from recollect.services.learning.summaries import (
 )
 from recollect.services.memories.indexing import Progress
 from recollect.services.memories.revise import MADE_FROM_OTHERS
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through, zone_of
+from recollect.services.transaction import commit, load
 
 STRETCH = 20  # turns in a full stretch
 OVER_AFTER = timedelta(hours=24)  # a session nobody ended is over when nothing was said for so long
@@ -64,29 +66,29 @@ class Summarized(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def make(core: Core, scope: Scope, request: MakeSummaryRequest) -> Summarized:
+def make(tenant: Tenant, request: MakeSummaryRequest) -> Summarized:
     """Summarise a stretch. The same stretch again gives the summary there is."""
-    items = _asked_for(core, scope, request)
+    items = _asked_for(tenant, request)
     if not items:
         raise InvalidInput("there is nothing to summarise", remedy="give a session in which something was said, or ids")
     key = f"stretch:{digest_of(items)}"
-    session = load(core, scope, Session, request.session) if request.session else None
+    session = load(tenant, Session, request.session) if request.session else None
     unit = Unit("stretch", key, tuple(items), _owners(items, session))
-    found = _summaries(core, scope, "stretch", *of_key(key))
+    found = _summaries(tenant, "stretch", *of_key(key))
     if found:
         return Summarized(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)
-    memory, notes = write(core, scope, unit)
+    memory, notes = write(tenant, unit)
     return Summarized(id=memory.id, text=memory.text, covers=covered_ids(memory), notes=list(notes))
 
 
-def _asked_for(core: Core, scope: Scope, request: MakeSummaryRequest) -> list[Item]:
+def _asked_for(tenant: Tenant, request: MakeSummaryRequest) -> list[Item]:
     if bool(request.ids) == bool(request.session):
         raise InvalidInput("give either a session or ids", remedy="summary.make(session=…) or summary.make(ids=[…])")
     if request.session:
-        load(core, scope, Session, request.session)
-        items = _said(core, scope, request.session)
+        load(tenant, Session, request.session)
+        items = _said(tenant, request.session)
     else:
-        items = [memory_item(load(core, scope, Memory, id)) for id in dict.fromkeys(request.ids)]
+        items = [memory_item(load(tenant, Memory, id)) for id in dict.fromkeys(request.ids)]
         items.sort(key=lambda item: (item.at, item.id))
     since, until = request.since, request.until
     return [item for item in items if (not since or item.at >= since) and (not until or item.at < until)]
@@ -110,8 +112,7 @@ class RolledUp(Reply):
 
 @dataclass(slots=True)
 class _Run:
-    core: Core
-    scope: Scope
+    tenant: Tenant
     request: RollUpRequest
     progress: Progress
     moment: datetime = field(default_factory=now)
@@ -123,7 +124,7 @@ class _Run:
 
     def write(self, unit: Unit) -> None:
         try:
-            _, notes = write(self.core, self.scope, unit)
+            _, notes = write(self.tenant, unit)
         except Conflict as conflict:
             notes = (_changed_meanwhile(conflict),)
         else:
@@ -138,7 +139,7 @@ class _Run:
         told = {name: value for name, value in summary.metadata.items() if name != key}
         told |= {key: True} if is_alone else {}
         # What it says is as before: no new version of it, and nothing to be indexed again.
-        commit(self.core, self.scope, [Touch(Memory, summary.id, put={"metadata": told})])
+        commit(self.tenant, [Touch(Memory, summary.id, put={"metadata": told})])
         marked: Memory = summary.changed(metadata=told)
         return marked
 
@@ -148,9 +149,9 @@ class _Run:
     def drop(self, ids: Sequence[str]) -> None:
         if not ids:
             return
-        steps = dropping(self.core, self.scope, ids)
+        steps = dropping(self.tenant, ids)
         try:
-            commit(self.core, self.scope, steps)
+            commit(self.tenant, steps)
         except Conflict as conflict:
             self.note(_changed_meanwhile(conflict))
         else:
@@ -165,12 +166,12 @@ def _changed_meanwhile(conflict: Conflict) -> str:
     return f"something changed meanwhile, roll up again: {conflict.message}"
 
 
-def roll_up(core: Core, scope: Scope, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
+def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
     """Write every summary that is due, from the bottom up."""
-    run = _Run(core, scope, request, progress)
-    where = _sessions_asked(core, scope, request)
-    run.total = core.store.count(scope, Query(Session, where)) + 2
-    for session in _pages(core, scope, Query(Session, where, (Order("id"),))):
+    run = _Run(tenant, request, progress)
+    where = _sessions_asked(tenant, request)
+    run.total = tenant.count(Query(Session, where)) + 2
+    for session in _pages(tenant, Query(Session, where, (Order("id"),))):
         _roll_session(run, session)
         run.step()
     _roll_above(run, "day", "session", _day_of(run), lambda key: run.request.include_open or not _is_today(run, key))
@@ -180,24 +181,24 @@ def roll_up(core: Core, scope: Scope, request: RollUpRequest, progress: Progress
     return run.report
 
 
-def _sessions_asked(core: Core, scope: Scope, request: RollUpRequest) -> tuple[Filter, ...]:
+def _sessions_asked(tenant: Tenant, request: RollUpRequest) -> tuple[Filter, ...]:
     if request.session:
-        load(core, scope, Session, request.session)
+        load(tenant, Session, request.session)
         return (equal("id", request.session),)
     return (equal("project_id", request.project),) if request.project else ()
 
 
-def _pages(core: Core, scope: Scope, query: Query[Session]) -> Iterator[Session]:
+def _pages(tenant: Tenant, query: Query[Session]) -> Iterator[Session]:
     after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Session, query.where, query.order, limit=PAGE, after=after))
+        page = tenant.find(Query(Session, query.where, query.order, limit=PAGE, after=after))
         yield from page.records
         after = page.next
         if after is None:
             return
 
 
-def _said(core: Core, scope: Scope, session: str) -> list[Item]:
+def _said(tenant: Tenant, session: str) -> list[Item]:
     """What was said and noted in a session, in order: messages, and memories that are there to stay."""
     moment = now()
     lasting: tuple[Filter, ...] = (
@@ -208,19 +209,19 @@ def _said(core: Core, scope: Scope, session: str) -> list[Item]:
         Holds("namespaces", LONG_TERM),
         *(Compare("kind", "!=", kind) for kind in sorted(MADE_FROM_OTHERS)),
     )
-    items = [memory_item(one) for one in core.store.find(scope, Query(Memory, lasting)).records]
-    messages = core.store.find(scope, Query(Message, (equal("session_id", session),))).records
+    items = [memory_item(one) for one in tenant.find(Query(Memory, lasting)).records]
+    messages = tenant.find(Query(Message, (equal("session_id", session),))).records
     items += [message_item(one) for one in messages if one.text and one.text.strip()]
     return sorted(items, key=lambda item: (item.at, item.id))
 
 
-def _summaries(core: Core, scope: Scope, level: str, *where: Filter) -> list[Memory]:
+def _summaries(tenant: Tenant, level: str, *where: Filter) -> list[Memory]:
     living = (equal("kind", "summary"), equal("level", level), Compare("status", "!=", "archived"))
-    return core.store.find(scope, Query(Memory, (*living, *where), (Order("occurred_at"),))).records
+    return tenant.find(Query(Memory, (*living, *where), (Order("occurred_at"),))).records
 
 
 def _roll_session(run: _Run, session: Session) -> None:
-    items = _said(run.core, run.scope, session.id)
+    items = _said(run.tenant, session.id)
     is_over = run.request.include_open or _is_over(session, items, run.moment)
     stretches = _stretches(run, session)
     current = {item.id: item for item in items}
@@ -236,7 +237,7 @@ def _roll_session(run: _Run, session: Session) -> None:
 
 
 def _stretches(run: _Run, session: Session) -> list[Memory]:
-    return _summaries(run.core, run.scope, "stretch", equal("session_id", session.id))
+    return _summaries(run.tenant, "stretch", equal("session_id", session.id))
 
 
 def _is_over(session: Session, items: Sequence[Item], moment: datetime) -> bool:
@@ -268,7 +269,7 @@ def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: di
 
     A single part says it all: it stands for its level, and nothing says the same once more.
     """
-    standing = _summaries(run.core, run.scope, level, *of_key(key))
+    standing = _summaries(run.tenant, level, *of_key(key))
     below = [part.memory for part in parts if part.memory is not None]
     marked = [run.mark(one, level, is_alone=len(parts) == 1) for one in below]
     if len(parts) == 1:
@@ -292,7 +293,7 @@ def _roll_above(
         return  # the other sessions of its day were not looked at
     where = (equal("project_id", run.request.project),) if run.request.project else ()
     groups: dict[Group, list[Memory]] = {}
-    for summary in (*_summaries(run.core, run.scope, below, *where), *run.alone.get(below, ())):
+    for summary in (*_summaries(run.tenant, below, *where), *run.alone.get(below, ())):
         key = key_of(summary)
         if key is not None and is_due(key):
             groups.setdefault(key, []).append(summary)
@@ -311,8 +312,8 @@ def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
 
 def _day(run: _Run, moment: datetime, user: str | None) -> str:
     """The day for the user whose it is, else in the store's zone."""
-    zone = zone_of(run.core, run.scope, user) if user else None
-    return moment.astimezone(ZoneInfo(zone or run.core.timezone)).date().isoformat()
+    zone = zone_of(run.tenant, user) if user else None
+    return moment.astimezone(ZoneInfo(zone or run.tenant.timezone)).date().isoformat()
 
 
 def _is_today(run: _Run, key: Group) -> bool:
@@ -370,26 +371,24 @@ class SummaryTree(Reply):
     more: bool = False
 
 
-def tree(core: Core, scope: Scope, request: SummaryTreeRequest) -> SummaryTree:
+def tree(tenant: Tenant, request: SummaryTreeRequest) -> SummaryTree:
     """Summaries from the top down, newest first, to look deeper into."""
     lines: list[TreeLine] = []
-    for top in _tops(core, scope, request):
-        for line in _branch(core, scope, memory_item(top), 0, request.depth):
+    for top in _tops(tenant, request):
+        for line in _branch(tenant, memory_item(top), 0, request.depth):
             if len(lines) == request.limit:
                 return SummaryTree(lines=lines, more=True)
             lines.append(line)
     return SummaryTree(lines=lines)
 
 
-def _tops(core: Core, scope: Scope, request: SummaryTreeRequest) -> list[Memory]:
+def _tops(tenant: Tenant, request: SummaryTreeRequest) -> list[Memory]:
     if request.id:
-        return [load_summary(core, scope, request.id)]
+        return [load_summary(tenant, request.id)]
     where: list[Filter] = [
         equal(f"{name}_id", value) for name in ("session", "project") if (value := getattr(request, name))
     ]
-    found = [
-        one for level in ("project", "day", "session", "stretch") for one in _summaries(core, scope, level, *where)
-    ]
+    found = [one for level in ("project", "day", "session", "stretch") for one in _summaries(tenant, level, *where)]
     below = {id for one in found for id in covered_ids(one)}
     tops = [one for one in found if one.id not in below]
     return sorted(tops, key=lambda one: (one.occurred_at, one.id), reverse=True)
@@ -401,9 +400,9 @@ def level_of(memory: Memory) -> str:
     return higher[0] if higher and memory.kind == "summary" else memory.level
 
 
-def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> Iterator[TreeLine]:
+def _branch(tenant: Tenant, item: Item, depth: int, levels: int) -> Iterator[TreeLine]:
     summary = item.memory if item.memory and item.memory.kind == "summary" else None
-    parts = parts_of(core, scope, summary) if summary else []
+    parts = parts_of(tenant, summary) if summary else []
     text = " ".join(item.text.split())
     yield TreeLine(
         depth=depth,
@@ -416,4 +415,4 @@ def _branch(core: Core, scope: Scope, item: Item, depth: int, levels: int) -> It
     )
     if depth + 1 < levels:
         for part in parts:
-            yield from _branch(core, scope, part, depth + 1, levels)
+            yield from _branch(tenant, part, depth + 1, levels)

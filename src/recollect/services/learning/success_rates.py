@@ -14,10 +14,11 @@ from pydantic import Field
 from recollect.domain.learning import Outcome, PatternUse, Posterior, posterior, verdict
 from recollect.domain.memory import TRUSTED, Memory, Relationship
 from recollect.domain.record import now
-from recollect.ports.records import Compare, IsNull, OneOf, Query, Scope, Step, Touch
-from recollect.services.context import Core, Reply
+from recollect.ports.records import Compare, IsNull, OneOf, Query, Step, Touch
 from recollect.services.memories.derived import GENERALIZED
 from recollect.services.memories.revise import change_steps
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
 
 SUPPORTED, COUNTER = "supported_by", "counter_example"
 EVIDENCE = (GENERALIZED, SUPPORTED, COUNTER)
@@ -49,33 +50,31 @@ def rate_of(found: Posterior) -> Rate:
     )
 
 
-def evidence_of(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, dict[str, list[Memory]]]:
+def evidence_of(tenant: Tenant, ids: Sequence[str]) -> dict[str, dict[str, list[Memory]]]:
     """Per pattern and type of link, the living episodes it leads to, oldest first."""
     found: dict[str, dict[str, list[Memory]]] = {id: {type: [] for type in EVIDENCE} for id in ids}
     if not ids:
         return found
     links = Query(Relationship, (OneOf("source_id", tuple(ids)), OneOf("type", EVIDENCE)))
-    rows = core.store.select(scope, links, ("source_id", "type", "target_id"))
+    rows = tenant.select(links, ("source_id", "type", "target_id"))
     wanted = tuple({target for _, _, target in rows})
     living = (OneOf("id", wanted), Compare("status", "!=", "archived"))
-    episodes = {one.id: one for one in core.store.find(scope, Query(Memory, living)).records} if wanted else {}
+    episodes = {one.id: one for one in tenant.find(Query(Memory, living)).records} if wanted else {}
     for source, type, target in sorted(rows, key=lambda row: row[2]):
         if target in episodes:
             found[source][type].append(episodes[target])
     return found
 
 
-def posteriors(
-    core: Core, scope: Scope, patterns: Sequence[Memory], joining: Sequence[Outcome] = ()
-) -> dict[str, Posterior]:
+def posteriors(tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[Outcome] = ()) -> dict[str, Posterior]:
     """How well each pattern works, by all its evidence and by what is about to join it."""
     moment = now()
     ids = [pattern.id for pattern in patterns]
     uses: dict[str, list[Outcome]] = {id: [] for id in ids}
     told = Query(PatternUse, (OneOf("pattern_id", tuple(ids)), IsNull("outcome", wanted=False)))
-    for use in core.store.find(scope, told).records if ids else []:
+    for use in tenant.find(told).records if ids else []:
         uses[use.pattern_id].append(reported(use))
-    evidence = evidence_of(core, scope, ids)
+    evidence = evidence_of(tenant, ids)
     return {
         pattern.id: posterior(
             [*_brought(pattern), *of_episodes(evidence[pattern.id]), *uses[pattern.id], *joining], moment
@@ -104,14 +103,14 @@ def of_episodes(evidence: dict[str, list[Memory]]) -> list[Outcome]:
     ]
 
 
-def judged_steps(core: Core, scope: Scope, pattern: Memory, found: Posterior) -> list[Step]:
+def judged_steps(tenant: Tenant, pattern: Memory, found: Posterior) -> list[Step]:
     """What a pattern's record costs it: its trust, or its place. Else its lower bound is noted as its score."""
     judgement = verdict(found)
     worked = f"{found.successes:g} of {found.evidence:g} uses worked"
     if judgement == "useless" and pattern.status != "archived":
         why = f"{worked}: at best {found.high:.0%} can be expected"
-        return change_steps(core, scope, pattern, "archived", why, status="archived", score=round(found.low, 4))
+        return change_steps(tenant, pattern, "archived", why, status="archived", score=round(found.low, 4))
     if judgement == "doubtful" and pattern.status in TRUSTED:
         why = f"{worked}: {found.mean:.0%} expected"
-        return change_steps(core, scope, pattern, "demoted", why, status="hypothesis", score=round(found.low, 4))
+        return change_steps(tenant, pattern, "demoted", why, status="hypothesis", score=round(found.low, 4))
     return [Touch(Memory, pattern.id, put={"score": round(found.low, 4)})]

@@ -29,12 +29,14 @@ from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Text, clipped_within
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
-from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Scope, Step, equal
+from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Step, equal
 from recollect.ports.vectors import VectorSource
-from recollect.services.context import Core, Reply, Request, commit, load, logged
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
 from recollect.services.memories.remember import RememberRequest, fresh_steps
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged
 
 # How many words a summary has on each level.
 ROOM = {"stretch": 80, "session": 120, "day": 160, "project": 220}
@@ -98,9 +100,9 @@ def message_item(message: Message) -> Item:
     return Item(message.id, text, by, message.created_at, digest)
 
 
-def write(core: Core, scope: Scope, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
+def write(tenant: Tenant, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
     """Store the summary of a unit; notes say why a language model's words were not used."""
-    wording = _worded(core, scope, unit)
+    wording = _worded(tenant, unit)
     covered = [item.id for item in unit.items if item.memory]
     messages = [item.id for item in unit.items if not item.memory]
     request = RememberRequest(
@@ -114,14 +116,14 @@ def write(core: Core, scope: Scope, unit: Unit) -> tuple[Memory, tuple[str, ...]
         on_duplicate="keep",
         **cast(dict[str, Any], unit.owners),
     )
-    memory, steps = fresh_steps(core, scope, request)
+    memory, steps = fresh_steps(tenant, request)
     # Neither a second summary of the same, nor one of something that was just changed or erased.
     alone = Absent(Memory, (*of_key(unit.key), Compare("status", "!=", "archived")))
     unchanged = [
         Require(Memory, item.id, {"content_hash": item.digest}) if item.memory else Require(Message, item.id)
         for item in unit.items
     ]
-    commit(core, scope, [alone, *unchanged, *steps])
+    commit(tenant, [alone, *unchanged, *steps])
     return memory, wording.notes
 
 
@@ -129,9 +131,9 @@ def of_key(key: str) -> tuple[Any, ...]:
     return (equal("kind", "summary"), Compare("metadata", "=", key, key="summary_of"))
 
 
-def _worded(core: Core, scope: Scope, unit: Unit) -> Wording[SummaryWording]:
+def _worded(tenant: Tenant, unit: Unit) -> Wording[SummaryWording]:
     room = ROOM[unit.level]
-    read = _sentences(core, scope, unit)
+    read = _sentences(tenant, unit)
     chosen = extract(read, room)
     offline = SummaryWording(summary="\n".join(f"{one.by}: {one.text}" if one.by else one.text for one in chosen))
     most = max(SHOWN_OF_AN_ITEM, SHOWN_OF_ALL // max(len(unit.items), 1))
@@ -149,12 +151,12 @@ def _worded(core: Core, scope: Scope, unit: Unit) -> Wording[SummaryWording]:
         unheard = numbers_in(written.summary) - numbers_in(material)
         return f"it names {len(unheard)} numbers that are not in what it read" if unheard else None
 
-    return worded(core, prompt, offline, objection)
+    return worded(tenant, prompt, offline, objection)
 
 
-def _sentences(core: Core, scope: Scope, unit: Unit) -> list[Sentence]:
+def _sentences(tenant: Tenant, unit: Unit) -> list[Sentence]:
     """The sentences of all items, each with the vector that its passage of its memory already has."""
-    stored = _stored_vectors(core, scope, [item.id for item in unit.items if item.memory])
+    stored = _stored_vectors(tenant, [item.id for item in unit.items if item.memory])
     found: list[Sentence] = []
     for item in unit.items:
         found += sentences(item.text, item.by, partial(_at, stored.get(item.id, [])))
@@ -171,12 +173,12 @@ def _at(passages: Sequence[Placed], place: int) -> NDArray[np.float32] | None:
     return passages[max(upto - 1, 0)][1] if passages else None
 
 
-def _stored_vectors(core: Core, scope: Scope, ids: Sequence[str]) -> dict[str, list[Placed]]:
+def _stored_vectors(tenant: Tenant, ids: Sequence[str]) -> dict[str, list[Placed]]:
     """The passages of each memory, in order."""
-    if core.embedder is None or not ids:
+    if tenant.embedder is None or not ids:
         return {}
-    space = space_name(LONG_TERM, core.embedder.model)
-    rows = cast(VectorSource, core.store).stored_vectors(scope, space, ids)
+    space = space_name(LONG_TERM, tenant.embedder.model)
+    rows = cast(VectorSource, tenant.store).stored_vectors(tenant.scope, space, ids)
     found: dict[str, list[Placed]] = {}
     for id, vector, _, start, _ in sorted(rows, key=lambda row: row[3] or 0):
         found.setdefault(id, []).append((start or 0, np.frombuffer(vector, dtype="<f2").astype(np.float32)))
@@ -197,40 +199,40 @@ class Undone(Reply):
     covers: list[str] = Field(default_factory=list)
 
 
-def undo(core: Core, scope: Scope, request: UndoSummaryRequest) -> Undone:
+def undo(tenant: Tenant, request: UndoSummaryRequest) -> Undone:
     """Take a summary away, with those above it; rolling up again makes them anew."""
-    summary = load_summary(core, scope, request.id)
-    above = dropping(core, scope, [summary.id])
-    commit(core, scope, [*above, logged(scope, "delete", "undo summary", None, id=summary.id)])
+    summary = load_summary(tenant, request.id)
+    above = dropping(tenant, [summary.id])
+    commit(tenant, [*above, logged(tenant, "delete", "undo summary", None, id=summary.id)])
     also = [step.id for step in above if isinstance(step, Delete) and step.id != summary.id]
     return Undone(id=summary.id, also=also, covers=covered_ids(summary))
 
 
-def dropping(core: Core, scope: Scope, ids: Sequence[str]) -> list[Step]:
+def dropping(tenant: Tenant, ids: Sequence[str]) -> list[Step]:
     """Delete summaries and all that were made from them."""
-    return [*forgetting_steps(core, scope, ids), *(Delete(Memory, id) for id in ids)]
+    return [*forgetting_steps(tenant, ids), *(Delete(Memory, id) for id in ids)]
 
 
 def covered_ids(summary: Memory) -> list[str]:
     return [*summary.content.get("covers", []), *summary.content.get("messages", [])]
 
 
-def load_summary(core: Core, scope: Scope, id: str) -> Memory:
-    memory = load(core, scope, Memory, id)
+def load_summary(tenant: Tenant, id: str) -> Memory:
+    memory = load(tenant, Memory, id)
     if memory.kind != "summary":
         raise InvalidInput(f"that memory is a {memory.kind}, not a summary", remedy="see summary.tree", id=id)
     return memory
 
 
-def parts_of(core: Core, scope: Scope, summary: Memory) -> list[Item]:
+def parts_of(tenant: Tenant, summary: Memory) -> list[Item]:
     """What a summary covers, as it is now, in its order; what is gone is left out."""
     covers, messages = tuple(summary.content.get("covers", [])), tuple(summary.content.get("messages", []))
     found: dict[str, Item] = {}
     if covers:
         living = (OneOf("id", covers), Compare("status", "!=", "archived"))
-        found |= {one.id: memory_item(one) for one in core.store.find(scope, Query(Memory, living)).records}
+        found |= {one.id: memory_item(one) for one in tenant.find(Query(Memory, living)).records}
     if messages:
-        said = core.store.find(scope, Query(Message, (OneOf("id", messages),))).records
+        said = tenant.find(Query(Message, (OneOf("id", messages),))).records
         found |= {one.id: message_item(one) for one in said}
     return sorted((found[id] for id in (*covers, *messages) if id in found), key=lambda item: (item.at, item.id))
 
@@ -269,11 +271,13 @@ class SummaryView(Reply):
     usage: dict[str, Any] = Field(default_factory=dict, description="What the language model took, if one wrote it")
 
 
-def show_summary(core: Core, scope: Scope, request: ShowSummaryRequest) -> SummaryView:
+def show_summary(tenant: Tenant, request: ShowSummaryRequest) -> SummaryView:
     """One summary, with all that it covers to look into."""
-    summary = load_summary(core, scope, request.id)
-    core.journal.note(scope, "read", "show summary", [summary.id], session=summary.session_id, agent=summary.agent_id)
-    parts = parts_of(core, scope, summary)
+    summary = load_summary(tenant, request.id)
+    tenant.journal.note(
+        tenant.scope, "read", "show summary", [summary.id], session=summary.session_id, agent=summary.agent_id
+    )
+    parts = parts_of(tenant, summary)
     over = Query(Relationship, (equal("target_id", summary.id), equal("type", SUMMARIZES)))
     return SummaryView(
         id=summary.id,
@@ -283,7 +287,7 @@ def show_summary(core: Core, scope: Scope, request: ShowSummaryRequest) -> Summa
         status=summary.status,
         at=summary.occurred_at,
         parts=[part_view(item) for item in parts],
-        above=sorted(id for (id,) in core.store.select(scope, over, ("source_id",))),
+        above=sorted(id for (id,) in tenant.select(over, ("source_id",))),
         made_by=str(summary.metadata.get("made_by", "")),
         usage=summary.metadata.get("usage", {}),
     )

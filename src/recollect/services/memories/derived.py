@@ -22,29 +22,29 @@ from recollect.ports.records import (
     OneOf,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
-from recollect.services.context import Core, logged
 from recollect.services.memories.embeddings import reindex_steps
 from recollect.services.memories.revise import MADE_FROM_OTHERS, dependants, new_content
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import logged
 
 GENERALIZED, SUMMARIZES = "generalized_from", "summarizes"
 
 
-def made_from(core: Core, scope: Scope, id: str) -> list[Memory]:
+def made_from(tenant: Tenant, id: str) -> list[Memory]:
     """The memories that a pattern or summary was made from, in the order of their ids."""
     links = Query(Relationship, (equal("source_id", id), OneOf("type", (GENERALIZED, SUMMARIZES))))
-    ids = tuple(target for (target,) in core.store.select(scope, links, ("target_id",)))
-    return core.store.find(scope, Query(Memory, (OneOf("id", ids),))).records if ids else []
+    ids = tuple(target for (target,) in tenant.select(links, ("target_id",)))
+    return tenant.find(Query(Memory, (OneOf("id", ids),))).records if ids else []
 
 
-def supported_steps(core: Core, scope: Scope, memory: Memory) -> list[Step]:
+def supported_steps(tenant: Tenant, memory: Memory) -> list[Step]:
     """Promoting what was made from others needs those to be trusted, now and when it is committed."""
-    origins = made_from(core, scope, memory.id) if memory.kind in MADE_FROM_OTHERS else []
+    origins = made_from(tenant, memory.id) if memory.kind in MADE_FROM_OTHERS else []
     doubtful = [origin for origin in origins if origin.status not in TRUSTED]
     if doubtful:
         raise IllegalTransition(
@@ -55,7 +55,7 @@ def supported_steps(core: Core, scope: Scope, memory: Memory) -> list[Step]:
     return [Require(Memory, origin.id, {"status": origin.status}) for origin in origins]
 
 
-def forgetting_steps(core: Core, scope: Scope, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
+def forgetting_steps(tenant: Tenant, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
     """Delete every summary, on every level, that repeats what is let go of.
 
     Stands before what is let go of, whose links go with it: one that was made since we looked fails the transaction.
@@ -64,17 +64,17 @@ def forgetting_steps(core: Core, scope: Scope, ids: Sequence[str], messages: Seq
     over: set[str] = set()
     if messages:
         sources = OneOf("source", tuple(cite.log(message).source() for message in messages))
-        cited = {id for (id,) in core.store.select(scope, Query(Citation, (sources,)), ("memory_id",))}
-        over |= {*cited, *dependants(core, scope, sorted(cited))} if cited else set()
+        cited = {id for (id,) in tenant.select(Query(Citation, (sources,)), ("memory_id",))}
+        over |= {*cited, *dependants(tenant, sorted(cited))} if cited else set()
         steps.append(Absent(Citation, (sources, OneOf("memory_id", tuple(sorted(cited)), wanted=False))))
     if ids:
-        over |= set(dependants(core, scope, ids))
+        over |= set(dependants(tenant, ids))
     if ids or over:
         steps.append(_no_other_from((*ids, *sorted(over)), (*ids, *sorted(over)), SUMMARIZES))
     if not over:
         return steps
     found = Query(Memory, (OneOf("id", tuple(sorted(over))), equal("kind", "summary")), deleted="yes")
-    summaries = sorted(id for (id,) in core.store.select(scope, found, ("id",)))
+    summaries = sorted(id for (id,) in tenant.select(found, ("id",)))
     return [*steps, *(Delete(Memory, summary) for summary in summaries if summary not in ids)]
 
 
@@ -84,41 +84,41 @@ def _no_other_from(origins: tuple[str, ...], known: tuple[str, ...], link: str) 
     return Absent(Relationship, (OneOf("target_id", origins), equal("type", link), others))
 
 
-def erasing_steps(core: Core, scope: Scope, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
+def erasing_steps(tenant: Tenant, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
     """Delete what repeats memories that are erased: summaries whole, patterns as far as they are worded after them."""
-    return [*forgetting_steps(core, scope, ids, messages), *_reworded_steps(core, scope, ids)]
+    return [*forgetting_steps(tenant, ids, messages), *_reworded_steps(tenant, ids)]
 
 
-def _reworded_steps(core: Core, scope: Scope, gone: Sequence[str]) -> list[Step]:
+def _reworded_steps(tenant: Tenant, gone: Sequence[str]) -> list[Step]:
     if not gone:
         return []
     links = Query(Relationship, (OneOf("target_id", tuple(gone)), equal("type", GENERALIZED)))
-    ids = {id for (id,) in core.store.select(scope, links, ("source_id",))} - set(gone)
-    found = core.store.find(scope, Query(Memory, (OneOf("id", tuple(sorted(ids))),), deleted="yes")) if ids else None
+    ids = {id for (id,) in tenant.select(links, ("source_id",))} - set(gone)
+    found = tenant.find(Query(Memory, (OneOf("id", tuple(sorted(ids))),), deleted="yes")) if ids else None
     reworded = [
         step
         for pattern in (found.records if found else [])
         if pattern.kind == "pattern"
-        for step in _without(core, scope, pattern, set(gone))
+        for step in _without(tenant, pattern, set(gone))
     ]
     return [_no_other_from(tuple(gone), (*gone, *sorted(ids)), GENERALIZED), *reworded]
 
 
-def _without(core: Core, scope: Scope, pattern: Memory, gone: set[str]) -> list[Step]:
+def _without(tenant: Tenant, pattern: Memory, gone: set[str]) -> list[Step]:
     """A pattern as its other episodes word it, its history dropped; without any, the pattern goes as well."""
-    left = [episode for episode in made_from(core, scope, pattern.id) if episode.id not in gone]
+    left = [episode for episode in made_from(tenant, pattern.id) if episode.id not in gone]
     if not left:
-        return [Delete(Memory, pattern.id), logged(scope, "delete", "erase", None, id=pattern.id)]
+        return [Delete(Memory, pattern.id), logged(tenant, "delete", "erase", None, id=pattern.id)]
     template = generalized([tried(episode) for episode in left])
     wording = {"problem_space": template.problem, "solution_template": template.solution, "text": ""}
     content = {**pattern.content, **wording, GENERALIZED: [episode.id for episode in left]}
     metadata = {**{name: value for name, value in pattern.metadata.items() if name != "usage"}, "made_by": "extract"}
-    after = revised(pattern, scope, **new_content(pattern, content), metadata=metadata)
+    after = revised(pattern, tenant.scope, **new_content(pattern, content), metadata=metadata)
     return [
         Update(after),
         DeleteWhere(Revision, (equal("memory_id", pattern.id),)),
-        *reindex_steps(core, pattern, after),
-        logged(scope, "update", "reword", pattern),
+        *reindex_steps(tenant, pattern, after),
+        logged(tenant, "update", "reword", pattern),
     ]
 
 

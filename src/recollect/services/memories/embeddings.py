@@ -22,7 +22,7 @@ from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
 from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step, equal
 from recollect.ports.vectors import FACETS
-from recollect.services.context import Core
+from recollect.services.tenant import Core, Tenant
 
 # The first tokens of a passage say what it is about; more would cost 48 bytes each for little.
 CODED_TOKENS = 128
@@ -164,13 +164,13 @@ def reindex_steps(core: Core, before: Memory, after: Memory, given: GivenVectors
     return dropped + index_steps(core, [after], [{**kept, **(given or {})}])[0]
 
 
-def restored_steps(core: Core, scope: Scope, memories: Sequence[Memory]) -> list[Step]:
+def restored_steps(tenant: Tenant, memories: Sequence[Memory]) -> list[Step]:
     """The steps that give forgotten memories their vectors again: those that were given are still there."""
     if not memories:
         return []
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
-    kept = _given(core.store.find(scope, Query(Embedding, (of_these, equal("given", True)))).records)
-    steps, _ = index_steps(core, memories, [kept.get(memory.id, {}) for memory in memories])
+    kept = _given(tenant.find(Query(Embedding, (of_these, equal("given", True)))).records)
+    steps, _ = index_steps(tenant, memories, [kept.get(memory.id, {}) for memory in memories])
     return [DeleteWhere(Embedding, (of_these,)), *steps]
 
 
@@ -310,14 +310,14 @@ def given_vector(core: Core, vector: Sequence[float] | None, model: str | None) 
     return {model: unit(vector)}
 
 
-def check_lengths(core: Core, scope: Scope, given: Sequence[tuple[GivenVectors, Sequence[str]]]) -> None:
+def check_lengths(tenant: Tenant, given: Sequence[tuple[GivenVectors, Sequence[str]]]) -> None:
     """All vectors of a model are of one length: those given together, and those in the namespaces already."""
     together: dict[str, int] = {}
     for vectors, namespaces in given:
         for model, vector in vectors.items():
             known = together.setdefault(model, len(vector))
             if len(vector) == known:
-                known = length_of(core, scope, model, namespaces, len(vector)) or known
+                known = length_of(tenant, model, namespaces, len(vector)) or known
             if len(vector) != known:
                 raise InvalidInput(
                     f"a vector has {len(vector)} dimensions, those of '{model}' have {known}",
@@ -325,17 +325,17 @@ def check_lengths(core: Core, scope: Scope, given: Sequence[tuple[GivenVectors, 
                 )
 
 
-def length_of(core: Core, scope: Scope, model: str, namespaces: Sequence[str], expected: int) -> int | None:
+def length_of(tenant: Tenant, model: str, namespaces: Sequence[str], expected: int) -> int | None:
     """How long the vectors of a model are in the namespaces; None if there are none. Looked up once as expected."""
-    for embedder in core.embedders:
+    for embedder in tenant.embedders:
         if embedder.model == model:
             return embedder.dimensions
     for namespace in namespaces:
-        key = (scope.organization_id, namespace, model)
-        if core.lengths.get(key) == expected:
+        key = (tenant.scope.organization_id, namespace, model)
+        if tenant.lengths.get(key) == expected:
             return expected
         where = (equal("namespace", namespace), equal("model", model))
-        for (length,) in core.store.select(scope, Query(Embedding, where, limit=1), ("dimensions",)):
-            core.lengths[key] = int(length)
+        for (length,) in tenant.select(Query(Embedding, where, limit=1), ("dimensions",)):
+            tenant.lengths[key] = int(length)
             return int(length)
     return None

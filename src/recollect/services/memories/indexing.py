@@ -27,13 +27,13 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     Touch,
     equal,
 )
-from recollect.services.context import Core, Reply, Request
 from recollect.services.memories.embeddings import embedded, embeddings, passages_of, text_of
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Core, Tenant
 
 BATCH = 256
 Progress = Callable[[int, int], None]
@@ -60,61 +60,57 @@ class ReindexReply(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def reindex(
-    core: Core, scope: Scope, request: ReindexRequest, progress: Progress = lambda done, of: None
-) -> ReindexReply:
+def reindex(tenant: Tenant, request: ReindexRequest, progress: Progress = lambda done, of: None) -> ReindexReply:
     """Make the vectors that are owed, by every configured embedder, in batches that each commit."""
     made = vectors = dropped = 0
-    for embedder in core.embedders:
+    for embedder in tenant.embedders:
         wanted = Query(Memory, (), (Order("id"),)) if request.everything else _without_vector(embedder.model)
-        total = core.store.count(scope, wanted)
-        for batch in _wanting(core, scope, wanted, embedder):
-            had, filled, got = _fill(core, scope, batch, embedder)
+        total = tenant.count(wanted)
+        for batch in _wanting(tenant, wanted, embedder):
+            had, filled, got = _fill(tenant, batch, embedder)
             dropped, made, vectors = dropped + had, made + filled, vectors + got
             progress(made, max(total, made))
     if request.retire:
-        current = tuple(Compare("model", "!=", embedder.model) for embedder in core.embedders)
+        current = tuple(Compare("model", "!=", embedder.model) for embedder in tenant.embedders)
         not_given = equal("given", False)
-        dropped += core.store.transact(scope, [DeleteWhere(Embedding, (not_given, *current))]).deleted
-        core.store.transact(scope, [DeleteWhere(IndexTask, current or (Compare("attempts", ">=", 0),))])
-    indexed = core.vectors.rebuild() if request.index else None
-    notes = [] if request.index else refreshed(core)
-    remaining = sum(core.store.count(scope, _without_vector(embedder.model)) for embedder in core.embedders)
+        dropped += tenant.transact([DeleteWhere(Embedding, (not_given, *current))]).deleted
+        tenant.transact([DeleteWhere(IndexTask, current or (Compare("attempts", ">=", 0),))])
+    indexed = tenant.vectors.rebuild() if request.index else None
+    notes = [] if request.index else refreshed(tenant)
+    remaining = sum(tenant.count(_without_vector(embedder.model)) for embedder in tenant.embedders)
     return ReindexReply(made=made, vectors=vectors, dropped=dropped, remaining=remaining, indexed=indexed, notes=notes)
 
 
-def make_owed(
-    core: Core, scope: Scope, embedder: Embedder, passages: int, go_on: Callable[[], None] = lambda: None
-) -> int:
+def make_owed(tenant: Tenant, embedder: Embedder, passages: int, go_on: Callable[[], None] = lambda: None) -> int:
     """Make the vectors of memories that were noted as owed, the oldest first, of about so many passages; how many
     memories got theirs. One memory is done at least, and each is a transaction of its own.
     """
     notes = Query(IndexTask, (equal("model", embedder.model),), (Order("id"),), limit=passages)
-    tasks = core.store.select(scope, notes, ("memory_id",))
+    tasks = tenant.select(notes, ("memory_id",))
     ids = list(dict.fromkeys(id for (id,) in tasks))
-    known = {one.id: one for one in core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records}
+    known = {one.id: one for one in tenant.find(Query(Memory, (OneOf("id", tuple(ids)),))).records}
     made = spent = 0
     for id in ids:
         if spent >= passages:
             break
         go_on()
         if id in known:
-            _, filled, got = _fill(core, scope, [known[id]], embedder)
+            _, filled, got = _fill(tenant, [known[id]], embedder)
             made, spent = made + filled, spent + got
         else:  # forgotten meanwhile
-            core.store.transact(scope, [DeleteWhere(IndexTask, (equal("memory_id", id),))])
+            tenant.transact([DeleteWhere(IndexTask, (equal("memory_id", id),))])
     return made
 
 
-def _wanting(core: Core, scope: Scope, wanted: Query[Memory], embedder: Embedder) -> Iterator[list[Memory]]:
+def _wanting(tenant: Tenant, wanted: Query[Memory], embedder: Embedder) -> Iterator[list[Memory]]:
     """Those without a vector, then those with one that is of the beginning of a longer text."""
-    yield from _batches(core, scope, wanted)
-    for batch in _batches(core, scope, _from_before(embedder.model)):
+    yield from _batches(tenant, wanted)
+    for batch in _batches(tenant, _from_before(embedder.model)):
         is_long = [passages_of(memory, embedder).of > 1 for memory in batch]
         if any(is_long):
             yield [memory for memory, long in zip(batch, is_long, strict=True) if long]
         short = [memory for memory, long in zip(batch, is_long, strict=True) if not long]
-        _mark_whole(core, scope, short, embedder.model)
+        _mark_whole(tenant, short, embedder.model)
 
 
 def _from_before(model: str) -> Query[Memory]:
@@ -122,15 +118,15 @@ def _from_before(model: str) -> Query[Memory]:
     return Query(Memory, (unmarked,), (Order("id"),))
 
 
-def _mark_whole(core: Core, scope: Scope, memories: Sequence[Memory], model: str) -> None:
+def _mark_whole(tenant: Tenant, memories: Sequence[Memory], model: str) -> None:
     """Note that a vector from before is of the whole text, which is short: it need not be looked at again."""
     lengths = {memory.id: len(text_of(memory)) for memory in memories}
     if not lengths:
         return
     where: tuple[Filter, ...] = (OneOf("memory_id", tuple(lengths)), equal("model", model), equal("given", False))
-    rows = core.store.select(scope, Query(Embedding, (*where, IsNull("start"))), ("id", "memory_id"))
+    rows = tenant.select(Query(Embedding, (*where, IsNull("start"))), ("id", "memory_id"))
     marks = [Touch(Embedding, id, put={"start": 0, "end": lengths[memory_id]}) for id, memory_id in rows]
-    core.store.transact(scope, marks)
+    tenant.transact(marks)
 
 
 def refreshed(core: Core) -> list[str]:
@@ -146,10 +142,10 @@ def _without_vector(model: str) -> Query[Memory]:
     return Query(Memory, (Linked(Embedding, "memory_id", (equal("model", model),), wanted=False),), (Order("id"),))
 
 
-def _batches(core: Core, scope: Scope, query: Query[Memory]) -> Iterator[list[Memory]]:
+def _batches(tenant: Tenant, query: Query[Memory]) -> Iterator[list[Memory]]:
     after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Memory, query.where, query.order, limit=BATCH, after=after))
+        page = tenant.find(Query(Memory, query.where, query.order, limit=BATCH, after=after))
         if page.records:
             yield page.records
         after = page.next
@@ -157,7 +153,7 @@ def _batches(core: Core, scope: Scope, query: Query[Memory]) -> Iterator[list[Me
             return
 
 
-def _fill(core: Core, scope: Scope, memories: Sequence[Memory], embedder: Embedder) -> tuple[int, int, int]:
+def _fill(tenant: Tenant, memories: Sequence[Memory], embedder: Embedder) -> tuple[int, int, int]:
     """Make the vectors of these memories in place of those they have: how many they had, how many memories, vectors.
 
     What a caller gave stays. Models are slow: who was changed or erased while its vector was made is read again.
@@ -165,19 +161,19 @@ def _fill(core: Core, scope: Scope, memories: Sequence[Memory], embedder: Embedd
     while memories:
         ids = tuple(memory.id for memory in memories)
         of_these: tuple[Filter, ...] = (OneOf("memory_id", ids), equal("model", embedder.model))
-        kept = core.store.select(scope, Query(Embedding, (*of_these, equal("given", True))), ("memory_id",))
+        kept = tenant.select(Query(Embedding, (*of_these, equal("given", True))), ("memory_id",))
         given = {id for (id,) in kept}
-        had = core.store.count(scope, Query(Embedding, (*of_these, equal("given", False))))
+        had = tenant.count(Query(Embedding, (*of_these, equal("given", False))))
         wanting = [memory for memory in memories if memory.id not in given]
         steps: list[Step] = [Require(Memory, memory.id, {"version": memory.version}) for memory in wanting]
         steps += [DeleteWhere(IndexTask, of_these), DeleteWhere(Embedding, (*of_these, equal("given", False)))]
         got = 0
-        for memory, made in zip(wanting, embedded(core, embedder, wanting), strict=True):
+        for memory, made in zip(wanting, embedded(tenant, embedder, wanting), strict=True):
             steps += [Insert(embedding) for embedding in embeddings(memory, embedder.model, made)]
             got += len(made)
         try:
-            core.store.transact(scope, steps)
+            tenant.transact(steps)
             return had, len(wanting), got
         except RequirementFailed:
-            memories = core.store.find(scope, Query(Memory, (OneOf("id", ids),))).records
+            memories = tenant.find(Query(Memory, (OneOf("id", ids),))).records
     return 0, 0, 0

@@ -23,16 +23,18 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
-    Scope,
     Step,
     equal,
 )
-from recollect.services.context import Core, Reply, Request, commit, insistently, load, logged
 from recollect.services.erasure import erase_traces, is_owed, owing
 from recollect.services.memories.content_hashes import check_revision, intact
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, kept_steps
 from recollect.services.memories.supersession import reinstated_steps
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged
 
 PAGE = 1000
 
@@ -54,54 +56,54 @@ class Forgotten(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def forget(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+def forget(tenant: Tenant, request: ForgetRequest) -> Forgotten:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
-    memory = load(core, scope, Memory, request.id, version=request.version)
-    steps = change_steps(core, scope, memory, "forgotten", request.why, is_deleted=True)
-    steps += forgetting_steps(core, scope, [memory.id])
-    steps += fallen_steps(core, scope, [memory], "was forgotten")
-    commit(core, scope, [*steps, *reinstated_steps(core, scope, [memory])])
+    memory = load(tenant, Memory, request.id, version=request.version)
+    steps = change_steps(tenant, memory, "forgotten", request.why, is_deleted=True)
+    steps += forgetting_steps(tenant, [memory.id])
+    steps += fallen_steps(tenant, [memory], "was forgotten")
+    commit(tenant, [*steps, *reinstated_steps(tenant, [memory])])
     return Forgotten(id=memory.id, restorable=True)
 
 
-def restore(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+def restore(tenant: Tenant, request: ForgetRequest) -> Forgotten:
     """Bring a forgotten memory back as it was."""
-    memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+    memory = load(tenant, Memory, request.id, deleted=True, version=request.version)
     if not memory.is_deleted:
         raise InvalidInput("that memory is not forgotten", remedy="nothing needs to be done")
     same = (equal("identity", memory.identity), Compare("created_at", ">", memory.updated_at))
-    again = core.store.find(scope, Query(Memory, same, limit=1)).records
+    again = tenant.find(Query(Memory, same, limit=1)).records
     if again and memory.kind not in UTTERANCES:
         raise Conflict(
             "the same has been remembered anew since", remedy=f"use that one, or forget it first: {again[0].id}"
         )
-    _refuse_owner_removed(core, scope, memory)
-    commit(core, scope, change_steps(core, scope, memory, "restored", request.why, is_deleted=False))
+    _refuse_owner_removed(tenant, memory)
+    commit(tenant, change_steps(tenant, memory, "restored", request.why, is_deleted=False))
     return Forgotten(id=memory.id, restorable=False)
 
 
-def _refuse_owner_removed(core: Core, scope: Scope, memory: Memory) -> None:
+def _refuse_owner_removed(tenant: Tenant, memory: Memory) -> None:
     for type, record in (("user", User), ("agent", Agent)):
         id = getattr(memory, f"{type}_id")
-        if id is not None and core.store.get(scope, record, id) is None:
+        if id is not None and tenant.get(record, id) is None:
             raise Conflict(
                 f"its {type} was removed", remedy=f"bring that back first: unremove {type} {id}", id=memory.id
             )
 
 
-def erase(core: Core, scope: Scope, request: ForgetRequest) -> Forgotten:
+def erase(tenant: Tenant, request: ForgetRequest) -> Forgotten:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
     try:
-        memory = load(core, scope, Memory, request.id, deleted=True, version=request.version)
+        memory = load(tenant, Memory, request.id, deleted=True, version=request.version)
     except NotFound:
-        if not is_owed(core, scope, request.id):
+        if not is_owed(tenant, request.id):
             raise
-        return Forgotten(id=request.id, restorable=False, notes=erase_traces(core, scope))
-    reinstated = reinstated_steps(core, scope, [memory])
-    entry = logged(scope, "delete", "erase", None, id=memory.id)
-    copies = erasing_steps(core, scope, [memory.id])
-    commit(core, scope, [*reinstated, *copies, Delete(Memory, memory.id), owing(scope, memory.id), entry])
-    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(core, scope))
+        return Forgotten(id=request.id, restorable=False, notes=erase_traces(tenant))
+    reinstated = reinstated_steps(tenant, [memory])
+    entry = logged(tenant, "delete", "erase", None, id=memory.id)
+    copies = erasing_steps(tenant, [memory.id])
+    commit(tenant, [*reinstated, *copies, Delete(Memory, memory.id), owing(tenant, memory.id), entry])
+    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(tenant))
 
 
 class PruneRequest(Request):
@@ -122,14 +124,14 @@ class Pruned(Reply):
     kept: int
 
 
-def prune(core: Core, scope: Scope, request: PruneRequest) -> Pruned:
+def prune(tenant: Tenant, request: PruneRequest) -> Pruned:
     """Forget, restorably, what matters least by priority, trust, importance, use and age."""
     if request.keep is None and request.older_than_days is None and request.unread_for_days is None:
         raise InvalidInput("nothing says what to prune", remedy="give keep, older_than_days or unread_for_days")
     moment = now()
     owners = tuple(equal(f"{name}_id", value) for name in ("user", "agent") if (value := getattr(request, name)))
-    total = core.store.count(scope, Query(Memory, owners))
-    rows = core.store.select(scope, Query(Memory, (*owners, *_prunable(request, moment))), _WORTH_FIELDS)
+    total = tenant.count(Query(Memory, owners))
+    rows = tenant.select(Query(Memory, (*owners, *_prunable(request, moment))), _WORTH_FIELDS)
     by_worth = sorted(rows, key=lambda row: (_worth(row, moment), row[0]))
     if request.keep is not None:
         by_worth = by_worth[: max(0, total - request.keep)]
@@ -137,7 +139,7 @@ def prune(core: Core, scope: Scope, request: PruneRequest) -> Pruned:
     if not request.dry_run:
         for start in range(0, len(ids), PAGE):
             some = ids[start : start + PAGE]
-            insistently(partial(_forget_all, core, scope, some), VersionConflict)  # others change or prune them, too
+            insistently(partial(_forget_all, tenant, some), VersionConflict)  # others change or prune them, too
     return Pruned(forgotten=ids, kept=total - len(ids))
 
 
@@ -164,17 +166,17 @@ def _worth(row: tuple[Any, ...], moment: datetime) -> float:
     return float(priority + TRUST_WORTH[status] + min(importance, 10) / 5 + use + youth)
 
 
-def _forget_all(core: Core, scope: Scope, ids: list[str]) -> None:
-    memories = core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records
-    kept = [kept_steps(scope, memory, "forgotten", "pruned", is_deleted=True)[1] for memory in memories]
+def _forget_all(tenant: Tenant, ids: list[str]) -> None:
+    memories = tenant.find(Query(Memory, (OneOf("id", tuple(ids)),))).records
+    kept = [kept_steps(tenant, memory, "forgotten", "pruned", is_deleted=True)[1] for memory in memories]
     # Those of a kind together: a store does many of them at once.
     steps: list[Step] = [step for some in zip(*kept, strict=True) for step in some]
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
     steps += [DeleteWhere(part, (of_these,)) for part in (Embedding, IndexTask)] if memories else []
-    steps += forgetting_steps(core, scope, ids)
-    steps += fallen_steps(core, scope, memories, "was pruned")
+    steps += forgetting_steps(tenant, ids)
+    steps += fallen_steps(tenant, memories, "was pruned")
     if steps:
-        commit(core, scope, steps)
+        commit(tenant, steps)
 
 
 class HistoryRequest(Request):
@@ -202,9 +204,9 @@ class History(Reply):
     entries: list[HistoryEntry]
 
 
-def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
+def history(tenant: Tenant, request: HistoryRequest) -> History:
     """Every state of a memory, oldest first; the last is how it stands now."""
-    memory = intact(load(core, scope, Memory, request.id, deleted=True))
+    memory = intact(load(tenant, Memory, request.id, deleted=True))
     query = Query(Revision, (equal("memory_id", memory.id),), (Order("number"),))
     entries = [
         HistoryEntry(
@@ -218,7 +220,7 @@ def history(core: Core, scope: Scope, request: HistoryRequest) -> History:
             because_of=revision.because_of,
             by=revision.created_by,
         )
-        for revision in map(check_revision, core.store.find(scope, query).records)
+        for revision in map(check_revision, tenant.find(query).records)
     ]
     current = HistoryEntry(
         number=memory.version, text=memory.text, status=memory.status, held_from=memory.updated_at,

@@ -47,11 +47,9 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
-    Scope,
     Step,
     equal,
 )
-from recollect.services.context import Core, Reply, Request, citations_of, commit, load, logged, made
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.embeddings import (
     GivenVectors,
@@ -65,7 +63,10 @@ from recollect.services.memories.embeddings import (
 from recollect.services.memories.revise import Receipt, change_steps, current, moment_in_words
 from recollect.services.memories.supersession import end_steps, refuse_replaced
 from recollect.services.request_limits import MOST_CITATIONS, MOST_LINKS, MOST_NAMESPACES, MOST_TAGS
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
+from recollect.services.transaction import citations_of, commit, load, logged, made
 
 MOST_AT_ONCE = 10_000
 DERIVING = {"pattern": ("generalized_from", "generalized_from"), "summary": ("covers", "summarizes")}
@@ -174,55 +175,55 @@ class _Draft:
         return [*self.citations, *self.tags, *self.links]
 
 
-def remember(core: Core, scope: Scope, request: RememberRequest) -> Receipt:
+def remember(tenant: Tenant, request: RememberRequest) -> Receipt:
     """Store one memory with its citations, tags and links."""
-    return remember_many(core, scope, RememberManyRequest(memories=[request])).receipts[0]
+    return remember_many(tenant, RememberManyRequest(memories=[request])).receipts[0]
 
 
-def remember_many(core: Core, scope: Scope, request: RememberManyRequest) -> RememberManyReply:
+def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
-    world = core.world(scope, None)
-    drafts = [_draft(core, scope, one, world) for one in request.memories]
-    check_lengths(core, scope, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
-    return RememberManyReply(receipts=_remembered(core, scope, drafts))
+    world = tenant.world(tenant.scope, None)
+    drafts = [_draft(tenant, one, world) for one in request.memories]
+    check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
+    return RememberManyReply(receipts=_remembered(tenant, drafts))
 
 
-def fresh_steps(core: Core, scope: Scope, request: RememberRequest) -> tuple[Memory, list[Step]]:
+def fresh_steps(tenant: Tenant, request: RememberRequest) -> tuple[Memory, list[Step]]:
     """A new memory and the steps that store it, for services that commit more along with it."""
-    draft = _draft(core, scope, request)
-    return draft.memory, _fresh_steps(core, scope, [draft])[0]
+    draft = _draft(tenant, request)
+    return draft.memory, _fresh_steps(tenant, [draft])[0]
 
 
-def remembering(core: Core, scope: Scope, request: RememberRequest, cycle: str | None) -> tuple[list[Step], str]:
+def remembering(tenant: Tenant, request: RememberRequest, cycle: str | None) -> tuple[list[Step], str]:
     """The steps that store a memory of what a cycle brought, to commit with the cycle's result, and the memory's id.
 
     No steps if it is known already. Which cycle it came from is no part of what it is: an agent that sees the same
     result a thousand times remembers it once.
     """
-    draft = _draft(core, scope, request)
-    known = _already_known(core, scope, [draft]).get(draft.memory.id)
+    draft = _draft(tenant, request)
+    known = _already_known(tenant, [draft]).get(draft.memory.id)
     if known is not None:
         return [], known.memory.id if isinstance(known, _Draft) else known.id
     draft.memory = draft.memory.changed(cycle_id=cycle)
-    return _fresh_steps(core, scope, [draft])[0], draft.memory.id
+    return _fresh_steps(tenant, [draft])[0], draft.memory.id
 
 
-def _remembered(core: Core, scope: Scope, drafts: Sequence[_Draft], looks_left: int = 3) -> list[Receipt]:
+def _remembered(tenant: Tenant, drafts: Sequence[_Draft], looks_left: int = 3) -> list[Receipt]:
     # One memory is mostly new, and the write finds out if it is not; many may repeat each other.
     looked = len(drafts) > 1 or looks_left < 3
     try:
-        return _store(core, scope, drafts, _already_known(core, scope, drafts) if looked else {})
+        return _store(tenant, drafts, _already_known(tenant, drafts) if looked else {})
     except (RequirementFailed, DuplicateKey, VersionConflict, ReferenceMissing) as conflict:
         if not looks_left or (looked and "id" in conflict.details.get("fields", [])):
             raise _explained(conflict) from None
     # Somebody stored, replaced or forgot the same between our look and our write: look again.
     for draft in drafts:
         if draft.superseded is not None:
-            draft.superseded = load(core, scope, Memory, draft.superseded.id)
-    return _remembered(core, scope, drafts, looks_left - 1)
+            draft.superseded = load(tenant, Memory, draft.superseded.id)
+    return _remembered(tenant, drafts, looks_left - 1)
 
 
-def _draft(core: Core, scope: Scope, request: RememberRequest, world: World | None = None) -> _Draft:
+def _draft(tenant: Tenant, request: RememberRequest, world: World | None = None) -> _Draft:
     content, text = read_content(request.kind, request.content)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text")
@@ -230,27 +231,27 @@ def _draft(core: Core, scope: Scope, request: RememberRequest, world: World | No
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    world = world or core.world(scope, None)
+    world = world or tenant.world(tenant.scope, None)
     citations = [(one, one.sealed(world)) for one in map(read_citation, request.cites)]
-    memory = _memory(core, scope, request, content, text)
+    memory = _memory(tenant, request, content, text)
     return _Draft(
         request,
         memory,
-        [made(Tag, scope, memory_id=memory.id, tag=tag) for tag in request.tags],
-        [citation_record(scope, memory.id, sealed, given) for given, sealed in _distinct(citations)],
-        _links(scope, memory, request),
-        _replaceable(core, scope, request.supersedes) if request.supersedes else None,
-        given_vector(core, request.vector, request.vector_model),
+        [made(Tag, tenant, memory_id=memory.id, tag=tag) for tag in request.tags],
+        [citation_record(tenant, memory.id, sealed, given) for given, sealed in _distinct(citations)],
+        _links(tenant, memory, request),
+        _replaceable(tenant, request.supersedes) if request.supersedes else None,
+        given_vector(tenant, request.vector, request.vector_model),
     )
 
 
-def _replaceable(core: Core, scope: Scope, id: str) -> Memory:
-    target = load(core, scope, Memory, id)
-    refuse_replaced(core, scope, target)
+def _replaceable(tenant: Tenant, id: str) -> Memory:
+    target = load(tenant, Memory, id)
+    refuse_replaced(tenant, target)
     return target
 
 
-def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
+def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
     moment = now()
     at = request.at or moment
     links = {f"{name}_id": getattr(request, name) for name in LINKS}
@@ -259,14 +260,14 @@ def _memory(core: Core, scope: Scope, request: RememberRequest, content: dict[st
     lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
     memory: Memory = made(
         Memory,
-        scope,
+        tenant,
         id=request.id or new_id(),
         content=content,
         text=text,
         content_hash=digest,
         identity=identity_of(digest, {**links, "author": request.author}, request.at, lasting),
         occurred_at=at,
-        moment=moment_in_words(core, scope, at, request.user),
+        moment=moment_in_words(tenant, at, request.user),
         expires_at=expires_at,
         created_at=moment,
         updated_at=moment,
@@ -293,13 +294,13 @@ def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:
         raise InvalidInput("ttl_seconds is too large", remedy="leave it out to keep the memory for good") from None
 
 
-def citation_record(scope: Scope, memory_id: str, cited: AnyCitation, given: AnyCitation) -> Citation:
+def citation_record(tenant: Tenant, memory_id: str, cited: AnyCitation, given: AnyCitation) -> Citation:
     """A citation as it comes in: what was given, sealed, and who entered it."""
     evidence = cited.model_dump(mode="json", exclude_none=True)
-    through: Literal["process", "door"] = "process" if scope.granted is None else "door"
-    entry = entered(cited, given, scope.actor, through)
+    through: Literal["process", "door"] = "process" if tenant.scope.granted is None else "door"
+    entry = entered(cited, given, tenant.scope.actor, through)
     record: Citation = made(
-        Citation, scope, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence, **entry
+        Citation, tenant, memory_id=memory_id, type=cited.type, source=cited.source(), evidence=evidence, **entry
     )
     return record
 
@@ -314,7 +315,7 @@ def citation_mark(citation: Citation) -> str:
     return f"claimed {told}" if citation.state == "claimed" else told
 
 
-def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relationship]:
+def _links(tenant: Tenant, memory: Memory, request: RememberRequest) -> list[Relationship]:
     pairs = [(id, "derived_from") for id in request.derived_from]
     field, link = DERIVING.get(memory.kind, ("", ""))
     pairs += [(id, link) for id in memory.content.get(field, [])]
@@ -324,29 +325,26 @@ def _links(scope: Scope, memory: Memory, request: RememberRequest) -> list[Relat
     if request.supersedes:
         pairs.append((request.supersedes, "supersedes"))
     return [
-        made(Relationship, scope, source_id=memory.id, target_id=target, type=type)
+        made(Relationship, tenant, source_id=memory.id, target_id=target, type=type)
         for target, type in dict.fromkeys(pairs)
     ]
 
 
-def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[str, Memory | _Draft]:
+def _already_known(tenant: Tenant, drafts: Sequence[_Draft]) -> dict[str, Memory | _Draft]:
     """Which drafts repeat a stored memory, or an earlier draft of the same call."""
     repeated: dict[str, Memory | _Draft] = {}
     keys = tuple(d.memory.idempotency_key for d in drafts if d.memory.idempotency_key)
     by_key = {
-        m.idempotency_key: m
-        for m in _find(core, scope, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
+        m.idempotency_key: m for m in _find(tenant, Query(Memory, (OneOf("idempotency_key", keys),), deleted="yes"))
     }
     identities = tuple(d.memory.identity for d in drafts if d.request.is_merged())
-    by_identity = {
-        m.identity: m for m in _find(core, scope, Query(Memory, (OneOf("identity", identities), *current())))
-    }
+    by_identity = {m.identity: m for m in _find(tenant, Query(Memory, (OneOf("identity", identities), *current())))}
     earlier: dict[str, _Draft] = {}
     for draft in drafts:
         memory, key = draft.memory, draft.memory.idempotency_key
         found: Memory | _Draft | None = None
         if key and key in by_key:
-            found = _same_request(core, scope, draft, by_key[key])
+            found = _same_request(tenant, draft, by_key[key])
         elif key and key in earlier:
             found = earlier[key]
         elif draft.request.is_merged():
@@ -359,14 +357,14 @@ def _already_known(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> dict[s
     return repeated
 
 
-def _find(core: Core, scope: Scope, query: Query[Memory]) -> list[Memory]:
+def _find(tenant: Tenant, query: Query[Memory]) -> list[Memory]:
     asked = query.where[0]
-    return core.store.find(scope, query).records if isinstance(asked, OneOf) and asked.values else []
+    return tenant.find(query).records if isinstance(asked, OneOf) and asked.values else []
 
 
-def _same_request(core: Core, scope: Scope, draft: _Draft, stored: Memory) -> Memory:
+def _same_request(tenant: Tenant, draft: _Draft, stored: Memory) -> Memory:
     """The key's memory, if it began as what is asked for now; it may have been revised since."""
-    first = core.store.find(scope, Query(Revision, (equal("memory_id", stored.id),), (Order("number"),), limit=1))
+    first = tenant.find(Query(Revision, (equal("memory_id", stored.id),), (Order("number"),), limit=1))
     began_as = first.records[0].state["content_hash"] if first.records else stored.content_hash
     if began_as != draft.memory.content_hash:
         raise Conflict(
@@ -375,7 +373,7 @@ def _same_request(core: Core, scope: Scope, draft: _Draft, stored: Memory) -> Me
     return stored
 
 
-def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[str, Memory | _Draft]) -> list[Receipt]:
+def _store(tenant: Tenant, drafts: Sequence[_Draft], known: Mapping[str, Memory | _Draft]) -> list[Receipt]:
     """One transaction: the new memories, and what the repeated ones add to those that are known."""
     repeated = [(draft, known[draft.memory.id]) for draft in drafts if draft.memory.id in known]
     merged, stands = _merged(repeated)
@@ -384,13 +382,13 @@ def _store(core: Core, scope: Scope, drafts: Sequence[_Draft], known: Mapping[st
         for draft in drafts
         if draft.memory.id not in known
     ]
-    steps, indexed = _fresh_steps(core, scope, fresh)
-    added = _added(core, scope, repeated)
+    steps, indexed = _fresh_steps(tenant, fresh)
+    added = _added(tenant, repeated)
     for memory, records in added.values():
         if records:
-            steps += [*(Insert(record) for record in records), logged(scope, "update", "remember again", memory)]
-    steps += _change_known(core, scope, repeated, stands)
-    seq = commit(core, scope, steps) if steps else 0
+            steps += [*(Insert(record) for record in records), logged(tenant, "update", "remember again", memory)]
+    steps += _change_known(tenant, repeated, stands)
+    seq = commit(tenant, steps) if steps else 0
     return [
         _seen_again(*added[draft.memory.id], list(merged.get(draft.memory.id, ())), seq)
         if draft.memory.id in added
@@ -443,7 +441,7 @@ _MERGED = (*sorted(_HIGHER), "scope", "metadata", "level", "source_agent")
 
 
 def _change_known(
-    core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]], stands: Mapping[str, Memory]
+    tenant: Tenant, repeated: Sequence[tuple[_Draft, Memory | _Draft]], stands: Mapping[str, Memory]
 ) -> list[Step]:
     """Stored memories are changed once for all that repeat them in this call; their former state is kept."""
     known = {one.id: one for _, one in repeated if isinstance(one, Memory) and one.id in stands}
@@ -452,16 +450,16 @@ def _change_known(
         fields = {
             name: value for name in _MERGED if (value := getattr(stands[memory.id], name)) != getattr(memory, name)
         }
-        steps += change_steps(core, scope, memory, "revised", "remembered again", **fields) if fields else []
+        steps += change_steps(tenant, memory, "revised", "remembered again", **fields) if fields else []
     return steps
 
 
-def _fresh_steps(core: Core, scope: Scope, drafts: Sequence[_Draft]) -> tuple[list[Step], dict[str, Indexed]]:
+def _fresh_steps(tenant: Tenant, drafts: Sequence[_Draft]) -> tuple[list[Step], dict[str, Indexed]]:
     if not drafts:
         return [], {}
-    vectors, indexed = index_steps(core, [draft.memory for draft in drafts], [draft.given for draft in drafts])
+    vectors, indexed = index_steps(tenant, [draft.memory for draft in drafts], [draft.given for draft in drafts])
     steps = _none_known(drafts)
-    steps += [step for draft in drafts for step in _memory_steps(core, scope, draft)]
+    steps += [step for draft in drafts for step in _memory_steps(tenant, draft)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
     return steps + vectors, {draft.memory.id: one for draft, one in zip(drafts, indexed, strict=True)}
@@ -477,13 +475,13 @@ def _none_known(drafts: Sequence[_Draft]) -> list[Step]:
     ]
 
 
-def _memory_steps(core: Core, scope: Scope, draft: _Draft) -> list[Step]:
+def _memory_steps(tenant: Tenant, draft: _Draft) -> list[Step]:
     memory = draft.memory
     steps: list[Step] = [Insert(memory)]
     steps += [Insert(record) for record in (*draft.tags, *draft.citations)]
-    steps.append(logged(scope, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
+    steps.append(logged(tenant, "create", "remember", memory, content_hash=memory.content_hash, kind=memory.kind))
     if draft.superseded is not None:
-        steps += end_steps(core, scope, memory, draft.superseded)
+        steps += end_steps(tenant, memory, draft.superseded)
     return steps
 
 
@@ -505,7 +503,7 @@ def _receipt(draft: _Draft, indexed: Indexed, seq: int) -> Receipt:
 
 
 def _added(
-    core: Core, scope: Scope, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
+    tenant: Tenant, repeated: Sequence[tuple[_Draft, Memory | _Draft]]
 ) -> dict[str, tuple[Memory, list[Hanging | Embedding]]]:
     """A duplicate is not stored twice, but its evidence, tags, links and vector are added to what is known, once."""
     added: dict[str, tuple[Memory, list[Hanging | Embedding]]] = {}
@@ -513,7 +511,7 @@ def _added(
     held: dict[str, Counter[type[Hanging]]] = {}
     for draft, known in repeated:
         memory = known.memory if isinstance(known, _Draft) else known
-        stored = known.hangs_on_it() if isinstance(known, _Draft) else _hanging(core, scope, known.id)
+        stored = known.hangs_on_it() if isinstance(known, _Draft) else _hanging(tenant, known.id)
         marks = had.setdefault(memory.id, {_mark(record) for record in stored})
         new = [] if memory.is_deleted else [one for one in draft.hangs_on_it() if _mark(one) not in marks]
         counts = held.setdefault(memory.id, Counter(type(record) for record in stored))
@@ -521,18 +519,18 @@ def _added(
             refuse_more(kind, counts[kind], more)
             counts[kind] += more
         marks.update(map(_mark, new))
-        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(core, scope, draft, known)
+        vectors = [] if memory.is_deleted or not draft.given else _new_vectors(tenant, draft, known)
         added[draft.memory.id] = memory, [*(_hung_on(record, memory.id) for record in new), *vectors]
     return added
 
 
-def _new_vectors(core: Core, scope: Scope, draft: _Draft, known: Memory | _Draft) -> list[Embedding]:
+def _new_vectors(tenant: Tenant, draft: _Draft, known: Memory | _Draft) -> list[Embedding]:
     """The vector that came with a duplicate, if what is known has none by that model."""
     memory = known.memory if isinstance(known, _Draft) else known
     if isinstance(known, _Draft):
-        models = {*known.given, *(embedder.model for embedder in core.embedders)}
+        models = {*known.given, *(embedder.model for embedder in tenant.embedders)}
     else:
-        stored = core.store.select(scope, Query(Embedding, (equal("memory_id", memory.id),)), ("model",))
+        stored = tenant.select(Query(Embedding, (equal("memory_id", memory.id),)), ("model",))
         models = {model for (model,) in stored}
     return [
         record
@@ -542,10 +540,10 @@ def _new_vectors(core: Core, scope: Scope, draft: _Draft, known: Memory | _Draft
     ]
 
 
-def _hanging(core: Core, scope: Scope, memory_id: str) -> list[Hanging]:
-    tags = core.store.find(scope, Query(Tag, (equal("memory_id", memory_id),))).records
-    links = core.store.find(scope, Query(Relationship, (equal("source_id", memory_id),))).records
-    return [*citations_of(core, scope, memory_id), *tags, *links]
+def _hanging(tenant: Tenant, memory_id: str) -> list[Hanging]:
+    tags = tenant.find(Query(Tag, (equal("memory_id", memory_id),))).records
+    links = tenant.find(Query(Relationship, (equal("source_id", memory_id),))).records
+    return [*citations_of(tenant, memory_id), *tags, *links]
 
 
 def _hung_on(record: Hanging, memory_id: str) -> Hanging:

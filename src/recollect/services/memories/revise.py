@@ -45,17 +45,18 @@ from recollect.ports.records import (
     OneOf,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made, tags_of
 from recollect.services.memories.content_hashes import intact
 from recollect.services.memories.embeddings import LATER, GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.request_limits import MOST_NAMESPACES, MOST_TAGS
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through, zone_of
+from recollect.services.transaction import commit, load, logged, made, tags_of
 
 
 class Receipt(Reply):
@@ -113,27 +114,27 @@ class ReviseRequest(Request):
         return namespaces and list(dict.fromkeys(namespaces))
 
 
-def revise(core: Core, scope: Scope, request: ReviseRequest) -> Receipt:
+def revise(tenant: Tenant, request: ReviseRequest) -> Receipt:
     """Change a memory and keep what it was. New content is a new claim: it starts as a hypothesis again."""
-    memory = load(core, scope, Memory, request.id)
+    memory = load(tenant, Memory, request.id)
     if request.version is not None and request.version != memory.version:
         memory = memory.changed(version=request.version)  # the store will say so, in one way for every writer
-    fields = _wanted(core, scope, memory, request)
-    given = given_vector(core, request.vector, request.vector_model)
-    check_lengths(core, scope, [(given, fields.get("namespaces", memory.namespaces))])
-    steps = _distinct_steps(core, scope, memory, fields)
+    fields = _wanted(tenant, memory, request)
+    given = given_vector(tenant, request.vector, request.vector_model)
+    check_lengths(tenant, [(given, fields.get("namespaces", memory.namespaces))])
+    steps = _distinct_steps(tenant, memory, fields)
     if fields or given:
-        steps += change_steps(core, scope, memory, "revised", request.why, given, **fields)
+        steps += change_steps(tenant, memory, "revised", request.why, given, **fields)
     if fields.get("status", memory.status) != memory.status:
-        steps += fallen_steps(core, scope, [memory], "was revised")
+        steps += fallen_steps(tenant, [memory], "was revised")
     if request.tags is not None:
-        steps += _retag_steps(core, scope, memory, request.tags)
+        steps += _retag_steps(tenant, memory, request.tags)
     if not steps:
         raise InvalidInput("nothing to change was given", remedy="give content, tags, metadata, …")
     if not (fields or given) and request.version is not None:  # tags alone make no new version, but may ask for one
         steps.insert(0, Require(Memory, memory.id, {"version": request.version}))
     try:
-        seq = commit(core, scope, steps)
+        seq = commit(tenant, steps)
     except RequirementFailed as failure:
         raise _explained(failure, memory, request) from None
     # What this call made of it, not what others made of it since: its version may be the base of the next change.
@@ -157,7 +158,7 @@ _EMPTIED = (*_ENDS, *_OWNERS, "author", "source_agent")
 _SAID = ("content_hash", "author", "occurred_at")
 
 
-def _wanted(core: Core, scope: Scope, memory: Memory, request: ReviseRequest) -> dict[str, Any]:
+def _wanted(tenant: Tenant, memory: Memory, request: ReviseRequest) -> dict[str, Any]:
     """The fields that change, with all that follows from them: identity, words of the moment, status."""
     named = {name: name for name in (*_KEPT, "author", "source_agent")}
     named |= {name: f"{name}_id" for name in _OWNERS}
@@ -166,7 +167,7 @@ def _wanted(core: Core, scope: Scope, memory: Memory, request: ReviseRequest) ->
     emptied = [name for name in _EMPTIED if name in request.model_fields_set and getattr(request, name) is None]
     fields |= {named[name]: None for name in emptied}
     if request.at is not None:
-        words = moment_in_words(core, scope, request.at, fields.get("user_id", memory.user_id))
+        words = moment_in_words(tenant, request.at, fields.get("user_id", memory.user_id))
         fields |= {"occurred_at": request.at, "moment": words}
     if request.content is not None:
         fields |= new_content(memory, request.content)
@@ -180,13 +181,13 @@ def _wanted(core: Core, scope: Scope, memory: Memory, request: ReviseRequest) ->
 _IDENTIFYING = frozenset({*_SAID, "namespaces", *_ENDS, *(f"{name}_id" for name in _OWNERS)})
 
 
-def _distinct_steps(core: Core, scope: Scope, memory: Memory, fields: dict[str, Any]) -> list[Step]:
+def _distinct_steps(tenant: Tenant, memory: Memory, fields: dict[str, Any]) -> list[Step]:
     """A memory must not become what another one is already, not even while we change it."""
     identity = fields.get("identity", memory.identity)
     if identity == memory.identity or memory.kind in UTTERANCES:
         return []
     same = (equal("identity", identity), Compare("id", "!=", memory.id), *current())
-    known = core.store.find(scope, Query(Memory, same, limit=1)).records
+    known = tenant.find(Query(Memory, same, limit=1)).records
     if known:
         raise _same_as(memory, known[0].id)
     return [Absent(Memory, same)]
@@ -223,11 +224,11 @@ def current() -> tuple[Filter, ...]:
     )
 
 
-def moment_in_words(core: Core, scope: Scope, at: datetime, user: str | None) -> str:
+def moment_in_words(tenant: Tenant, at: datetime, user: str | None) -> str:
     """A moment as people would ask for it: in the zone of the user whose it is, else in the store's."""
-    zone = zone_of(core, scope, user) if user is not None else None
+    zone = zone_of(tenant, user) if user is not None else None
     try:
-        return moment_words(at.astimezone(ZoneInfo(zone or core.timezone)))
+        return moment_words(at.astimezone(ZoneInfo(zone or tenant.timezone)))
     except OverflowError:  # the first and last days of the calendar have no local time everywhere
         return moment_words(at)
 
@@ -271,19 +272,18 @@ def identified(memory: Memory, /, **fields: Any) -> dict[str, Any]:
     return {**fields, "identity": identity_of(after["content_hash"], owners, said_at, lasting)}
 
 
-def _retag_steps(core: Core, scope: Scope, memory: Memory, wanted: Sequence[str]) -> list[Step]:
-    had = set(tags_of(core, scope, memory.id))
+def _retag_steps(tenant: Tenant, memory: Memory, wanted: Sequence[str]) -> list[Step]:
+    had = set(tags_of(tenant, memory.id))
     want = {tag.strip() for tag in wanted if tag.strip()}
-    steps: list[Step] = [Insert(made(Tag, scope, memory_id=memory.id, tag=tag)) for tag in sorted(want - had)]
+    steps: list[Step] = [Insert(made(Tag, tenant, memory_id=memory.id, tag=tag)) for tag in sorted(want - had)]
     if had - want:
         gone = OneOf("tag", tuple(sorted(had - want)))
         steps.append(DeleteWhere(Tag, (equal("memory_id", memory.id), gone)))
-    return [*steps, logged(scope, "update", "retag", memory)] if steps else []
+    return [*steps, logged(tenant, "update", "retag", memory)] if steps else []
 
 
 def change_steps(
-    core: Core,
-    scope: Scope,
+    tenant: Tenant,
     memory: Memory,
     change: Change,
     why: str,
@@ -294,12 +294,12 @@ def change_steps(
     **fields: Any,
 ) -> list[Step]:
     """Change a memory, keeping its former state: the revision, the record, its vectors and the audit entry."""
-    after, steps = kept_steps(scope, memory, change, why, because_of=because_of, **fields)
-    return [*steps, *reindex_steps(core, memory, after, given)]
+    after, steps = kept_steps(tenant, memory, change, why, because_of=because_of, **fields)
+    return [*steps, *reindex_steps(tenant, memory, after, given)]
 
 
 def kept_steps(
-    scope: Scope, memory: Memory, change: Change, why: str, /, *, because_of: str | None = None, **fields: Any
+    tenant: Tenant, memory: Memory, change: Change, why: str, /, *, because_of: str | None = None, **fields: Any
 ) -> tuple[Memory, list[Step]]:
     """The changed memory and the steps that write it, without its vectors: for those who make many at once.
 
@@ -308,12 +308,12 @@ def kept_steps(
     if change in ("revised", "promoted"):
         intact(memory)
     try:
-        after = revised(memory, scope, **fields)
+        after = revised(memory, tenant.scope, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that change is not valid: {describe(error)}") from None
     revision = made(
         Revision,
-        scope,
+        tenant,
         memory_id=memory.id,
         number=memory.version,
         change=change,
@@ -325,7 +325,7 @@ def kept_steps(
         held_to=after.updated_at,
     )
     operation: Literal["delete", "update"] = "delete" if change == "forgotten" else "update"
-    entry = logged(scope, operation, change, memory, fields=sorted(fields))
+    entry = logged(tenant, operation, change, memory, fields=sorted(fields))
     return after, [Update(after), Insert(revision, restoring=True), entry]
 
 
@@ -333,26 +333,26 @@ DERIVATIONS = ("derived_from", "generalized_from", "summarizes")
 MADE_FROM_OTHERS = frozenset({"pattern", "query_pattern", "summary"})
 
 
-def dependants(core: Core, scope: Scope, origins: Sequence[str]) -> list[str]:
+def dependants(tenant: Tenant, origins: Sequence[str]) -> list[str]:
     """The ids of everything derived from these memories, however far."""
     seen, frontier = set(origins), list(origins)
     while frontier:
         links = Query(Relationship, (OneOf("target_id", tuple(frontier)), OneOf("type", DERIVATIONS)))
-        frontier = list({id for (id,) in core.store.select(scope, links, ("source_id",)) if id not in seen})
+        frontier = list({id for (id,) in tenant.select(links, ("source_id",)) if id not in seen})
         seen |= set(frontier)
     return sorted(seen - set(origins))
 
 
-def fallen_steps(core: Core, scope: Scope, memories: Sequence[Memory], what: str) -> list[Step]:
+def fallen_steps(tenant: Tenant, memories: Sequence[Memory], what: str) -> list[Step]:
     """Take the trust away from the patterns and summaries that rest on memories which just lost theirs."""
     lost = [memory for memory in memories if memory.status in TRUSTED]
-    resting = dependants(core, scope, [memory.id for memory in lost]) if lost else []
+    resting = dependants(tenant, [memory.id for memory in lost]) if lost else []
     if not resting:
         return []
     trusted = (OneOf("id", tuple(resting)), OneOf("status", tuple(TRUSTED)), OneOf("kind", tuple(MADE_FROM_OTHERS)))
     why = f"it rests on {lost[0].id}, which {what}"
     return [
         step
-        for memory in core.store.find(scope, Query(Memory, trusted)).records
-        for step in change_steps(core, scope, memory, "demoted", why, because_of=lost[0].id, status="hypothesis")
+        for memory in tenant.find(Query(Memory, trusted)).records
+        for step in change_steps(tenant, memory, "demoted", why, because_of=lost[0].id, status="hypothesis")
     ]

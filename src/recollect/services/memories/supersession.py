@@ -12,18 +12,18 @@ from datetime import datetime
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
 from recollect.domain.record import now
 from recollect.errors import Conflict
-from recollect.ports.records import OneOf, Order, Query, Scope, Step, equal
-from recollect.services.context import Core
+from recollect.ports.records import OneOf, Order, Query, Step, equal
 from recollect.services.memories.revise import change_steps
+from recollect.services.tenant import Tenant
 
 SUPERSEDES = "supersedes"
 
 
-def refuse_replaced(core: Core, scope: Scope, target: Memory) -> None:
+def refuse_replaced(tenant: Tenant, target: Memory) -> None:
     """A memory is replaced once; what comes next replaces the replacement."""
     if target.valid_to is None or target.valid_to > now():
         return
-    current = _living_successors(core, scope, target.id)
+    current = _living_successors(tenant, target.id)
     if current:
         raise Conflict(
             "that memory was already replaced",
@@ -33,7 +33,7 @@ def refuse_replaced(core: Core, scope: Scope, target: Memory) -> None:
         )
 
 
-def end_steps(core: Core, scope: Scope, successor: Memory, target: Memory) -> list[Step]:
+def end_steps(tenant: Tenant, successor: Memory, target: Memory) -> list[Step]:
     """End the validity of what a memory replaces, if it may."""
     if target.status in TRUSTED and successor.status not in TRUSTED:
         return []
@@ -43,31 +43,29 @@ def end_steps(core: Core, scope: Scope, successor: Memory, target: Memory) -> li
     if target.valid_to is not None:
         end = min(end, target.valid_to)
     why = f"replaced by {successor.id}"
-    return change_steps(core, scope, target, "superseded", why, because_of=successor.id, valid_to=end)
+    return change_steps(tenant, target, "superseded", why, because_of=successor.id, valid_to=end)
 
 
-def promoted_steps(core: Core, scope: Scope, successor: Memory) -> list[Step]:
+def promoted_steps(tenant: Tenant, successor: Memory) -> list[Step]:
     """A promoted memory now ends what it was waiting to replace."""
     return [
         step
-        for target in _targets(core, scope, successor.id)
+        for target in _targets(tenant, successor.id)
         if target.valid_to is None or target.valid_to > now()
-        for step in end_steps(core, scope, successor, target)
+        for step in end_steps(tenant, successor, target)
     ]
 
 
-def moved_steps(core: Core, scope: Scope, before: Memory, after: Memory) -> list[Step]:
+def moved_steps(tenant: Tenant, before: Memory, after: Memory) -> list[Step]:
     """A replacement was put aside or demoted, or is back from there: what it replaced follows."""
     if after.status == "archived":
-        return reinstated_steps(core, scope, [before])
+        return reinstated_steps(tenant, [before])
     if before.status in TRUSTED and after.status not in TRUSTED:
-        return reinstated_steps(core, scope, [before], TRUSTED)
-    return promoted_steps(core, scope, after) if before.status == "archived" else []
+        return reinstated_steps(tenant, [before], TRUSTED)
+    return promoted_steps(tenant, after) if before.status == "archived" else []
 
 
-def reinstated_steps(
-    core: Core, scope: Scope, gone: list[Memory], statuses: frozenset[str] | None = None
-) -> list[Step]:
+def reinstated_steps(tenant: Tenant, gone: list[Memory], statuses: frozenset[str] | None = None) -> list[Step]:
     """When replacements go, what they replaced is valid again, unless another living memory replaces it.
 
     With `statuses`, only what has one of them.
@@ -75,34 +73,34 @@ def reinstated_steps(
     leaving = {memory.id for memory in gone}
     steps: list[Step] = []
     for memory in gone:
-        for target in _targets(core, scope, memory.id):
+        for target in _targets(tenant, memory.id):
             if statuses is not None and target.status not in statuses:
                 continue
-            others = [one for one in _living_successors(core, scope, target.id) if one.id not in leaving]
-            former = _former_end(core, scope, target, memory.id)
+            others = [one for one in _living_successors(tenant, target.id) if one.id not in leaving]
+            former = _former_end(tenant, target, memory.id)
             if target.id not in leaving and not others and former is not False and former != target.valid_to:
                 why = f"its replacement {memory.id} is gone"
-                steps += change_steps(core, scope, target, "restored", why, because_of=memory.id, valid_to=former)
+                steps += change_steps(tenant, target, "restored", why, because_of=memory.id, valid_to=former)
     return steps
 
 
-def _targets(core: Core, scope: Scope, id: str) -> list[Memory]:
+def _targets(tenant: Tenant, id: str) -> list[Memory]:
     links = Query(Relationship, (equal("source_id", id), equal("type", SUPERSEDES)))
-    ids = tuple(target for (target,) in core.store.select(scope, links, ("target_id",)))
-    return core.store.find(scope, Query(Memory, (OneOf("id", ids),))).records if ids else []
+    ids = tuple(target for (target,) in tenant.select(links, ("target_id",)))
+    return tenant.find(Query(Memory, (OneOf("id", ids),))).records if ids else []
 
 
-def _living_successors(core: Core, scope: Scope, id: str) -> list[Memory]:
+def _living_successors(tenant: Tenant, id: str) -> list[Memory]:
     links = Query(Relationship, (equal("target_id", id), equal("type", SUPERSEDES)))
-    ids = tuple(source for (source,) in core.store.select(scope, links, ("source_id",)))
-    found = core.store.find(scope, Query(Memory, (OneOf("id", ids),))).records if ids else []
+    ids = tuple(source for (source,) in tenant.select(links, ("source_id",)))
+    found = tenant.find(Query(Memory, (OneOf("id", ids),))).records if ids else []
     return [memory for memory in found if memory.status != "archived"]
 
 
-def _former_end(core: Core, scope: Scope, target: Memory, by: str) -> datetime | bool | None:
+def _former_end(tenant: Tenant, target: Memory, by: str) -> datetime | bool | None:
     """How long the target was valid before it was replaced by this memory; False if it never was."""
     query = Query(Revision, (equal("memory_id", target.id), equal("change", "superseded")), (Order("number", True),))
-    for revision in core.store.find(scope, query).records:
+    for revision in tenant.find(query).records:
         # What was written before revisions named the cause says it in words alone.
         if revision.because_of == by or (revision.because_of is None and revision.why == f"replaced by {by}"):
             return Memory.model_validate(revision.state).valid_to

@@ -13,17 +13,16 @@ from recollect.domain.memory import Memory, Revision
 from recollect.domain.questions import Question
 from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Ranking, late_similarities
 from recollect.errors import EmbedderFailed
-from recollect.ports.records import AnyOf, Compare, OneOf, Query, Scope, TextQuery, equal, passes
-from recollect.services.context import Core
+from recollect.ports.records import AnyOf, Compare, OneOf, Query, TextQuery, equal, passes
 from recollect.services.memories.content_hashes import check_revision
 from recollect.services.memories.embeddings import GivenVectors, embedded
 from recollect.services.recall.candidates import Pool, by_meaning, gather
 from recollect.services.recall.filters import Condition, Narrowed
+from recollect.services.tenant import Core, Tenant
 
 
 def gather_past(
-    core: Core,
-    scope: Scope,
+    tenant: Tenant,
     question: Question,
     narrowed: Narrowed,
     moment: datetime,
@@ -35,49 +34,49 @@ def gather_past(
         Condition("it has changed since", Compare("updated_at", "<=", moment)),
     )
     still = replace(narrowed, where=(*narrowed.where, *untouched))
-    pool = gather(core, scope, question, still, given=given, limit=limit)
-    changed = _as_they_were(core, scope, question, narrowed, moment, pool)
-    pool.past = _current(core, scope, list(pool.facts)) | changed
-    pool.candidates += _candidates(core, pool, [changed[id] for id in changed if id not in pool.facts])
+    pool = gather(tenant, question, still, given=given, limit=limit)
+    changed = _as_they_were(tenant, question, narrowed, moment, pool)
+    pool.past = _current(tenant, list(pool.facts)) | changed
+    pool.candidates += _candidates(tenant, pool, [changed[id] for id in changed if id not in pool.facts])
     pool.ranking = Ranking(question, pool.candidates)
     for memory in changed.values():
         pool.facts[memory.id] = memory.__dict__
     return pool
 
 
-def _current(core: Core, scope: Scope, ids: list[str]) -> dict[str, Memory]:
+def _current(tenant: Tenant, ids: list[str]) -> dict[str, Memory]:
     if not ids:
         return {}
-    return {memory.id: memory for memory in core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),))).records}
+    return {memory.id: memory for memory in tenant.find(Query(Memory, (OneOf("id", tuple(ids)),))).records}
 
 
 def _as_they_were(
-    core: Core, scope: Scope, question: Question, narrowed: Narrowed, moment: datetime, pool: Pool
+    tenant: Tenant, question: Question, narrowed: Narrowed, moment: datetime, pool: Pool
 ) -> dict[str, Memory]:
     """Memories changed since, in the state they were in: found by the words of then, or by their meaning now."""
     held = (Compare("held_from", "<=", moment), Compare("held_to", ">", moment))
-    hits = core.store.search_text(scope, TextQuery(Revision, question.terms, LEXICAL_POOL, where=held))
+    hits = tenant.search_text(TextQuery(Revision, question.terms, LEXICAL_POOL, where=held))
     by_words = OneOf("id", tuple(hit.id for hit in hits))
-    by_their_meaning = OneOf("memory_id", tuple(_near_now(core, scope, narrowed, pool)))
-    found = core.store.find(scope, Query(Revision, (AnyOf((by_words, by_their_meaning)), *held))).records
+    by_their_meaning = OneOf("memory_id", tuple(_near_now(tenant, narrowed, pool)))
+    found = tenant.find(Query(Revision, (AnyOf((by_words, by_their_meaning)), *held))).records
     states = [Memory.model_validate(check_revision(revision).state) for revision in found]
-    wanted = [one for one in states if not one.is_deleted and _was_wanted(core, scope, one, narrowed)]
+    wanted = [one for one in states if not one.is_deleted and _was_wanted(tenant, one, narrowed)]
     return {memory.id: memory for memory in wanted}
 
 
-def _near_now(core: Core, scope: Scope, narrowed: Narrowed, pool: Pool) -> list[str]:
+def _near_now(tenant: Tenant, narrowed: Narrowed, pool: Pool) -> list[str]:
     """What is near in meaning today, whatever else has changed about it: most changes leave the text alone."""
     anything = replace(narrowed, facets={}, where=(), alive=())
-    return list(by_meaning(core, scope, anything, pool, DENSE_POOL, ("id",))[0])
+    return list(by_meaning(tenant, anything, pool, DENSE_POOL, ("id",))[0])
 
 
-def _was_wanted(core: Core, scope: Scope, memory: Memory, narrowed: Narrowed) -> bool:
+def _was_wanted(tenant: Tenant, memory: Memory, narrowed: Narrowed) -> bool:
     """Filters on the memory's own fields are checked on its state then; tags and citations are today's."""
     for given in narrowed.filters():
         verdict = passes(memory, given)
         if verdict is None:
             today = Query(Memory, (equal("id", memory.id), given), deleted="yes")
-            verdict = core.store.count(scope, today) == 1
+            verdict = tenant.count(today) == 1
         if not verdict:
             return False
     return True

@@ -16,20 +16,13 @@ from recollect.ports.records import (
     OneOf,
     Order,
     Query,
-    Scope,
-)
-from recollect.services.context import (
-    Core,
-    Reply,
-    Request,
-    citations_of,
-    counted_page,
-    load,
-    tags_of,
 )
 from recollect.services.memories.content_hashes import intact, left_out_note
 from recollect.services.recall.filters import Wanted, narrow
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 from recollect.services.times import MomentText, RecordFields
+from recollect.services.transaction import citations_of, counted_page, load, tags_of
 from recollect.services.trust.citations import CitationView, citation_view
 
 LINK_TEXT = 200
@@ -63,16 +56,16 @@ class MemoryView(Reply):
     links: list[LinkView]
 
 
-def show(core: Core, scope: Scope, request: ShowRequest) -> MemoryView:
+def show(tenant: Tenant, request: ShowRequest) -> MemoryView:
     """One memory with its citations, tags and links."""
-    memory = intact(load(core, scope, Memory, request.id))
-    core.journal.note(scope, "read", "show", [memory.id], session=memory.session_id, agent=memory.agent_id)
-    return memory_view(core, scope, memory)
+    memory = intact(load(tenant, Memory, request.id))
+    tenant.journal.note(tenant.scope, "read", "show", [memory.id], session=memory.session_id, agent=memory.agent_id)
+    return memory_view(tenant, memory)
 
 
-def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
+def memory_view(tenant: Tenant, memory: Memory) -> MemoryView:
     fields = memory.model_dump(mode="json", exclude={"organization_id", "id", "text", "kind", "status", "version"})
-    citations = [citation_view(core, scope, citation) for citation in citations_of(core, scope, memory.id)]
+    citations = [citation_view(tenant, citation) for citation in citations_of(tenant, memory.id)]
     return MemoryView(
         id=memory.id,
         text=memory.text,
@@ -80,17 +73,17 @@ def memory_view(core: Core, scope: Scope, memory: Memory) -> MemoryView:
         status=memory.status,
         version=memory.version,
         fields={name: value for name, value in fields.items() if value not in (None, "", [], {})},
-        tags=tags_of(core, scope, memory.id),
+        tags=tags_of(tenant, memory.id),
         citations=citations,
-        links=_links(core, scope, memory.id),
+        links=_links(tenant, memory.id),
     )
 
 
-def _links(core: Core, scope: Scope, id: str) -> list[LinkView]:
+def _links(tenant: Tenant, id: str) -> list[LinkView]:
     either: Filter = AnyOf((Compare("source_id", "=", id), Compare("target_id", "=", id)))
-    rows = core.store.select(scope, Query(Relationship, (either,)), ("type", "source_id", "target_id"))
+    rows = tenant.select(Query(Relationship, (either,)), ("type", "source_id", "target_id"))
     others = tuple({target if source == id else source for _, source, target in rows})
-    said = core.store.select(scope, Query(Memory, (OneOf("id", others),)), ("id", "text", "status")) if others else []
+    said = tenant.select(Query(Memory, (OneOf("id", others),)), ("id", "text", "status")) if others else []
     known = {other: (text[:LINK_TEXT], status) for other, text, status in said}
     links = []
     for type, source, target in rows:
@@ -126,13 +119,13 @@ class MemoryPage(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def list_memories(core: Core, scope: Scope, request: ListRequest) -> MemoryPage:
+def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
     """List memories, the newest first, with the filters of recall."""
     narrowed = narrow(request, now(), evidence_only=not request.rolled_up)
     filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
-    page, total = counted_page(core, scope, query)
+    page, total = counted_page(tenant, query)
     lines = [
         MemoryLine(
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,

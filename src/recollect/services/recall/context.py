@@ -13,8 +13,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from recollect.ports.records import Scope
-from recollect.services.context import Core, Reply
 from recollect.services.recall.recall import (
     Hit,
     PassageView,
@@ -25,6 +23,8 @@ from recollect.services.recall.recall import (
     note_search,
     rechecking,
 )
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for
 from recollect.services.trust.citations import CitationView
 
@@ -59,14 +59,14 @@ class Context(Reply):
         return self.text
 
 
-def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
+def context(tenant: Tenant, request: ContextRequest) -> Context:
     """Recall for a task and pack the best hits into a budget, ready to put into a prompt."""
     own = ("tokens", "summaries")
     fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set if name not in own}
     asked = RecallRequest(**{"limit": request.limit, **fields})
-    found = find(core, scope, asked, to_use=True, at_least=KEPT_ANYWAY)
-    recheck = rechecking(core, scope, asked)
-    pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), zone_for(core, scope, request.user))
+    found = find(tenant, asked, to_use=True, at_least=KEPT_ANYWAY)
+    recheck = rechecking(tenant, asked)
+    pack = _Pack(request.tokens - tokens_in(HEADER + FOOTER), zone_for(tenant, request.user))
     if recheck is not None:  # only what fits is looked at
         pack.still = lambda hit: as_rechecked(hit, asked, recheck)
     for result in found.recent:
@@ -74,10 +74,10 @@ def context(core: Core, scope: Scope, request: ContextRequest) -> Context:
         pack.add(_result(result, pack.timezone), pack.room // 4)
     if request.summaries:
         third = pack.room // 3
-        for hit in _overview(core, scope, asked):
+        for hit in _overview(tenant, asked):
             third -= pack.add_hit(hit, third)
     chosen = sum(pack.add_hit(hit, pack.room) > 0 for hit in found.hits)
-    note_search(core, scope, asked, pack.used, "context")
+    note_search(tenant, asked, pack.used, "context")
     text = HEADER + "".join(pack.entries) + FOOTER
     notes = [*found.notes, *(recheck.notes if recheck is not None else ())]
     left_out = len(found.hits) - chosen + found.left_out
@@ -113,10 +113,10 @@ class _Pack:
         return cost
 
 
-def _overview(core: Core, scope: Scope, asked: RecallRequest) -> list[Hit]:
+def _overview(tenant: Tenant, asked: RecallRequest) -> list[Hit]:
     """The summaries that answer best; the ones packed below are their evidence."""
     fields = {name: getattr(asked, name) for name in asked.model_fields_set if name not in ("kinds", "limit")}
-    return find(core, scope, RecallRequest(**fields, kinds=["summary"], limit=3), to_use=True).hits
+    return find(tenant, RecallRequest(**fields, kinds=["summary"], limit=3), to_use=True).hits
 
 
 def tokens_in(text: str) -> int:

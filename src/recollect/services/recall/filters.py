@@ -20,8 +20,8 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Name, QueryText
 from recollect.errors import InvalidInput
 from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
-from recollect.services.context import Request
 from recollect.services.request_limits import MOST_CONDITIONS
+from recollect.services.requests import Request
 from recollect.services.times import From, Through
 
 # Of what was said and noted: a summary written by hand, without a level, is one of those.

@@ -24,15 +24,17 @@ from recollect.domain.record import Id, Name, QueryText, Record, Vector, now
 from recollect.domain.relevance import Ranked, least_match
 from recollect.domain.tokenizer import is_paired, terms_asked, terms_of
 from recollect.errors import InvalidInput
-from recollect.ports.records import OneOf, Order, Query, Scope, equal
-from recollect.services.context import Core, Reply, load
+from recollect.ports.records import OneOf, Order, Query, equal
 from recollect.services.memories.content_hashes import left_out_note
 from recollect.services.memories.embeddings import given_vector
 from recollect.services.recall.as_of import gather_past
 from recollect.services.recall.best_passage import best_passages
 from recollect.services.recall.candidates import Pool, gather, gather_near
 from recollect.services.recall.filters import Narrowed, Wanted, narrow
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
 from recollect.services.times import Through, zone_for
+from recollect.services.transaction import load
 from recollect.services.trust import citations
 from recollect.services.trust.citations import CitationView
 from recollect.services.trust.rechecks import Recheck
@@ -139,28 +141,28 @@ class Recalled(Reply):
         return self.hits[index]
 
 
-def recall(core: Core, scope: Scope, request: RecallRequest) -> Recalled:
+def recall(tenant: Tenant, request: RecallRequest) -> Recalled:
     """Find memories by words and by meaning, best first, each with the reasons for its rank."""
-    found = find(core, scope, request)
-    recheck = rechecking(core, scope, request)
+    found = find(tenant, request)
+    recheck = rechecking(tenant, request)
     if recheck is not None:
-        found = _rechecked(core, scope, request, found, recheck)
-    note_search(core, scope, request, [hit.id for hit in found.hits], "recall")
+        found = _rechecked(tenant, request, found, recheck)
+    note_search(tenant, request, [hit.id for hit in found.hits], "recall")
     return found
 
 
-def rechecking(core: Core, scope: Scope, request: RecallRequest) -> Recheck | None:
+def rechecking(tenant: Tenant, request: RecallRequest) -> Recheck | None:
     """What looks at the citations of what is shown; None where nobody shall, and for the past, which is as it was."""
     when = request.check or ("act" if request.purpose == "act" else "none")
-    return None if when == "none" or request.as_of is not None else Recheck(core, scope, when)
+    return None if when == "none" or request.as_of is not None else Recheck(tenant, when)
 
 
-def _rechecked(core: Core, scope: Scope, request: RecallRequest, found: Recalled, recheck: Recheck) -> Recalled:
+def _rechecked(tenant: Tenant, request: RecallRequest, found: Recalled, recheck: Recheck) -> Recalled:
     """What falls is no longer there to act on: the next best take its place, and are looked at too."""
     for _ in range(LOOKS):
         if not recheck.look([hit.id for hit in found.hits]) or request.purpose != "act":
             break
-        found = find(core, scope, request)
+        found = find(tenant, request)
     hits = [still for hit in found.hits if (still := as_rechecked(hit, request, recheck)) is not None]
     return found.model_copy(update={"hits": hits, "notes": [*found.notes, *recheck.notes]})
 
@@ -175,7 +177,7 @@ def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | No
     return hit.model_copy(update={"status": status, "citations": cited, "why": why})
 
 
-def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = False, at_least: int = 0) -> Recalled:
+def find(tenant: Tenant, request: RecallRequest, *, to_use: bool = False, at_least: int = 0) -> Recalled:
     """With `to_use` the hits go straight into a prompt: what hardly answers is left out, as it is to act.
 
     The best few, `at_least`, are kept all the same: where little is known, the words of a question may meet nothing,
@@ -183,23 +185,23 @@ def find(core: Core, scope: Scope, request: RecallRequest, *, to_use: bool = Fal
     """
     moment = now()
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
-    question = _read(core, scope, request, moment)
-    pool = _pool(core, scope, request, question, narrowed)
-    with core.turn:
+    question = _read(tenant, request, moment)
+    pool = _pool(tenant, request, question, narrowed)
+    with tenant.turn:
         ranked = _ranked(pool, request, moment, None if to_use or request.purpose == "act" else request.limit)
         least = _least(ranked, request, pool, to_use)
         kept = 0 if request.purpose == "act" or request.min_match is not None else at_least
         best = [hit for place, hit in enumerate(ranked) if place < kept or hit.match >= least]
-        hits = _shown(core, scope, narrowed, best[: request.limit], pool, question)
+        hits = _shown(tenant, narrowed, best[: request.limit], pool, question)
         left_out = sum(hit.match < least for hit in ranked[kept : request.limit]) if request.min_match is None else 0
         notes = [*pool.notes, *_left_out_note(left_out, least)]
-        recent = _recent(core, scope, request, hits)
+        recent = _recent(tenant, request, hits)
         return Recalled(hits=hits, left_out=left_out, recent=recent, notes=notes)
 
 
-def _read(core: Core, scope: Scope, request: RecallRequest, moment: datetime) -> Question:
+def _read(tenant: Tenant, request: RecallRequest, moment: datetime) -> Question:
     """The question, with the days it names in the zone of whoever asks."""
-    zone = ZoneInfo(zone_for(core, scope, request.user))
+    zone = ZoneInfo(zone_for(tenant, request.user))
     asked_at = request.as_of or moment
     try:
         return read_question(request.query, asked_at.astimezone(zone))
@@ -207,29 +209,29 @@ def _read(core: Core, scope: Scope, request: RecallRequest, moment: datetime) ->
         return read_question(request.query, asked_at)
 
 
-def note_search(core: Core, scope: Scope, request: RecallRequest, ids: list[str], action: str) -> None:
+def note_search(tenant: Tenant, request: RecallRequest, ids: list[str], action: str) -> None:
     """What was shown counts as read; the audit trail gets the shape of the question, not its words."""
     asked = {
         "length": len(request.query),
         "filters": sorted(request.model_fields_set - {"query", "vector", "vector_model"}),
         "limit": request.limit,
     }
-    core.journal.note(scope, "search", action, ids, session=request.session, agent=request.agent, asked=asked)
+    tenant.journal.note(tenant.scope, "search", action, ids, session=request.session, agent=request.agent, asked=asked)
 
 
-def _pool(core: Core, scope: Scope, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
-    given = given_vector(core, request.vector, request.vector_model)
+def _pool(tenant: Tenant, request: RecallRequest, question: Question, narrowed: Narrowed) -> Pool:
+    given = given_vector(tenant, request.vector, request.vector_model)
     if request.as_of is not None:
         if request.by != "everything":
             raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
-        return gather_past(core, scope, question, narrowed, request.as_of, given, request.limit)
+        return gather_past(tenant, question, narrowed, request.as_of, given, request.limit)
     if request.by == "meaning":
-        return gather_near(core, scope, question, narrowed, given, request.limit, _SHOWN)
+        return gather_near(tenant, question, narrowed, given, request.limit, _SHOWN)
     if request.by == "words":
         if given:
             raise InvalidInput("by words alone no vector is used", remedy="leave the vector out, or `by`")
-        core = replace(core, embedders=())
-    return gather(core, scope, question, narrowed, given=given, limit=request.limit)
+        tenant = replace(tenant, embedders=())
+    return gather(tenant, question, narrowed, given=given, limit=request.limit)
 
 
 def _least(ranked: Sequence[Ranked], request: RecallRequest, pool: Pool, to_use: bool = False) -> float:
@@ -274,26 +276,24 @@ def _boosted(hit: Ranked, facts: dict[str, Any], boost: dict[Any, float], moment
     return replace(hit, score=hit.score + sum(added.values()), parts={**hit.parts, **added})
 
 
-def _shown(
-    core: Core, scope: Scope, narrowed: Narrowed, best: list[Ranked], pool: Pool, question: Question
-) -> list[Hit]:
+def _shown(tenant: Tenant, narrowed: Narrowed, best: list[Ranked], pool: Pool, question: Question) -> list[Hit]:
     ids = tuple(hit.id for hit in best)
     if not ids:
         return []
     known = _read_already(pool, ids)
     asked = _HANGING if known else [*_HANGING, _Reading(Memory, "id", _SHOWN)]
-    evidence, tags, *rest = core.store.select_each(
-        scope, [(Query(one.record, (OneOf(one.by, ids),)), one.fields) for one in asked]
+    evidence, tags, *rest = tenant.select_each(
+        [(Query(one.record, (OneOf(one.by, ids),)), one.fields) for one in asked]
     )
     memories = known or {row[0]: dict(zip(_SHOWN, row, strict=True)) for row in rest[0]}
-    cited, tagged = citations.by_memory(core, scope, evidence), _tags(tags)
+    cited, tagged = citations.by_memory(tenant, evidence), _tags(tags)
     for id in ids:
         damage = left_out_note(memories[id]) if id in memories else None
         if damage is not None:
             pool.notes.append(damage)
             del memories[id]
     texts = {hit.id: memories[hit.id]["text"] for hit in best if hit.id in memories}
-    passages = best_passages(core, scope, narrowed, pool, question, texts)
+    passages = best_passages(tenant, narrowed, pool, question, texts)
     return [
         _hit(memories[hit.id], hit, cited.get(hit.id, []), tagged.get(hit.id, []), passages.get(hit.id), question)
         for hit in best
@@ -388,14 +388,14 @@ def _shared(question: Question, text: str) -> list[str]:
     return list(shared)
 
 
-def _recent(core: Core, scope: Scope, request: RecallRequest, hits: list[Hit]) -> list[RecentResult]:
+def _recent(tenant: Tenant, request: RecallRequest, hits: list[Hit]) -> list[RecentResult]:
     """The agent's latest results that the hits do not tell already; to act on, only what was verified counts."""
     if request.agent is None or request.as_of is not None or request.purpose == "act":
         return []
     told = {hit.id for hit in hits}
     latest = Query(Result, (equal("agent_id", request.agent),), (Order("id", descending=True),), limit=LOOKED_THROUGH)
     recent: dict[str, RecentResult] = {}
-    for result in core.store.find(scope, latest).records:
+    for result in tenant.find(latest).records:
         if result.summary and result.memory_id not in told and len(recent) < RECENT_RESULTS:
             shown = RecentResult(
                 id=result.id, outcome=result.outcome, summary=result.summary, at=result.created_at,
@@ -422,18 +422,18 @@ class WhyNot(Reply):
     parts: dict[str, float] = Field(default_factory=dict)
 
 
-def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
+def why_not(tenant: Tenant, request: WhyNotRequest) -> WhyNot:
     """Say which filter, threshold or rank kept a memory out of an answer."""
     moment = now()
-    memory = load(core, scope, Memory, request.id, deleted=True)
+    memory = load(tenant, Memory, request.id, deleted=True)
     if memory.is_deleted:
         return WhyNot(id=memory.id, found=False, reasons=["it was forgotten; it can be restored"])
     narrowed = narrow(request, request.as_of or moment, evidence_only=True)
-    failed = [one.otherwise for one in narrowed.conditions() if not _passes(core, scope, memory.id, one.filter)]
+    failed = [one.otherwise for one in narrowed.conditions() if not _passes(tenant, memory.id, one.filter)]
     if failed and request.as_of is None:
         return WhyNot(id=memory.id, found=False, reasons=failed)
-    question = _read(core, scope, request, moment)
-    pool = _pool(core, scope, request, question, narrowed)
+    question = _read(tenant, request, moment)
+    pool = _pool(tenant, request, question, narrowed)
     ranked = _ranked(pool, request, moment)
     place = next((place for place, hit in enumerate(ranked, 1) if hit.id == memory.id), None)
     if place is None:
@@ -454,5 +454,5 @@ def why_not(core: Core, scope: Scope, request: WhyNotRequest) -> WhyNot:
     )  # fmt: skip
 
 
-def _passes(core: Core, scope: Scope, id: str, given: Any) -> bool:
-    return core.store.count(scope, Query(Memory, (equal("id", id), given))) == 1
+def _passes(tenant: Tenant, id: str, given: Any) -> bool:
+    return tenant.count(Query(Memory, (equal("id", id), given))) == 1

@@ -11,8 +11,9 @@ from typing import Any, cast
 from pydantic import Field
 
 from recollect.errors import Unsupported
-from recollect.ports.records import Scope, SqlLimits, SqlStore
-from recollect.services.context import Core, Reply, Request
+from recollect.ports.records import SqlLimits, SqlStore
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
 
 MOST_ROWS = 100_000
 MOST_SECONDS = 600
@@ -38,16 +39,16 @@ class SqlReply(Reply):
     cut: bool = Field(description="Whether there were more rows than the limit")
 
 
-def sql(core: Core, scope: Scope, request: SqlRequest) -> SqlReply:
+def sql(tenant: Tenant, request: SqlRequest) -> SqlReply:
     """Answer one SELECT; times are UTC, JSON fields come as JSON, bytes as base64."""
-    if not core.store.capabilities.sql:
+    if not tenant.store.capabilities.sql:
         raise Unsupported(
-            f"the {core.store.capabilities.name} store cannot be asked in SQL",
+            f"the {tenant.store.capabilities.name} store cannot be asked in SQL",
             remedy="move the memories into a DuckDB store (recollect copy, or export and import) and ask that:"
             " recollect sql --store duckdb:///memories.duckdb 'SELECT …'",
         )
-    core.journal.flush()
+    tenant.journal.flush()
     limits = SqlLimits(request.limit, request.seconds, request.megabytes)
-    found = cast(SqlStore, core.store).query_sql(scope, request.statement, limits)
-    core.journal.note(scope, "search", "sql", [])
+    found = cast(SqlStore, tenant.store).query_sql(tenant.scope, request.statement, limits)
+    tenant.journal.note(tenant.scope, "search", "sql", [])
     return SqlReply(columns=found.columns, types=found.types, rows=found.rows, cut=found.is_cut)

@@ -17,13 +17,15 @@ from recollect.domain.agents import Cycle, Execution, Lease, Result
 from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.domain.run_branches import between, branch_of, history_of, past_for_fork
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidInput
-from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Scope, Step, Update, equal, revised
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Step, Update, equal, revised
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.leases import NOBODY, is_held, taking
+from recollect.services.requests import Reply, Request
 from recollect.services.runs.execution import store_result
 from recollect.services.runs.history import Standing, Timeline, lease_name, on_branch, standing, timeline
 from recollect.services.runs.queue import unmoved
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made
 
 SHOWN = 20
 PATIENCE = 5
@@ -46,65 +48,65 @@ class CancelRequest(RunRequest):
     """End a run that is no longer wanted."""
 
 
-def pause(core: Core, scope: Scope, request: PauseRequest) -> Timeline:
+def pause(tenant: Tenant, request: PauseRequest) -> Timeline:
     """Stop a run before its next step; a step that is being carried out is finished and recorded."""
 
     def paused(run: Execution) -> Timeline:
         if run.status == "paused":
-            return timeline(core, scope, run, SHOWN)
+            return timeline(tenant, run, SHOWN)
         _refuse_unless(run, ("queued", "running"), "only what waits or runs can be paused")
-        return _changed(core, scope, run, "pause run", [], status="paused", note=request.why)
+        return _changed(tenant, run, "pause run", [], status="paused", note=request.why)
 
-    return _insisting(core, scope, request.id, paused)
+    return _insisting(tenant, request.id, paused)
 
 
-def cancel(core: Core, scope: Scope, request: CancelRequest) -> Timeline:
+def cancel(tenant: Tenant, request: CancelRequest) -> Timeline:
     """End a run; a step that is being carried out may still be recorded, another is not begun."""
 
     def cancelled(run: Execution) -> Timeline:
         if run.status == "cancelled":
-            return timeline(core, scope, run, SHOWN)
+            return timeline(tenant, run, SHOWN)
         _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to go on from one of its steps")
-        return _changed(core, scope, run, "cancel run", [], status="cancelled", ended_at=now(), note=request.why)
+        return _changed(tenant, run, "cancel run", [], status="cancelled", ended_at=now(), note=request.why)
 
-    return _insisting(core, scope, request.id, cancelled)
+    return _insisting(tenant, request.id, cancelled)
 
 
-def resume(core: Core, scope: Scope, request: ResumeRequest) -> Timeline:
+def resume(tenant: Tenant, request: ResumeRequest) -> Timeline:
     """Put a paused, failed or interrupted run back into its queue; says what happens next."""
 
     def resumed(run: Execution) -> Timeline:
         _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to go on from one of its steps")
-        stands = standing(core, scope, run)
-        status, steps = _resumption(core, scope, run, stands)
+        stands = standing(tenant, run)
+        status, steps = _resumption(tenant, run, stands)
         if run.status == status and not any(isinstance(step, Update) for step in steps):
-            return timeline(core, scope, run, SHOWN)
+            return timeline(tenant, run, SHOWN)
         note = stands.in_words() if status == "paused" else request.why
-        return _changed(core, scope, run, "resume run", steps, status=status, note=note, error=None, ended_at=None)
+        return _changed(tenant, run, "resume run", steps, status=status, note=note, error=None, ended_at=None)
 
-    return _insisting(core, scope, request.id, resumed)
+    return _insisting(tenant, request.id, resumed)
 
 
-def _resumption(core: Core, scope: Scope, run: Execution, stands: Standing) -> tuple[str, list[Step]]:
+def _resumption(tenant: Tenant, run: Execution, stands: Standing) -> tuple[str, list[Step]]:
     """The status a run goes on with, and what must change besides."""
-    if _is_held(core, scope, run):  # its worker is still at it, and goes on as if nothing had been
+    if _is_held(tenant, run):  # its worker is still at it, and goes on as if nothing had been
         return "running", []
     if stands.todo != "ask" or stands.last is None:
         return "queued", unmoved(run, stands)
     if stands.last.status == "uncertain":
         return "paused", []
-    marked = Update(revised(stands.last, scope, status="uncertain"))
-    return "paused", [*_fence_off(core, scope, run), *unmoved(run, stands), marked]
+    marked = Update(revised(stands.last, tenant.scope, status="uncertain"))
+    return "paused", [*_fence_off(tenant, run), *unmoved(run, stands), marked]
 
 
-def _insisting(core: Core, scope: Scope, id: str, change: Callable[[Execution], Timeline]) -> Timeline:
+def _insisting(tenant: Tenant, id: str, change: Callable[[Execution], Timeline]) -> Timeline:
     """A person's word is not lost because a worker was a moment quicker: look again, and say it again."""
     for _ in range(PATIENCE):
         try:
-            return change(load(core, scope, Execution, id))
+            return change(load(tenant, Execution, id))
         except _WentOn:
             continue
-    return change(load(core, scope, Execution, id))
+    return change(load(tenant, Execution, id))
 
 
 class _WentOn(Conflict):
@@ -123,21 +125,21 @@ class SettleRequest(RunRequest):
     resume: bool = Field(True, description="Put the run back into its queue at once")
 
 
-def settle(core: Core, scope: Scope, request: SettleRequest) -> Timeline:
+def settle(tenant: Tenant, request: SettleRequest) -> Timeline:
     """Answer for a step whose effect may have happened; then the run goes on."""
-    run = load(core, scope, Execution, request.id)
-    stands = standing(core, scope, run)
+    run = load(tenant, Execution, request.id)
+    stands = standing(tenant, run)
     cycle = stands.last
     if cycle is None or cycle.status != "uncertain" or (request.step or cycle.number) != cycle.number:
         raise IllegalTransition(f"run '{run.id}' does not ask about such a step", remedy="see run.show", id=run.id)
     if request.verdict != "happened" and request.output is not None:
         raise InvalidInput("an output is given of what did not happen", remedy="leave it out, or say happened")
     status = "queued" if request.resume and run.status == "paused" else run.status
-    goes_on = Update(revised(run, scope, status=status, note=request.why))
+    goes_on = Update(revised(run, tenant.scope, status=status, note=request.why))
     if request.verdict == "did_not_happen":
-        again = Update(revised(cycle, scope, status="again"))
-        entry = logged(scope, "update", "settle did_not_happen", None, id=run.id, step=cycle.number)
-        _commit(core, scope, run, [again, goes_on, entry])
+        again = Update(revised(cycle, tenant.scope, status="again"))
+        entry = logged(tenant, "update", "settle did_not_happen", None, id=run.id, step=cycle.number)
+        _commit(tenant, run, [again, goes_on, entry])
     else:
         happened = request.verdict == "happened"
         unknown = {"code": "uncertain", "message": "nobody knows whether it happened"}
@@ -149,8 +151,8 @@ def settle(core: Core, scope: Scope, request: SettleRequest) -> Timeline:
         }
         kind = "result" if happened and run.remembers else None
         action = f"settle {request.verdict}"
-        store_result(core, scope, run, cycle, given, kind=kind, fence=None, action=action, also=[goes_on])
-    return timeline(core, scope, load(core, scope, Execution, run.id), SHOWN)
+        store_result(tenant, run, cycle, given, kind=kind, fence=None, action=action, also=[goes_on])
+    return timeline(tenant, load(tenant, Execution, run.id), SHOWN)
 
 
 class ForkRequest(RunRequest):
@@ -164,18 +166,18 @@ class ForkRequest(RunRequest):
     idempotency_key: Id | None = Field(None, description="The same key again returns the same run")
 
 
-def fork(core: Core, scope: Scope, request: ForkRequest) -> Timeline:
+def fork(tenant: Tenant, request: ForkRequest) -> Timeline:
     """Begin another run after any step of this one; the steps up to there are shared, not done again."""
-    run = load(core, scope, Execution, request.id)
-    known = _forked_before(core, scope, run, request)
+    run = load(tenant, Execution, request.id)
+    known = _forked_before(tenant, run, request)
     if known is not None:
-        return timeline(core, scope, known, SHOWN)
-    kept = _step_to_keep(core, scope, run, request.after, request.branch)
+        return timeline(tenant, known, SHOWN)
+    kept = _step_to_keep(tenant, run, request.after, request.branch)
     copied = ("agent_id", "session_id", "message_id", "priority", "steps", "max_steps", "max_crashes", "remembers")
     made_of = {name: getattr(run, name) for name in copied}
     child: Execution = made(
         Execution,
-        scope,
+        tenant,
         **made_of,
         goal=request.goal or run.goal,
         queue=request.queue or run.queue,
@@ -187,30 +189,30 @@ def fork(core: Core, scope: Scope, request: ForkRequest) -> Timeline:
         metadata=run.metadata,
     )
     try:
-        commit(core, scope, [Insert(child), logged(scope, "create", "fork run", None, id=child.id, parent=run.id)])
+        commit(tenant, [Insert(child), logged(tenant, "create", "fork run", None, id=child.id, parent=run.id)])
     except DuplicateKey:
-        raced = _forked_before(core, scope, run, request)
+        raced = _forked_before(tenant, run, request)
         if raced is None:
             raise
         child = raced
-    return timeline(core, scope, child, SHOWN)
+    return timeline(tenant, child, SHOWN)
 
 
-def _forked_before(core: Core, scope: Scope, run: Execution, request: ForkRequest) -> Execution | None:
+def _forked_before(tenant: Tenant, run: Execution, request: ForkRequest) -> Execution | None:
     if request.idempotency_key is None:
         return None
-    found = core.store.find(scope, Query(Execution, (equal("idempotency_key", request.idempotency_key),))).records
+    found = tenant.find(Query(Execution, (equal("idempotency_key", request.idempotency_key),))).records
     if found and found[0].parent_id != run.id:
         raise Conflict("that idempotency key was used for another run", remedy="use a new key", id=found[0].id)
     return found[0] if found else None
 
 
-def _step_to_keep(core: Core, scope: Scope, run: Execution, asked: int | None, branch: int | None = None) -> int:
+def _step_to_keep(tenant: Tenant, run: Execution, asked: int | None, branch: int | None = None) -> int:
     """The number of a step with a result, on the branch meant; 0 is before the first."""
     if branch is not None and branch > branch_of(run):
         raise InvalidInput(f"run '{run.id}' has no branch {branch}", remedy="see run.show")
     own = history_of(run, branch)[-1]
-    done = [number for number, is_done in _own_steps(core, scope, run, own.branch) if is_done]
+    done = [number for number, is_done in _own_steps(tenant, run, own.branch) if is_done]
     last = max(done, default=own.after)
     kept = last if asked is None else asked
     if kept > last:
@@ -218,12 +220,12 @@ def _step_to_keep(core: Core, scope: Scope, run: Execution, asked: int | None, b
     return kept
 
 
-def _own_steps(core: Core, scope: Scope, run: Execution, branch: int) -> list[tuple[int, bool]]:
+def _own_steps(tenant: Tenant, run: Execution, branch: int) -> list[tuple[int, bool]]:
     """The last steps of a branch, and whether they have a result: a given-up one has unless it was its last."""
     query = Query(Cycle, on_branch(run.id, branch), (Order("number", descending=True),), limit=2)
-    rows = core.store.select(scope, query, ("number", "id"))
+    rows = tenant.select(query, ("number", "id"))
     ids = OneOf("cycle_id", tuple(id for _, id in rows))
-    done = {id for (id,) in core.store.select(scope, Query(Result, (ids,)), ("cycle_id",))} if rows else set()
+    done = {id for (id,) in tenant.select(Query(Result, (ids,)), ("cycle_id",))} if rows else set()
     return [(number, id in done) for number, id in rows]
 
 
@@ -234,32 +236,32 @@ class RewindRequest(RunRequest):
     paused: bool = Field(True, description="Wait until it is resumed")
 
 
-def rewind(core: Core, scope: Scope, request: RewindRequest) -> Timeline:
+def rewind(tenant: Tenant, request: RewindRequest) -> Timeline:
     """Give up the steps after one, and go on from there; what was given up stays visible."""
-    run = load(core, scope, Execution, request.id)
-    if _is_held(core, scope, run):
+    run = load(tenant, Execution, request.id)
+    if _is_held(tenant, run):
         raise Conflict(
             f"a worker is at work on run '{run.id}'", remedy="pause it and wait for the step to end", id=run.id
         )
-    stands = standing(core, scope, run)
+    stands = standing(tenant, run)
     if request.to >= stands.length:
         raise InvalidInput(f"run '{run.id}' has {stands.length} steps", remedy="give an earlier step to keep")
-    given_up = _given_up(core, scope, run, request.to, stands.length)
-    steps = [*_fence_off(core, scope, run), *unmoved(run, stands)]
-    steps += [Update(revised(cycle, scope, status="abandoned")) for cycle in given_up]
+    given_up = _given_up(tenant, run, request.to, stands.length)
+    steps = [*_fence_off(tenant, run), *unmoved(run, stands)]
+    steps += [Update(revised(cycle, tenant.scope, status="abandoned")) for cycle in given_up]
     status = "paused" if request.paused else "queued"
     rewinds = [*(run.rewinds or []), request.to]
     fields = {"status": status, "note": request.why, "rewinds": rewinds}
-    return _changed(core, scope, run, "rewind run", steps, **fields, result=None, error=None, ended_at=None)
+    return _changed(tenant, run, "rewind run", steps, **fields, result=None, error=None, ended_at=None)
 
 
-def _given_up(core: Core, scope: Scope, run: Execution, kept: int, length: int) -> list[Cycle]:
+def _given_up(tenant: Tenant, run: Execution, kept: int, length: int) -> list[Cycle]:
     """The run's own cycles after a step; those it shares with others are not touched."""
     found: list[Cycle] = []
     for part in between(history_of(run), kept + 1, length):
         if part.run == run.id:
             numbers = (Compare("number", ">", part.after), Compare("number", "<=", part.upto))
-            found += core.store.find(scope, Query(Cycle, (*on_branch(run.id, part.branch), *numbers))).records
+            found += tenant.find(Query(Cycle, (*on_branch(run.id, part.branch), *numbers))).records
     return found
 
 
@@ -274,18 +276,16 @@ class RunRemoved(Reply):
     deleted: int
 
 
-def remove(core: Core, scope: Scope, request: RemoveRunRequest) -> RunRemoved:
+def remove(tenant: Tenant, request: RemoveRunRequest) -> RunRemoved:
     """Delete a run with its steps for good; memories made of its results stay, without their evidence."""
-    run = load(core, scope, Execution, request.id, deleted=True)
-    if _is_held(core, scope, run):
+    run = load(tenant, Execution, request.id, deleted=True)
+    if _is_held(tenant, run):
         raise Conflict(f"a worker is at work on run '{run.id}'", remedy="cancel it, and wait", id=run.id)
-    if core.store.count(scope, Query(Execution, (equal("parent_id", run.id),), deleted="yes")):
+    if tenant.count(Query(Execution, (equal("parent_id", run.id),), deleted="yes")):
         raise Conflict(f"forks of run '{run.id}' share its steps", remedy="remove the forks first", id=run.id)
-    entry = logged(scope, "delete", "remove run", None, id=run.id)
-    done = core.store.transact(
-        scope, [Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), owing(scope, run.id), entry]
-    )
-    erase_traces(core, scope)
+    entry = logged(tenant, "delete", "remove run", None, id=run.id)
+    done = tenant.transact([Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), owing(tenant, run.id), entry])
+    erase_traces(tenant)
     return RunRemoved(id=run.id, deleted=done.deleted)
 
 
@@ -294,26 +294,26 @@ def _refuse_unless(run: Execution, statuses: tuple[str, ...], remedy: str) -> No
         raise IllegalTransition(f"run '{run.id}' is {run.status}", remedy=remedy, id=run.id, status=run.status)
 
 
-def _is_held(core: Core, scope: Scope, run: Execution) -> bool:
-    return is_held(core.store.get(scope, Lease, lease_name(run.id)))
+def _is_held(tenant: Tenant, run: Execution) -> bool:
+    return is_held(tenant.get(Lease, lease_name(run.id)))
 
 
-def _fence_off(core: Core, scope: Scope, run: Execution) -> list[Step]:
+def _fence_off(tenant: Tenant, run: Execution) -> list[Step]:
     """Whoever held the run before is refused from now on, even if nobody claims it."""
-    held = core.store.get(scope, Lease, lease_name(run.id))
+    held = tenant.get(Lease, lease_name(run.id))
     if held is None:
         return []
-    return [taking(held, scope, held.id, NOBODY, now() - timedelta(seconds=1))[1]]
+    return [taking(held, tenant, held.id, NOBODY, now() - timedelta(seconds=1))[1]]
 
 
-def _changed(core: Core, scope: Scope, run: Execution, action: str, steps: list[Step], **fields: Any) -> Timeline:
-    entry = logged(scope, "update", action, None, id=run.id)
-    _commit(core, scope, run, [*steps, Update(revised(run, scope, **fields)), entry])
-    return timeline(core, scope, load(core, scope, Execution, run.id), SHOWN)
+def _changed(tenant: Tenant, run: Execution, action: str, steps: list[Step], **fields: Any) -> Timeline:
+    entry = logged(tenant, "update", action, None, id=run.id)
+    _commit(tenant, run, [*steps, Update(revised(run, tenant.scope, **fields)), entry])
+    return timeline(tenant, load(tenant, Execution, run.id), SHOWN)
 
 
-def _commit(core: Core, scope: Scope, run: Execution, steps: list[Step]) -> None:
+def _commit(tenant: Tenant, run: Execution, steps: list[Step]) -> None:
     try:
-        commit(core, scope, steps)
+        commit(tenant, steps)
     except Conflict:
         raise _WentOn(f"run '{run.id}' went on meanwhile", remedy="see run.show, and try again", id=run.id) from None

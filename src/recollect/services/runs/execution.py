@@ -18,12 +18,14 @@ from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Json, JsonList, Name, Text, now
 from recollect.domain.run_branches import branch_of
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
-from recollect.ports.records import Insert, Order, Query, Require, Scope, Step, Update, equal, revised
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made
+from recollect.ports.records import Insert, Order, Query, Require, Step, Update, equal, revised
 from recollect.services.leases import ending, fenced, held_with
 from recollect.services.memories.remember import RememberRequest, remembering
+from recollect.services.requests import Reply, Request
 from recollect.services.runs.history import RunView, Standing, lease_name, run_view, standing
+from recollect.services.tenant import Tenant
 from recollect.services.times import Through
+from recollect.services.transaction import commit, load, logged, made
 
 MOST_OUTPUT = 1_000_000
 LOOKS = 100
@@ -48,12 +50,12 @@ class StartRequest(Request):
     metadata: Json = Field(default_factory=dict, description="Anything else")
 
 
-def start(core: Core, scope: Scope, request: StartRequest) -> RunView:
+def start(tenant: Tenant, request: StartRequest) -> RunView:
     """Accept a task for an agent; workers find it in its queue."""
-    known = _started_before(core, scope, request)
+    known = _started_before(tenant, request)
     if known is not None:
-        return run_view(core, scope, known, duplicate=True)
-    agent = load(core, scope, Agent, request.agent)
+        return run_view(tenant, known, duplicate=True)
+    agent = load(tenant, Agent, request.agent)
     if agent.status != "active":
         raise IllegalTransition(
             f"agent '{agent.id}' is {agent.status}", remedy="make it active first, or give another agent", id=agent.id
@@ -61,22 +63,22 @@ def start(core: Core, scope: Scope, request: StartRequest) -> RunView:
     asked = request.model_dump(exclude={"agent", "session", "message", "remember"})
     asked |= {"agent_id": agent.id, "session_id": request.session, "message_id": request.message}
     remembers = bool(agent.config_overrides.get(REMEMBERED, True)) if request.remember is None else request.remember
-    run: Execution = made(Execution, scope, **asked, remembers=remembers)
+    run: Execution = made(Execution, tenant, **asked, remembers=remembers)
     try:
-        commit(core, scope, [Insert(run), logged(scope, "create", "start run", None, id=run.id)])
+        commit(tenant, [Insert(run), logged(tenant, "create", "start run", None, id=run.id)])
     except DuplicateKey:
-        raced = _started_before(core, scope, request)
+        raced = _started_before(tenant, request)
         if raced is None:
             raise
-        return run_view(core, scope, raced, duplicate=True)
-    return run_view(core, scope, run, Standing(0, "think"))
+        return run_view(tenant, raced, duplicate=True)
+    return run_view(tenant, run, Standing(0, "think"))
 
 
-def _started_before(core: Core, scope: Scope, request: StartRequest) -> Execution | None:
+def _started_before(tenant: Tenant, request: StartRequest) -> Execution | None:
     if request.idempotency_key is None:
         return None
     key = equal("idempotency_key", request.idempotency_key)
-    found = core.store.find(scope, Query(Execution, (key,), limit=1)).records
+    found = tenant.find(Query(Execution, (key,), limit=1)).records
     if found and (found[0].goal, found[0].agent_id) != (request.goal, request.agent):
         raise Conflict(
             "that idempotency key was used for another run", remedy="use a new key for a new task", id=found[0].id
@@ -117,23 +119,23 @@ class Proposed(Reply):
     duplicate: bool = False
 
 
-def propose(core: Core, scope: Scope, request: ProposeRequest) -> Proposed:
+def propose(tenant: Tenant, request: ProposeRequest) -> Proposed:
     """Open the next step with what is meant to be done, before anything is done."""
-    run = load(core, scope, Execution, request.id)
-    held_with(core.store, scope, lease_name(run.id), request.fence)
+    run = load(tenant, Execution, request.id)
+    held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     for _ in range(LOOKS):
-        stands = standing(core, scope, run)
+        stands = standing(tenant, run)
         if _is_repeated(stands, request):
             return _proposed(stands.last, duplicate=True)
         _refuse_a_step(run, stands)
-        cycle = _next_cycle(core, scope, run, stands, request.snapshot)
-        steps = [*_driving(run, request.fence), *_proposal_steps(scope, cycle, request)]
+        cycle = _next_cycle(tenant, run, stands, request.snapshot)
+        steps = [*_driving(run, request.fence), *_proposal_steps(tenant, cycle, request)]
         try:
-            commit(core, scope, [*steps, logged(scope, "create", "propose", None, id=run.id, step=cycle.number)])
+            commit(tenant, [*steps, logged(tenant, "create", "propose", None, id=run.id, step=cycle.number)])
         except DuplicateKey:
             continue  # another run of the same agent took that index: count again
         except RequirementFailed as failed:
-            raise _refusal(core, scope, run, request.fence, failed) from None
+            raise _refusal(tenant, run, request.fence, failed) from None
         return _proposed(cycle)
     raise Conflict("too many runs of this agent propose at once", remedy="try again", id=run.id)
 
@@ -181,23 +183,23 @@ def is_overdue(run: Execution) -> bool:
     return run.deadline is not None and run.deadline <= now()
 
 
-def _next_cycle(core: Core, scope: Scope, run: Execution, stands: Standing, snapshot: dict[str, Any]) -> Cycle:
+def _next_cycle(tenant: Tenant, run: Execution, stands: Standing, snapshot: dict[str, Any]) -> Cycle:
     latest = Query(Cycle, (equal("agent_id", run.agent_id),), (Order("index", descending=True),), limit=1)
-    rows = core.store.select(scope, latest, ("index",))
+    rows = tenant.select(latest, ("index",))
     index = rows[0][0] + 1 if rows else 0
     place = {"branch": branch_of(run), "number": stands.length + 1, "index": index}
-    cycle: Cycle = made(Cycle, scope, agent_id=run.agent_id, execution_id=run.id, snapshot=snapshot, **place)
+    cycle: Cycle = made(Cycle, tenant, agent_id=run.agent_id, execution_id=run.id, snapshot=snapshot, **place)
     _check_size(cycle.snapshot, "snapshot")
     return cycle
 
 
-def _proposal_steps(scope: Scope, cycle: Cycle, request: ProposeRequest) -> list[Step]:
+def _proposal_steps(tenant: Tenant, cycle: Cycle, request: ProposeRequest) -> list[Step]:
     call = _call(request)
     _check_size(call, "tool call")
     copied = {name: getattr(request, name) for name in ("thoughts", "reasoning", "plan")}
     proposal = made(
         Proposal,
-        scope,
+        tenant,
         cycle_id=cycle.id,
         tool_call=call,
         idempotency_key=cycle.id,
@@ -212,10 +214,10 @@ def _driving(run: Execution, fence: int) -> list[Step]:
     return [fenced(lease_name(run.id), fence), Require(Execution, run.id, {"status": "running"})]
 
 
-def _refusal(core: Core, scope: Scope, run: Execution, fence: int, failed: RequirementFailed) -> Conflict:
+def _refusal(tenant: Tenant, run: Execution, fence: int, failed: RequirementFailed) -> Conflict:
     """Why a driving call was refused: the lease is another's, or somebody stopped the run."""
-    held_with(core.store, scope, lease_name(run.id), fence)
-    current = load(core, scope, Execution, run.id)
+    held_with(tenant.store, tenant.scope, lease_name(run.id), fence)
+    current = load(tenant, Execution, run.id)
     return failed if current.status == "running" else not_running(current)
 
 
@@ -260,25 +262,25 @@ class Recorded(Reply):
     duplicate: bool = False
 
 
-def record(core: Core, scope: Scope, request: RecordRequest) -> Recorded:
+def record(tenant: Tenant, request: RecordRequest) -> Recorded:
     """Store what came of a step, and the memory of it, before the next step begins."""
-    run = load(core, scope, Execution, request.id)
-    held_with(core.store, scope, lease_name(run.id), request.fence)
-    stands = standing(core, scope, run)
+    run = load(tenant, Execution, request.id)
+    held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
+    stands = standing(tenant, run)
     cycle = stands.last
     if cycle is None or (request.number or cycle.number) != cycle.number or cycle.status not in ("open", "done"):
         raise IllegalTransition(
             f"run '{run.id}' has no such step waiting for a result", remedy="propose it first", id=run.id
         )
     if cycle.status == "done":
-        return _recorded_before(core, scope, run, cycle, request)
+        return _recorded_before(tenant, run, cycle, request)
     given = request.model_dump(exclude={"id", "fence", "number", "remember", "kind"})
     wanted = request.remember if request.remember is not None else run.remembers and request.outcome == "success"
-    return store_result(core, scope, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
+    return store_result(tenant, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
 
 
-def _recorded_before(core: Core, scope: Scope, run: Execution, cycle: Cycle, request: RecordRequest) -> Recorded:
-    stored = core.store.find(scope, Query(Result, (equal("cycle_id", cycle.id),), limit=1)).records[0]
+def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: RecordRequest) -> Recorded:
+    stored = tenant.find(Query(Result, (equal("cycle_id", cycle.id),), limit=1)).records[0]
     same = ("outcome", "summary", "output", "error", "artifacts")
     if request.number != cycle.number or any(getattr(stored, name) != getattr(request, name) for name in same):
         raise IllegalTransition(
@@ -288,7 +290,7 @@ def _recorded_before(core: Core, scope: Scope, run: Execution, cycle: Cycle, req
 
 
 def store_result(
-    core: Core, scope: Scope, run: Execution, cycle: Cycle, given: dict[str, Any], *, kind: str | None,
+    tenant: Tenant, run: Execution, cycle: Cycle, given: dict[str, Any], *, kind: str | None,
     fence: int | None, action: str = "record", also: Sequence[Step] = (),
 ) -> Recorded:  # fmt: skip
     """The result, the memory of it if a kind is given, and the end of its cycle: one transaction.
@@ -297,18 +299,18 @@ def store_result(
     """
     guards = [fenced(lease_name(run.id), fence)] if fence is not None else []
     _check_size(given.get("output"), "output")
-    result: Result = made(Result, scope, cycle_id=cycle.id, agent_id=run.agent_id, **given)
-    entry = logged(scope, "create", action, None, id=run.id, step=cycle.number, result=result.id)
+    result: Result = made(Result, tenant, cycle_id=cycle.id, agent_id=run.agent_id, **given)
+    entry = logged(tenant, "create", action, None, id=run.id, step=cycle.number, result=result.id)
     for looks_left in (2, 1, 0):
-        steps, memory = _memory_of(core, scope, run, cycle, result, kind)
+        steps, memory = _memory_of(tenant, run, cycle, result, kind)
         stored = Insert(result.changed(memory_id=memory))
-        done = Update(revised(cycle, scope, status="done"))
+        done = Update(revised(cycle, tenant.scope, status="done"))
         try:
-            commit(core, scope, [*guards, *steps, stored, done, entry, *also])
+            commit(tenant, [*guards, *steps, stored, done, entry, *also])
             break
         except Conflict:
             if fence is not None:
-                held_with(core.store, scope, lease_name(run.id), fence)
+                held_with(tenant.store, tenant.scope, lease_name(run.id), fence)
             if kind is None or not looks_left:
                 raise
             # The same was remembered, or what was known was forgotten, since we looked: look again.
@@ -316,13 +318,13 @@ def store_result(
 
 
 def _memory_of(
-    core: Core, scope: Scope, run: Execution, cycle: Cycle, result: Result, kind: str | None
+    tenant: Tenant, run: Execution, cycle: Cycle, result: Result, kind: str | None
 ) -> tuple[list[Step], str | None]:
     """What is to be remembered of a result, citing it; an identical one is known already and only pointed at."""
     if kind is None or not result.summary.strip():
         return [], None
     request = _remember_request(run, result.summary, result.outcome == "success", kind, result.id, result.created_at)
-    return remembering(core, scope, request, cycle.id)
+    return remembering(tenant, request, cycle.id)
 
 
 def _remember_request(
@@ -351,12 +353,12 @@ class FailRequest(DriveRequest):
     note: Text = Field("", max_length=10_000, description="The same in a sentence")
 
 
-def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:
+def finish(tenant: Tenant, request: FinishRequest) -> RunView:
     """End a run that has reached its goal."""
-    run = _run_to_end(core, scope, request, "succeeded")
+    run = _run_to_end(tenant, request, "succeeded")
     if run.status == "succeeded":
-        return run_view(core, scope, run)
-    stands = standing(core, scope, run)
+        return run_view(tenant, run)
+    stands = standing(tenant, run)
     if stands.todo != "think":
         raise IllegalTransition(
             f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
@@ -365,9 +367,9 @@ def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:
     remember = run.remembers if request.remember is None else request.remember
     fields = {"result": request.result, "note": request.summary}
     for looks_left in (2, 1, 0):
-        steps = _memory_of_all(core, scope, run, stands, request.summary) if remember else []
+        steps = _memory_of_all(tenant, run, stands, request.summary) if remember else []
         try:
-            return _ended(core, scope, run, request.fence, "succeeded", steps, **fields)
+            return _ended(tenant, run, request.fence, "succeeded", steps, **fields)
         except (RequirementFailed, ReferenceMissing):
             if not steps or not looks_left:
                 raise
@@ -375,38 +377,36 @@ def finish(core: Core, scope: Scope, request: FinishRequest) -> RunView:
     raise AssertionError
 
 
-def _memory_of_all(core: Core, scope: Scope, run: Execution, stands: Standing, summary: str) -> list[Step]:
+def _memory_of_all(tenant: Tenant, run: Execution, stands: Standing, summary: str) -> list[Step]:
     if not summary.strip():
         return []
     asked = _remember_request(run, summary, True, "result", run.id, now())
-    return remembering(core, scope, asked, stands.last.id if stands.last else None)[0]
+    return remembering(tenant, asked, stands.last.id if stands.last else None)[0]
 
 
-def fail(core: Core, scope: Scope, request: FailRequest) -> RunView:
+def fail(tenant: Tenant, request: FailRequest) -> RunView:
     """End a run that cannot reach its goal; it can be resumed or rewound all the same."""
-    run = _run_to_end(core, scope, request, "failed")
+    run = _run_to_end(tenant, request, "failed")
     if run.status == "failed":
-        return run_view(core, scope, run)
-    return _ended(core, scope, run, request.fence, "failed", [], error=request.error, note=request.note)
+        return run_view(tenant, run)
+    return _ended(tenant, run, request.fence, "failed", [], error=request.error, note=request.note)
 
 
-def _run_to_end(core: Core, scope: Scope, request: DriveRequest, status: str) -> Execution:
+def _run_to_end(tenant: Tenant, request: DriveRequest, status: str) -> Execution:
     """The run, if its holder may end it, or has ended it so already and did not hear the answer."""
-    run = load(core, scope, Execution, request.id)
-    held_with(core.store, scope, lease_name(run.id), request.fence)
+    run = load(tenant, Execution, request.id)
+    held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     if run.status not in ("running", status):
         raise not_running(run)
     return run
 
 
-def _ended(
-    core: Core, scope: Scope, run: Execution, fence: int, status: str, steps: list[Step], **fields: Any
-) -> RunView:
-    over = revised(run, scope, status=status, ended_at=now(), **fields)
-    entry = logged(scope, "update", f"run {status}", None, id=run.id)
-    letting_go = ending(core.store, scope, lease_name(run.id), fence)
+def _ended(tenant: Tenant, run: Execution, fence: int, status: str, steps: list[Step], **fields: Any) -> RunView:
+    over = revised(run, tenant.scope, status=status, ended_at=now(), **fields)
+    entry = logged(tenant, "update", f"run {status}", None, id=run.id)
+    letting_go = ending(tenant.store, tenant.scope, lease_name(run.id), fence)
     try:
-        commit(core, scope, [*letting_go, *_driving(run, fence), *steps, Update(over), entry])
+        commit(tenant, [*letting_go, *_driving(run, fence), *steps, Update(over), entry])
     except RequirementFailed as failed:
-        raise _refusal(core, scope, run, fence, failed) from None
-    return run_view(core, scope, load(core, scope, Execution, run.id))
+        raise _refusal(tenant, run, fence, failed) from None
+    return run_view(tenant, load(tenant, Execution, run.id))

@@ -16,9 +16,11 @@ from pydantic import Field
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
 from recollect.domain.record import Id, Name, QueryText
 from recollect.domain.run_branches import Stretch, between, branch_of, history_of
-from recollect.ports.records import Compare, Filter, OneOf, Order, Query, Scope, equal
-from recollect.services.context import Core, Reply, Request, counted_page, load
+from recollect.ports.records import Compare, Filter, OneOf, Order, Query, equal
 from recollect.services.leases import is_held
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import counted_page, load
 
 Todo = Literal["think", "act", "ask"]
 RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
@@ -130,17 +132,17 @@ def on_branch(run: str, branch: int) -> tuple[Filter, ...]:
     return (equal("execution_id", run), Compare("branch", "=", branch))
 
 
-def standing(core: Core, scope: Scope, run: Execution) -> Standing:
+def standing(tenant: Tenant, run: Execution) -> Standing:
     """Read off the last cycle alone, however many there are."""
     own = history_of(run)[-1]
     query = Query(Cycle, on_branch(run.id, own.branch), (Order("number", descending=True),), limit=1)
-    found = core.store.find(scope, query).records
+    found = tenant.find(query).records
     if not found:
         return Standing(own.after, "think")
     last = found[0]
     if last.status == "done":
         return Standing(last.number, "think", last)
-    return _at(last, core.store.find(scope, Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0])
+    return _at(last, tenant.find(Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0])
 
 
 def _at(last: Cycle, proposal: Proposal) -> Standing:
@@ -148,22 +150,22 @@ def _at(last: Cycle, proposal: Proposal) -> Standing:
     return Standing(last.number, "act" if safe else "ask", last, proposal)
 
 
-def standings(core: Core, scope: Scope, runs: Sequence[Execution]) -> dict[str, Standing]:
+def standings(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, Standing]:
     """Where each of several runs stands, asked together: how many steps its branch has tells which is the last."""
     if not runs:
         return {}
     of_these = OneOf("execution_id", tuple(run.id for run in runs))
-    lengths = core.store.count_by(scope, Query(Cycle, (of_these,)), ["execution_id", "branch"])
+    lengths = tenant.count_by(Query(Cycle, (of_these,)), ["execution_id", "branch"])
     last: dict[str, tuple[int, int]] = {}
     for run in runs:
         own = history_of(run)[-1]
         last[run.id] = own.branch, own.after + lengths.get((run.id, own.branch), 0)
     numbers = OneOf("number", tuple({number for _, number in last.values()}))
-    places = core.store.select(scope, Query(Cycle, (of_these, numbers)), ("id", "execution_id", "branch", "number"))
+    places = tenant.select(Query(Cycle, (of_these, numbers)), ("id", "execution_id", "branch", "number"))
     ids = tuple(id for id, run, *place in places if tuple(place) == last[run])
-    cycles = {one.execution_id: one for one in core.store.find(scope, Query(Cycle, (OneOf("id", ids),))).records}
+    cycles = {one.execution_id: one for one in tenant.find(Query(Cycle, (OneOf("id", ids),))).records}
     undone = OneOf("cycle_id", tuple(one.id for one in cycles.values() if one.status != "done"))
-    proposals = {one.cycle_id: one for one in core.store.find(scope, Query(Proposal, (undone,))).records}
+    proposals = {one.cycle_id: one for one in tenant.find(Query(Proposal, (undone,))).records}
     stands: dict[str, Standing] = {}
     for run in runs:
         cycle = cycles.get(run.id)
@@ -176,26 +178,26 @@ def standings(core: Core, scope: Scope, runs: Sequence[Execution]) -> dict[str, 
     return stands
 
 
-def steps_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
+def steps_between(tenant: Tenant, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
     """The steps with these numbers, both ends included, oldest first."""
-    return _viewed(core, scope, cycles_between(core, scope, stretches, first, last))
+    return _viewed(tenant, cycles_between(tenant, stretches, first, last))
 
 
-def cycles_between(core: Core, scope: Scope, stretches: Sequence[Stretch], first: int, last: int) -> list[Cycle]:
+def cycles_between(tenant: Tenant, stretches: Sequence[Stretch], first: int, last: int) -> list[Cycle]:
     cycles: list[Cycle] = []
     for part in between(stretches, first, last):
         numbers = (Compare("number", ">", part.after), Compare("number", "<=", part.upto))
         query = Query(Cycle, (*on_branch(part.run, part.branch), *numbers), (Order("number"),))
-        cycles += core.store.find(scope, query).records
+        cycles += tenant.find(query).records
     return cycles
 
 
-def _viewed(core: Core, scope: Scope, cycles: Sequence[Cycle]) -> list[StepView]:
+def _viewed(tenant: Tenant, cycles: Sequence[Cycle]) -> list[StepView]:
     if not cycles:
         return []
     ids = OneOf("cycle_id", tuple(cycle.id for cycle in cycles))
-    proposals = {one.cycle_id: one for one in core.store.find(scope, Query(Proposal, (ids,))).records}
-    results = {one.cycle_id: one for one in core.store.find(scope, Query(Result, (ids,))).records}
+    proposals = {one.cycle_id: one for one in tenant.find(Query(Proposal, (ids,))).records}
+    results = {one.cycle_id: one for one in tenant.find(Query(Result, (ids,))).records}
     return [step_view(cycle, proposals.get(cycle.id), results.get(cycle.id)) for cycle in cycles]
 
 
@@ -220,9 +222,9 @@ _SAME_NAME = (
 ).split()
 
 
-def run_view(core: Core, scope: Scope, run: Execution, stands: Standing | None = None, **more: Any) -> RunView:
-    stands = stands or standing(core, scope, run)
-    return _view(run, stands, core.store.get(scope, Lease, lease_name(run.id)), **more)
+def run_view(tenant: Tenant, run: Execution, stands: Standing | None = None, **more: Any) -> RunView:
+    stands = stands or standing(tenant, run)
+    return _view(run, stands, tenant.get(Lease, lease_name(run.id)), **more)
 
 
 def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) -> RunView:
@@ -276,30 +278,30 @@ class Timeline(RunView):
     forks: list[str] = Field(default_factory=list)
 
 
-def show(core: Core, scope: Scope, request: ShowRunRequest) -> Timeline:
+def show(tenant: Tenant, request: ShowRunRequest) -> Timeline:
     """One run: where it stands, its steps, what it gave up, what was forked from it."""
-    return timeline(core, scope, load(core, scope, Execution, request.id), request.limit, request.before)
+    return timeline(tenant, load(tenant, Execution, request.id), request.limit, request.before)
 
 
-def timeline(core: Core, scope: Scope, run: Execution, limit: int = 50, before: int | None = None) -> Timeline:
-    stands = standing(core, scope, run)
+def timeline(tenant: Tenant, run: Execution, limit: int = 50, before: int | None = None) -> Timeline:
+    stands = standing(tenant, run)
     last = min(stands.length, (before or stands.length + 1) - 1)
     first = max(last - limit, 0) + 1
-    steps = steps_between(core, scope, history_of(run), first, last)
-    forks = core.store.select(scope, Query(Execution, (equal("parent_id", run.id),), (Order("id"),)), ("id",))
-    view = run_view(core, scope, run, stands)
-    given_up = _abandoned(core, scope, run, limit)
+    steps = steps_between(tenant, history_of(run), first, last)
+    forks = tenant.select(Query(Execution, (equal("parent_id", run.id),), (Order("id"),)), ("id",))
+    view = run_view(tenant, run, stands)
+    given_up = _abandoned(tenant, run, limit)
     return Timeline(
         **dict(view), timeline=steps, more=first - 1, abandoned=given_up, forks=[id for (id,) in forks]
     )  # fmt: skip
 
 
-def _abandoned(core: Core, scope: Scope, run: Execution, limit: int) -> list[StepView]:
+def _abandoned(tenant: Tenant, run: Execution, limit: int) -> list[StepView]:
     if not branch_of(run) or not limit:
         return []
     given_up = (equal("execution_id", run.id), Compare("status", "=", "abandoned"))
     query = Query(Cycle, given_up, (Order("branch"), Order("number")), limit=limit)
-    return _viewed(core, scope, core.store.find(scope, query).records)
+    return _viewed(tenant, tenant.find(query).records)
 
 
 class RunsRequest(Request):
@@ -329,15 +331,15 @@ _RUN_FILTERS = {
 }
 
 
-def runs(core: Core, scope: Scope, request: RunsRequest) -> RunPage:
+def runs(tenant: Tenant, request: RunsRequest) -> RunPage:
     """List runs, the newest first, each with where it stands."""
     where = tuple(
         equal(field, value) for name, field in _RUN_FILTERS.items() if (value := getattr(request, name)) is not None
     )
     query = Query(Execution, where, (Order("id", descending=True),), request.limit, request.after)
-    page, total = counted_page(core, scope, query)
-    stands = standings(core, scope, page.records)
+    page, total = counted_page(tenant, query)
+    stands = standings(tenant, page.records)
     names = OneOf("id", tuple(lease_name(run.id) for run in page.records))
-    leases = {run_of(one.id): one for one in core.store.find(scope, Query(Lease, (names,))).records}
+    leases = {run_of(one.id): one for one in tenant.find(Query(Lease, (names,))).records}
     views = [_view(run, stands[run.id], leases.get(run.id)) for run in page.records]
     return RunPage(runs=views, next=page.next, total=total)

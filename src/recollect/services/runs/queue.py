@@ -26,14 +26,13 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
-from recollect.services.context import Core, Reply, Request, commit, load, logged
 from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
+from recollect.services.requests import Reply, Request
 from recollect.services.runs.execution import DriveRequest, is_overdue, not_running
 from recollect.services.runs.history import (
     RunView,
@@ -46,6 +45,8 @@ from recollect.services.runs.history import (
     standing,
     steps_between,
 )
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged
 
 PAGE = 100
 
@@ -91,21 +92,21 @@ class Claimed(Reply):
     agent: AgentBrief | None = None
 
 
-def claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
+def claim(tenant: Tenant, request: ClaimRequest) -> Claimed:
     """Take the next run that nobody works on."""
-    return _claimed_before(core, scope, request) or _claim(core, scope, request)
+    return _claimed_before(tenant, request) or _claim(tenant, request)
 
 
-def _claimed_before(core: Core, scope: Scope, request: ClaimRequest) -> Claimed | None:
+def _claimed_before(tenant: Tenant, request: ClaimRequest) -> Claimed | None:
     """The run that this very claim was given; its answer did not arrive."""
     if request.idempotency_key is None:
         return None
     mine = (equal("holder", request.worker), *_this_claim(request.idempotency_key))
-    for lease in core.store.find(scope, Query(Lease, mine, limit=1)).records:
-        run = core.store.get(scope, Execution, run_of(lease.id))
-        agent = core.store.get(scope, Agent, run.agent_id) if run else None
+    for lease in tenant.find(Query(Lease, mine, limit=1)).records:
+        run = tenant.get(Execution, run_of(lease.id))
+        agent = tenant.get(Agent, run.agent_id) if run else None
         if run is not None and agent is not None and run.status == "running":
-            return _claimed(core, scope, run, standing(core, scope, run), lease, agent)
+            return _claimed(tenant, run, standing(tenant, run), lease, agent)
     return None
 
 
@@ -113,18 +114,18 @@ def _this_claim(key: str) -> tuple[Filter, ...]:
     return (equal("claim_key", key), *held_now())
 
 
-def _claim(core: Core, scope: Scope, request: ClaimRequest) -> Claimed:
+def _claim(tenant: Tenant, request: ClaimRequest) -> Claimed:
     if request.id is not None:
-        return _claim_one(core, scope, load(core, scope, Execution, request.id), request)
-    for run in _claimable(core, scope, request):
-        taken = _take(core, scope, run, request)
+        return _claim_one(tenant, load(tenant, Execution, request.id), request)
+    for run in _claimable(tenant, request):
+        taken = _take(tenant, run, request)
         if taken is not None:
             return taken
-    return _claimed_before(core, scope, request) or Claimed()
+    return _claimed_before(tenant, request) or Claimed()
 
 
-def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed:
-    lease = core.store.get(scope, Lease, lease_name(run.id))
+def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed:
+    lease = tenant.get(Lease, lease_name(run.id))
     if lease is not None and is_held(lease):
         raise Conflict(
             f"another worker holds run '{run.id}' until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -132,11 +133,11 @@ def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) 
             id=run.id,
         )
     if run.status in ("queued", "running"):
-        taken = _take(core, scope, run, request)
+        taken = _take(tenant, run, request)
         if taken is not None:
             return taken
-        run = load(core, scope, Execution, run.id)
-    stands = standing(core, scope, run)
+        run = load(tenant, Execution, run.id)
+    stands = standing(tenant, run)
     if run.status == "paused" and stands.todo == "ask":
         raise IllegalTransition(
             f"run '{run.id}' asks: step {stands.length} may or may not have happened",
@@ -148,66 +149,66 @@ def _claim_one(core: Core, scope: Scope, run: Execution, request: ClaimRequest) 
     raise not_running(run)
 
 
-def _claimable(core: Core, scope: Scope, request: ClaimRequest) -> Iterator[Execution]:
+def _claimable(tenant: Tenant, request: ClaimRequest) -> Iterator[Execution]:
     """What was interrupted first, then the most urgent, then the oldest."""
     agent = (equal("agent_id", request.agent),) if request.agent else ()
-    interrupted = sorted(_interrupted(core, scope, request.queue, agent), key=lambda run: (-run.priority, run.id))
+    interrupted = sorted(_interrupted(tenant, request.queue, agent), key=lambda run: (-run.priority, run.id))
     yield from interrupted
     waiting: tuple[Filter, ...] = (equal("queue", request.queue), Compare("status", "=", "queued"), *agent)
     below: tuple[Filter, ...] = ()
     while True:
         # Both reads follow the index from one end; sorting by priority and age at once would read the whole queue.
         top = Query(Execution, (*waiting, *below), (Order("priority", descending=True),), limit=1)
-        rows = core.store.select(scope, top, ("priority",))
+        rows = tenant.select(top, ("priority",))
         if not rows:
             return
-        yield from _all(core, scope, (*waiting, Compare("priority", "=", rows[0][0])))
+        yield from _all(tenant, (*waiting, Compare("priority", "=", rows[0][0])))
         below = (Compare("priority", "<", rows[0][0]),)
 
 
-def _interrupted(core: Core, scope: Scope, queue: str, agent: tuple[Filter, ...]) -> Iterator[Execution]:
+def _interrupted(tenant: Tenant, queue: str, agent: tuple[Filter, ...]) -> Iterator[Execution]:
     running = (equal("queue", queue), Compare("status", "=", "running"), *agent)
-    found = list(_all(core, scope, running))
+    found = list(_all(tenant, running))
     for start in range(0, len(found), PAGE):
         page = found[start : start + PAGE]
         names = OneOf("id", tuple(lease_name(run.id) for run in page))
         held = Query(Lease, (names, *held_now()))
-        busy = {name for (name,) in core.store.select(scope, held, ("id",))}
+        busy = {name for (name,) in tenant.select(held, ("id",))}
         yield from (run for run in page if lease_name(run.id) not in busy)
 
 
-def _all(core: Core, scope: Scope, where: tuple[Filter, ...]) -> Iterator[Execution]:
+def _all(tenant: Tenant, where: tuple[Filter, ...]) -> Iterator[Execution]:
     after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Execution, where, (Order("id"),), PAGE, after))
+        page = tenant.find(Query(Execution, where, (Order("id"),), PAGE, after))
         yield from page.records
         if page.next is None:
             return
         after = page.next
 
 
-def _take(core: Core, scope: Scope, run: Execution, request: ClaimRequest) -> Claimed | None:
+def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | None:
     """The run with its lease; None if another was quicker, or if it cannot go on as it is."""
-    agent = core.store.get(scope, Agent, run.agent_id)
-    held = core.store.get(scope, Lease, lease_name(run.id))
+    agent = tenant.get(Agent, run.agent_id)
+    held = tenant.get(Lease, lease_name(run.id))
     moment = now()
     if agent is None or agent.status != "active" or is_held(held, moment):
         return None
-    stands = standing(core, scope, run)
+    stands = standing(tenant, run)
     verdict = _verdict(run, stands)
     until = moment + timedelta(seconds=request.seconds) if verdict["status"] == "running" else moment
-    lease, taking_it = taking(held, scope, lease_name(run.id), request.worker, until, request.idempotency_key)
-    goes_on = revised(run, scope, **verdict, **_counted(run, request.worker, moment))
+    lease, taking_it = taking(held, tenant, lease_name(run.id), request.worker, until, request.idempotency_key)
+    goes_on = revised(run, tenant.scope, **verdict, **_counted(run, request.worker, moment))
     once = [Absent(Lease, _this_claim(request.idempotency_key))] if request.idempotency_key else []
-    steps = [*once, taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(scope, stands, verdict["status"])]
+    steps = [*once, taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(tenant, stands, verdict["status"])]
     action = "claim" if verdict["status"] == "running" else f"run {verdict['status']}"
     try:
-        commit(core, scope, [*steps, logged(scope, "update", action, None, id=run.id, fence=lease.fence)])
+        commit(tenant, [*steps, logged(tenant, "update", action, None, id=run.id, fence=lease.fence)])
     except Conflict:
         return None  # another worker was quicker, or the late one did one more step
     if verdict["status"] != "running":
         return None
-    return _claimed(core, scope, load(core, scope, Execution, run.id), stands, lease, agent)
+    return _claimed(tenant, load(tenant, Execution, run.id), stands, lease, agent)
 
 
 def _verdict(run: Execution, stands: Standing) -> dict[str, Any]:
@@ -230,14 +231,14 @@ def _counted(run: Execution, worker: str, moment: datetime) -> dict[str, Any]:
     return {"attempts": run.attempts + 1, "crashes": crashes, "worker": worker, "started_at": started}
 
 
-def _cycle_steps(scope: Scope, stands: Standing, status: str) -> list[Step]:
+def _cycle_steps(tenant: Tenant, stands: Standing, status: str) -> list[Step]:
     """A step that is begun again is counted; one that may have happened is marked."""
     last = stands.last
     if last is None or stands.todo == "think" or status == "failed":
         return []
     if stands.todo == "ask":
-        return [Update(revised(last, scope, status="uncertain"))]
-    return [Update(revised(last, scope, status="open", attempts=last.attempts + 1))]
+        return [Update(revised(last, tenant.scope, status="uncertain"))]
+    return [Update(revised(last, tenant.scope, status="open", attempts=last.attempts + 1))]
 
 
 def unmoved(run: Execution, stands: Standing) -> list[Step]:
@@ -249,14 +250,14 @@ def unmoved(run: Execution, stands: Standing) -> list[Step]:
     return steps
 
 
-def _claimed(core: Core, scope: Scope, run: Execution, stands: Standing, lease: Lease, agent: Agent) -> Claimed:
+def _claimed(tenant: Tenant, run: Execution, stands: Standing, lease: Lease, agent: Agent) -> Claimed:
     first = max(stands.length - 1, 1)
-    latest = steps_between(core, scope, history_of(run), first, stands.length)
+    latest = steps_between(tenant, history_of(run), first, stands.length)
     is_acting = stands.todo == "act"
     done = latest[:-1] if is_acting else latest
     brief = AgentBrief(**{name: getattr(agent, name) for name in AgentBrief.model_fields})
     return Claimed(
-        run=run_view(core, scope, run, stands),
+        run=run_view(tenant, run, stands),
         fence=lease.fence,
         expires_at=lease.expires_at,
         todo=stands.todo,
@@ -280,11 +281,11 @@ class Renewed(Reply):
     status: str
 
 
-def renew(core: Core, scope: Scope, request: RenewRequest) -> Renewed:
+def renew(tenant: Tenant, request: RenewRequest) -> Renewed:
     """Hold on to a run while a step takes long."""
-    run = load(core, scope, Execution, request.id)
+    run = load(tenant, Execution, request.id)
     until = now() + timedelta(seconds=request.seconds)
-    lease = extend(core.store, scope, lease_name(run.id), request.fence, until)
+    lease = extend(tenant.store, tenant.scope, lease_name(run.id), request.fence, until)
     return Renewed(run=run.id, expires_at=lease.expires_at, status=run.status)
 
 
@@ -294,18 +295,18 @@ class ReleaseRequest(DriveRequest):
     note: Text = Field("", max_length=10_000, description="Why")
 
 
-def release(core: Core, scope: Scope, request: ReleaseRequest) -> RunView:
+def release(tenant: Tenant, request: ReleaseRequest) -> RunView:
     """Let go of a run, so that another worker goes on at once."""
     name = lease_name(request.id)
     for looks_left in (4, 3, 2, 1, 0):
-        run = load(core, scope, Execution, request.id)
-        steps = ending(core.store, scope, name, request.fence)
+        run = load(tenant, Execution, request.id)
+        steps = ending(tenant.store, tenant.scope, name, request.fence)
         if run.status == "running":
-            steps.append(Update(revised(run, scope, status="queued", note=request.note)))
+            steps.append(Update(revised(run, tenant.scope, status="queued", note=request.note)))
         try:
-            commit(core, scope, [*steps, logged(scope, "update", "release", None, id=run.id, fence=request.fence)])
+            commit(tenant, [*steps, logged(tenant, "update", "release", None, id=run.id, fence=request.fence)])
             break
         except Conflict:  # taken over: the next look says so; or paused this moment: what is left is to let go
             if not looks_left:
                 raise
-    return run_view(core, scope, load(core, scope, Execution, run.id))
+    return run_view(tenant, load(tenant, Execution, run.id))

@@ -11,9 +11,11 @@ from pydantic import Field
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, CitationState
 from recollect.domain.record import Id, QueryText
-from recollect.ports.records import Filter, OneOf, Order, Query, Scope, equal
-from recollect.services.context import Core, Reply, Request, counted_page
+from recollect.ports.records import Filter, OneOf, Order, Query, equal
 from recollect.services.keyed_hashes import shown_evidence
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import counted_page
 
 SHOWN_TEXT = 300
 
@@ -49,19 +51,19 @@ def trust_in_words(status: str, cited: Sequence[CitationView]) -> str:
     return f"{said}, checked {min(known):%Y-%m-%d}" if known and len(known) == len(times) else said
 
 
-def citation_view(core: Core, scope: Scope, citation: Citation) -> CitationView:
-    return CitationView(**shown_fields(core, scope, {name: getattr(citation, name) for name in SHOWN}))
+def citation_view(tenant: Tenant, citation: Citation) -> CitationView:
+    return CitationView(**shown_fields(tenant, {name: getattr(citation, name) for name in SHOWN}))
 
 
-def shown_fields(core: Core, scope: Scope, fields: dict[str, Any]) -> dict[str, Any]:
-    return {**fields, "evidence": shown_evidence(core.keyring, scope, fields["evidence"])}
+def shown_fields(tenant: Tenant, fields: dict[str, Any]) -> dict[str, Any]:
+    return {**fields, "evidence": shown_evidence(tenant.keyring, tenant.scope, fields["evidence"])}
 
 
-def by_memory(core: Core, scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, list[CitationView]]:
+def by_memory(tenant: Tenant, rows: Sequence[tuple[Any, ...]]) -> dict[str, list[CitationView]]:
     """Rows of a memory's id and the shown fields, as views by memory."""
     found: dict[str, list[CitationView]] = {}
     for row in rows:
-        fields = shown_fields(core, scope, dict(zip(SHOWN, row[1:], strict=True)))
+        fields = shown_fields(tenant, dict(zip(SHOWN, row[1:], strict=True)))
         found.setdefault(row[0], []).append(CitationView(**fields))
     return found
 
@@ -91,21 +93,21 @@ class CitationPage(Reply):
     total: int
 
 
-def list_citations(core: Core, scope: Scope, request: ListCitationsRequest) -> CitationPage:
+def list_citations(tenant: Tenant, request: ListCitationsRequest) -> CitationPage:
     """List citations, the newest first; those of forgotten memories too, since they come back with them."""
     given = {"state": request.state, "source": request.source}
     where: list[Filter] = [equal(name, value) for name, value in given.items() if value is not None]
     where += [OneOf("memory_id", tuple(dict.fromkeys(request.memories)))] if request.memories else []
     query = Query(Citation, tuple(where), (Order("id", descending=True),), request.limit, request.after)
-    page, total = counted_page(core, scope, query)
+    page, total = counted_page(tenant, query)
     ids = tuple({citation.memory_id for citation in page.records})
-    found = core.store.find(scope, Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []
+    found = tenant.find(Query(Memory, (OneOf("id", ids),), deleted="yes")).records if ids else []
     memories = {memory.id: memory for memory in found}
-    lines = [_line(core, scope, one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
+    lines = [_line(tenant, one, memories[one.memory_id]) for one in page.records if one.memory_id in memories]
     return CitationPage(citations=lines, next=page.next, total=total)
 
 
-def _line(core: Core, scope: Scope, citation: Citation, memory: Memory) -> CitationLine:
-    kept = shown_fields(core, scope, {name: getattr(citation, name) for name in SHOWN})
+def _line(tenant: Tenant, citation: Citation, memory: Memory) -> CitationLine:
+    kept = shown_fields(tenant, {name: getattr(citation, name) for name in SHOWN})
     status = "forgotten" if memory.is_deleted else memory.status
     return CitationLine(memory=memory.id, text=memory.text[:SHOWN_TEXT], kind=memory.kind, status=status, **kept)

@@ -12,8 +12,11 @@ from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, UserCitation
 from recollect.domain.record import Id, now
 from recollect.errors import Denied, InvalidInput, NotFound
-from recollect.ports.records import Require, Scope, Update, revised
-from recollect.services.context import Core, Request, citations_of, commit, load, logged, persistently
+from recollect.ports.records import Require, Update, revised
+from recollect.services.requests import Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import citations_of, commit, load, logged
 from recollect.services.trust.governance import Standing, standing
 
 
@@ -24,28 +27,28 @@ class ConfirmRequest(Request):
     citation: Id = Field(description="The citation's id")
 
 
-def confirm(core: Core, scope: Scope, request: ConfirmRequest) -> Standing:
+def confirm(tenant: Tenant, request: ConfirmRequest) -> Standing:
     """Confirm that you said what a memory cites of you: the claim then holds, and can carry a promotion."""
-    return persistently(None, lambda: _confirmed(core, scope, request))
+    return persistently(None, lambda: _confirmed(tenant, request))
 
 
-def _confirmed(core: Core, scope: Scope, request: ConfirmRequest) -> Standing:
-    memory = load(core, scope, Memory, request.id)
-    found = [one for one in citations_of(core, scope, memory.id) if one.id == request.citation]
+def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:
+    memory = load(tenant, Memory, request.id)
+    found = [one for one in citations_of(tenant, memory.id) if one.id == request.citation]
     if not found:
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
     citation = found[0]
-    _refuse_others(scope, citation)
+    _refuse_others(tenant, citation)
     if citation.confirmed_at is None:
-        said = revised(citation, scope, confirmed_by=scope.actor, confirmed_at=now())
-        seen = said.changed(**said.looked_up(core.world(scope, memory.id)))
+        said = revised(citation, tenant.scope, confirmed_by=tenant.scope.actor, confirmed_at=now())
+        seen = said.changed(**said.looked_up(tenant.world(tenant.scope, memory.id)))
         unchanged = Require(Memory, memory.id, {"content_hash": memory.content_hash})
-        entry = logged(scope, "update", "confirm", memory, citation=citation.id)
-        commit(core, scope, [unchanged, Update(seen), entry])
-    return standing(core, scope, memory.id)
+        entry = logged(tenant, "update", "confirm", memory, citation=citation.id)
+        commit(tenant, [unchanged, Update(seen), entry])
+    return standing(tenant, memory.id)
 
 
-def _refuse_others(scope: Scope, citation: Citation) -> None:
+def _refuse_others(tenant: Tenant, citation: Citation) -> None:
     cited = citation.cited()
     if not isinstance(cited, UserCitation):
         raise InvalidInput(
@@ -53,8 +56,8 @@ def _refuse_others(scope: Scope, citation: Citation) -> None:
         )
     if not cited.comment.strip():
         raise InvalidInput("there is no comment to confirm", remedy="cite the user with what they said")
-    speaks_for_all = scope.granted is None and scope.actor is None
-    if scope.actor != cited.user_id and not speaks_for_all:
+    speaks_for_all = tenant.scope.granted is None and tenant.scope.actor is None
+    if tenant.scope.actor != cited.user_id and not speaks_for_all:
         raise Denied(
             f"only {cited.user_id} can confirm what {cited.user_id} said",
             remedy="let them sign in and confirm it, or give them a key of their own",

@@ -16,14 +16,16 @@ from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relati
 from recollect.domain.provenance import Citation, CitationState, read_citation
 from recollect.domain.record import Id, Json, QueryText, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Scope, Step, Update, equal, revised
-from recollect.services.context import Core, Reply, Request, citations_of, commit, load, logged
+from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Step, Update, equal, revised
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.derived import supported_steps
 from recollect.services.memories.remember import citation_mark, citation_record
 from recollect.services.memories.revise import change_steps, dependants, fallen_steps
 from recollect.services.memories.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
 from recollect.services.request_limits import MOST_CITATIONS
+from recollect.services.requests import Reply, Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import citations_of, commit, load, logged
 
 PAGE = 500
 
@@ -40,19 +42,19 @@ class Cited(Reply):
     citations: list[str]
 
 
-def cite_memory(core: Core, scope: Scope, request: CiteRequest) -> Cited:
+def cite_memory(tenant: Tenant, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
-    memory = load(core, scope, Memory, request.id)
-    world = core.world(scope, None)
+    memory = load(tenant, Memory, request.id)
+    world = tenant.world(tenant.scope, None)
     given = [read_citation(one) for one in request.cites]
-    cited = [citation_record(scope, memory.id, one.sealed(world), one) for one in given]
-    stored = citations_of(core, scope, memory.id)
+    cited = [citation_record(tenant, memory.id, one.sealed(world), one) for one in given]
+    stored = citations_of(tenant, memory.id)
     had = {citation_mark(citation) for citation in stored}
     records = list({mark: one for one in cited if (mark := citation_mark(one)) not in had}.values())
     refuse_more(Citation, len(stored), len(records))
     if records:
-        entry = logged(scope, "update", "cite", memory, sources=[record.source for record in records])
-        commit(core, scope, [*(Insert(record) for record in records), entry])
+        entry = logged(tenant, "update", "cite", memory, sources=[record.source for record in records])
+        commit(tenant, [*(Insert(record) for record in records), entry])
     return Cited(id=memory.id, citations=[record.id for record in records])
 
 
@@ -63,33 +65,33 @@ class UnciteRequest(Request):
     citation: Id = Field(description="The citation's id")
 
 
-def uncite(core: Core, scope: Scope, request: UnciteRequest) -> Standing:
+def uncite(tenant: Tenant, request: UnciteRequest) -> Standing:
     """Remove a citation; a trusted memory left without one that holds becomes a hypothesis again."""
-    memory = load(core, scope, Memory, request.id)
-    had = citations_of(core, scope, memory.id)
+    memory = load(tenant, Memory, request.id)
+    had = citations_of(tenant, memory.id)
     kept = [citation for citation in had if citation.id != request.citation]
     if len(kept) == len(had):
         raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
     unchanged = Require(Memory, memory.id, {"version": memory.version})
-    steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(scope, "update", "uncite", memory)]
-    commit(core, scope, [*steps, *unsupported_steps(core, scope, memory, kept)])
-    return standing(core, scope, memory.id)
+    steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(tenant, "update", "uncite", memory)]
+    commit(tenant, [*steps, *unsupported_steps(tenant, memory, kept)])
+    return standing(tenant, memory.id)
 
 
-def unsupported_steps(core: Core, scope: Scope, memory: Memory, left: Sequence[Citation]) -> list[Step]:
+def unsupported_steps(tenant: Tenant, memory: Memory, left: Sequence[Citation]) -> list[Step]:
     """Take the trust away from a memory if none of the citations that are left holds."""
     if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
         return []
     why = "its last citation was removed"
-    return _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "lost its last citation")
+    return _moving_steps(tenant, memory, "hypothesis", "demoted", why, "lost its last citation")
 
 
-def _moving_steps(core: Core, scope: Scope, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
+def _moving_steps(tenant: Tenant, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
     """A memory gets another status: what rests on it falls with its trust, and what it replaced follows."""
     return [
-        *change_steps(core, scope, memory, change, why, status=to),
-        *(fallen_steps(core, scope, [memory], what) if to not in TRUSTED else ()),
-        *moved_steps(core, scope, memory, memory.changed(status=to)),
+        *change_steps(tenant, memory, change, why, status=to),
+        *(fallen_steps(tenant, [memory], what) if to not in TRUSTED else ()),
+        *moved_steps(tenant, memory, memory.changed(status=to)),
     ]
 
 
@@ -112,20 +114,20 @@ class Checked(Reply):
     demoted: list[str] = Field(default_factory=list)
 
 
-def check(core: Core, scope: Scope, request: CheckRequest) -> Checked:
+def check(tenant: Tenant, request: CheckRequest) -> Checked:
     """Check citations against the world; what no longer holds takes its memory's status away."""
     where = [equal("memory_id", request.id)] if request.id else []
     if request.id:
-        load(core, scope, Memory, request.id)
+        load(tenant, Memory, request.id)
     if request.source:
         where.append(equal("source", request.source))
     if request.state:
         where.append(equal("state", request.state))
     report, after = Checked(), None
     while True:
-        page = core.store.find(scope, Query(Citation, tuple(where), limit=PAGE, after=after))
+        page = tenant.find(Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
-            check_memory(core, scope, memory_id, citations, report)
+            check_memory(tenant, memory_id, citations, report)
         after = page.next
         if after is None:
             return report
@@ -138,18 +140,18 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
     return grouped
 
 
-def check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
+def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
     """Look up citations of one memory, and add to the report what they were found to be."""
     while True:
-        memory = core.store.get(scope, Memory, memory_id)
+        memory = tenant.get(Memory, memory_id)
         if memory is None:
             return
         try:
-            checked, demoted = _checked_now(core, scope, memory, citations)
+            checked, demoted = _checked_now(tenant, memory, citations)
             break
         except VersionConflict:  # somebody checked or changed it meanwhile: look at what they left
             still = tuple(citation.id for citation in citations)
-            citations = [one for one in citations_of(core, scope, memory_id) if one.id in still]
+            citations = [one for one in citations_of(tenant, memory_id) if one.id in still]
     if demoted:
         report.demoted.append(memory_id)
     for state, count in _found(checked).items():
@@ -157,34 +159,32 @@ def check_memory(core: Core, scope: Scope, memory_id: str, citations: Sequence[C
     report.looked_at += len(checked)
 
 
-def _checked_now(
-    core: Core, scope: Scope, memory: Memory, citations: Sequence[Citation]
-) -> tuple[list[Citation], bool]:
+def _checked_now(tenant: Tenant, memory: Memory, citations: Sequence[Citation]) -> tuple[list[Citation], bool]:
     """Look the citations up and commit what was found; says whether the memory lost its status."""
-    checked = [looked_up(core, scope, citation) for citation in citations]
-    return checked, record_checked(core, scope, memory, checked)
+    checked = [looked_up(tenant, citation) for citation in citations]
+    return checked, record_checked(tenant, memory, checked)
 
 
-def record_checked(core: Core, scope: Scope, memory: Memory, checked: Sequence[Citation]) -> bool:
+def record_checked(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) -> bool:
     """Commit what was found of citations; says whether their memory lost its status by it."""
     broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
     steps: list[Step] = [Update(citation) for citation in checked]
-    fault = broken or _mere_claims(core, scope, memory, checked)
+    fault = broken or _mere_claims(tenant, memory, checked)
     demoted = bool(fault) and memory.status in TRUSTED
     if demoted:
         why = f"no longer holds: {fault[0].note}" if broken else f"rests on a claim alone: {fault[0].note}"
-        steps += _moving_steps(core, scope, memory, "hypothesis", "demoted", why, "no longer holds")
+        steps += _moving_steps(tenant, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
-        commit(core, scope, [*steps, logged(scope, "update", "check", memory, found=_found(checked))])
+        commit(tenant, [*steps, logged(tenant, "update", "check", memory, found=_found(checked))])
     return demoted
 
 
-def _mere_claims(core: Core, scope: Scope, memory: Memory, checked: Sequence[Citation]) -> list[Citation]:
+def _mere_claims(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) -> list[Citation]:
     """The claims that a memory rests on, if there is nothing else that it could rest on."""
     claims = [citation for citation in checked if citation.state == "claimed" and citation.is_just_seen]
     if not claims or memory.status not in TRUSTED:
         return []
-    now_known = {citation.id: citation for citation in citations_of(core, scope, memory.id)}
+    now_known = {citation.id: citation for citation in citations_of(tenant, memory.id)}
     now_known |= {citation.id: citation for citation in checked}
     return [] if any(citation.state in ("holds", "unreachable") for citation in now_known.values()) else claims
 
@@ -195,8 +195,8 @@ def _found(checked: Sequence[Citation]) -> dict[str, int]:
     return {state: states.count(state) for state in ("holds", "claimed", "broken", "unreachable")}
 
 
-def looked_up(core: Core, scope: Scope, citation: Citation) -> Citation:
-    return revised(citation, scope, **citation.looked_up(core.world(scope, citation.memory_id)))
+def looked_up(tenant: Tenant, citation: Citation) -> Citation:
+    return revised(citation, tenant.scope, **citation.looked_up(tenant.world(tenant.scope, citation.memory_id)))
 
 
 class MoveRequest(Request):
@@ -222,14 +222,14 @@ class Standing(Reply):
     citations: list[str] = Field(default_factory=list)
 
 
-def promote(core: Core, scope: Scope, request: PromoteRequest) -> Standing:
+def promote(tenant: Tenant, request: PromoteRequest) -> Standing:
     """Raise a memory's status, if its citations, checked now, support it."""
-    memory = load(core, scope, Memory, request.id, version=request.version)
+    memory = load(tenant, Memory, request.id, version=request.version)
     refuse_promotion(memory, request.to)
-    checked = [looked_up(core, scope, citation) for citation in citations_of(core, scope, memory.id)]
+    checked = [looked_up(tenant, citation) for citation in citations_of(tenant, memory.id)]
     steps: list[Step] = [Update(citation) for citation in checked]
-    commit(core, scope, [*steps, *promotion_steps(core, scope, memory, request.to, request.why, checked)])
-    return standing(core, scope, memory.id)
+    commit(tenant, [*steps, *promotion_steps(tenant, memory, request.to, request.why, checked)])
+    return standing(tenant, memory.id)
 
 
 def refuse_promotion(memory: Memory, to: str) -> None:
@@ -240,14 +240,12 @@ def refuse_promotion(memory: Memory, to: str) -> None:
         )
 
 
-def promotion_steps(
-    core: Core, scope: Scope, memory: Memory, to: str, why: str, checked: Sequence[Citation]
-) -> list[Step]:
+def promotion_steps(tenant: Tenant, memory: Memory, to: str, why: str, checked: Sequence[Citation]) -> list[Step]:
     """Raise a status that citations, just checked, support."""
     _refuse_unsupported(memory, checked)
-    steps = supported_steps(core, scope, memory)
-    steps += change_steps(core, scope, memory, "promoted", why, status=to)
-    return steps + promoted_steps(core, scope, memory.changed(status=to))
+    steps = supported_steps(tenant, memory)
+    steps += change_steps(tenant, memory, "promoted", why, status=to)
+    return steps + promoted_steps(tenant, memory.changed(status=to))
 
 
 class DemoteRequest(MoveRequest):
@@ -256,23 +254,23 @@ class DemoteRequest(MoveRequest):
     to: Literal["hypothesis", "verified"] = Field("hypothesis", description="How far down")
 
 
-def demote(core: Core, scope: Scope, request: DemoteRequest) -> Standing:
+def demote(tenant: Tenant, request: DemoteRequest) -> Standing:
     """Lower a memory's status: from published to verified, or to a hypothesis."""
-    if request.to == "verified" and load(core, scope, Memory, request.id).status == "hypothesis":
+    if request.to == "verified" and load(tenant, Memory, request.id).status == "hypothesis":
         raise IllegalTransition("a hypothesis cannot be demoted to verified", remedy="promote it", id=request.id)
-    return _move(core, scope, request, request.to, "demoted")
+    return _move(tenant, request, request.to, "demoted")
 
 
-def archive(core: Core, scope: Scope, request: MoveRequest) -> Standing:
+def archive(tenant: Tenant, request: MoveRequest) -> Standing:
     """Put a memory aside: kept, but no longer recalled unless asked for."""
-    return _move(core, scope, request, "archived", "archived")
+    return _move(tenant, request, "archived", "archived")
 
 
-def _move(core: Core, scope: Scope, request: MoveRequest, to: str, change: Change) -> Standing:
-    memory = load(core, scope, Memory, request.id, version=request.version)
+def _move(tenant: Tenant, request: MoveRequest, to: str, change: Change) -> Standing:
+    memory = load(tenant, Memory, request.id, version=request.version)
     refuse_illegal(memory, to)
-    commit(core, scope, _moving_steps(core, scope, memory, to, change, request.why, f"was {change}"))
-    return standing(core, scope, memory.id)
+    commit(tenant, _moving_steps(tenant, memory, to, change, request.why, f"was {change}"))
+    return standing(tenant, memory.id)
 
 
 def refuse_illegal(memory: Memory, to: str) -> None:
@@ -313,9 +311,9 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
         )
 
 
-def standing(core: Core, scope: Scope, id: str) -> Standing:
-    memory = load(core, scope, Memory, id)
-    shown = [f"{citation.source}: {citation.state}" for citation in citations_of(core, scope, id)]
+def standing(tenant: Tenant, id: str) -> Standing:
+    memory = load(tenant, Memory, id)
+    shown = [f"{citation.source}: {citation.state}" for citation in citations_of(tenant, id)]
     return Standing(id=id, status=memory.status, version=memory.version, citations=shown)
 
 
@@ -334,31 +332,31 @@ class RolledBack(Reply):
     derived: list[str]
 
 
-def roll_back(core: Core, scope: Scope, request: RollBackRequest) -> RolledBack:
+def roll_back(tenant: Tenant, request: RollBackRequest) -> RolledBack:
     """Archive every memory that cites a source and everything derived from those, in one transaction."""
-    cited = core.store.select(scope, Query(Citation, (equal("source", request.source),)), ("memory_id",))
+    cited = tenant.select(Query(Citation, (equal("source", request.source),)), ("memory_id",))
     citing = sorted({id for (id,) in cited})
     if not citing:
         raise NotFound(f"no memory cites '{request.source[:200]}'", remedy="see `source` of a memory's citations")
-    derived = dependants(core, scope, citing)
+    derived = dependants(tenant, citing)
     if not request.dry_run:
         why = f"source rolled back: {request.source}" + (f" ({request.why})" if request.why else "")
-        memories = _loaded(core, scope, [*citing, *derived])
+        memories = _loaded(tenant, [*citing, *derived])
         steps = [
             step
             for memory in memories
             if memory.status != "archived"
-            for step in change_steps(core, scope, memory, "archived", why, status="archived")
+            for step in change_steps(tenant, memory, "archived", why, status="archived")
         ]
-        steps += reinstated_steps(core, scope, memories)
+        steps += reinstated_steps(tenant, memories)
         if steps:
-            commit(core, scope, steps)
+            commit(tenant, steps)
     return RolledBack(citing=citing, derived=derived)
 
 
-def _loaded(core: Core, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+def _loaded(tenant: Tenant, ids: Sequence[str]) -> list[Memory]:
     """Forgotten ones too: restored, they must not come back trusted."""
-    return core.store.find(scope, Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
+    return tenant.find(Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
 
 
 class RelateRequest(Request):
@@ -375,25 +373,25 @@ class Related(Reply):
     links: int
 
 
-def relate(core: Core, scope: Scope, request: RelateRequest) -> Related:
+def relate(tenant: Tenant, request: RelateRequest) -> Related:
     """Link one memory to another; the same link twice is one link."""
     if request.id == request.to:
         raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
     if request.type == SUPERSEDES:
         raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
-    memory = load(core, scope, Memory, request.id)
-    load(core, scope, Memory, request.to)
+    memory = load(tenant, Memory, request.id)
+    load(tenant, Memory, request.to)
     same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))
-    links = core.store.count(scope, Query(Relationship, (equal("source_id", request.id),)))
-    if not core.store.count(scope, Query(Relationship, same)):
+    links = tenant.count(Query(Relationship, (equal("source_id", request.id),)))
+    if not tenant.count(Query(Relationship, same)):
         refuse_more(Relationship, links, 1)
         link = Relationship(
-            organization_id=scope.organization_id,
+            organization_id=tenant.scope.organization_id,
             source_id=request.id,
             target_id=request.to,
             type=request.type,
             metadata=request.metadata,
-            created_by=scope.actor,
+            created_by=tenant.scope.actor,
         )
-        commit(core, scope, [Insert(link), logged(scope, "update", "relate", memory, to=request.to, type=request.type)])
-    return Related(id=request.id, links=core.store.count(scope, Query(Relationship, (equal("source_id", request.id),))))
+        commit(tenant, [Insert(link), logged(tenant, "update", "relate", memory, to=request.to, type=request.type)])
+    return Related(id=request.id, links=tenant.count(Query(Relationship, (equal("source_id", request.id),))))

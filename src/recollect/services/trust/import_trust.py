@@ -15,10 +15,10 @@ from typing import Any, cast
 from recollect.domain.memory import TRUSTED, Embedding, Memory, Revision
 from recollect.domain.provenance import Citation, World, entered
 from recollect.domain.record import Record, now
-from recollect.ports.records import Scope
-from recollect.services.context import Core, commit, made
 from recollect.services.memories.embeddings import facets_of
 from recollect.services.memories.revise import fallen_steps
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, made
 
 AT_ONCE = 500
 WHY = "imported without a citation that holds here"
@@ -28,8 +28,7 @@ WHY = "imported without a citation that holds here"
 class Proving:
     """Looks at every memory that comes in; `fallen` are those that did not keep their trust, as they were."""
 
-    core: Core
-    scope: Scope
+    tenant: Tenant
     comes_later: Callable[[str], bool]
     """Whether the file has a log entry of this id, which may be written after what cites it."""
     replaces: bool = False
@@ -42,23 +41,23 @@ class Proving:
         memory = records[0]
         if not isinstance(memory, Memory) or memory.status not in TRUSTED:
             return records
-        world = cast(World, _WithFile(self.core.world(self.scope, memory.id), self.comes_later))
+        world = cast(World, _WithFile(self.tenant.world(self.tenant.scope, memory.id), self.comes_later))
         looked = [one.changed(**one.looked_up(world)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
             # Who opened the store answers for what the file says was found, and when, where the same is found here.
             same = [one.state for one in records if isinstance(one, Citation)] == found
-            return _with_facets(memory, records if same and self.scope.granted is None else looked)
-        if self.replaces or self.core.store.get(self.scope, Memory, memory.id, deleted=True) is None:
+            return _with_facets(memory, records if same and self.tenant.scope.granted is None else looked)
+        if self.replaces or self.tenant.get(Memory, memory.id, deleted=True) is None:
             self.fallen.append(memory)
         after, *former = self._demoted(memory)
         return _with_facets(after, [after, *former, *looked[1:]])
 
     def _entered(self, citation: Citation) -> Citation:
-        if self.scope.granted is None:
+        if self.tenant.scope.granted is None:
             return citation
         cited = citation.cited()
-        fields: dict[str, Any] = entered(cited, cited, self.scope.actor, "door")
+        fields: dict[str, Any] = entered(cited, cited, self.tenant.scope.actor, "door")
         cleared = dict.fromkeys(("confirmed_by", "confirmed_at", "checked_at", "tried_at"))
         anew: Citation = citation.changed(**fields, **cleared, note="")
         return anew
@@ -68,7 +67,7 @@ class Proving:
             status="hypothesis", version=memory.version + 1, updated_at=max(now(), memory.updated_at)
         )
         former = made(
-            Revision, self.scope, memory_id=memory.id, number=memory.version, change="demoted", why=WHY,
+            Revision, self.tenant, memory_id=memory.id, number=memory.version, change="demoted", why=WHY,
             state=memory.model_dump(mode="json"), text=memory.text, held_from=memory.updated_at,
             held_to=after.updated_at,
         )  # fmt: skip
@@ -77,11 +76,9 @@ class Proving:
     def settle(self) -> list[str]:
         """What was made from those that fell, falls too; says how many there were."""
         for start in range(0, len(self.fallen), AT_ONCE):
-            steps = fallen_steps(
-                self.core, self.scope, self.fallen[start : start + AT_ONCE], "could not be proven here"
-            )
+            steps = fallen_steps(self.tenant, self.fallen[start : start + AT_ONCE], "could not be proven here")
             if steps:
-                commit(self.core, self.scope, steps)
+                commit(self.tenant, steps)
         if not self.fallen:
             return []
         count = len(self.fallen)

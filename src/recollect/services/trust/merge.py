@@ -25,15 +25,16 @@ from recollect.ports.records import (
     Order,
     Query,
     Require,
-    Scope,
     Step,
     Update,
     equal,
     revised,
 )
-from recollect.services.context import Core, Request, citations_of, commit, load, logged, made, tags_of
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.revise import change_steps, fallen_steps
+from recollect.services.requests import Request
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import citations_of, commit, load, logged, made, tags_of
 from recollect.services.trust.governance import (
     MoveRequest,
     Standing,
@@ -69,39 +70,39 @@ class Merged(Standing):
     tags_added: int = 0
 
 
-def merge(core: Core, scope: Scope, request: MergeRequest) -> Merged:
+def merge(tenant: Tenant, request: MergeRequest) -> Merged:
     """Let one memory stand for several: it takes over their citations and tags, they are archived with a link to it."""
     if request.id in request.others:
         raise InvalidInput("a memory cannot be merged into itself", remedy="leave it out of `others`")
-    kept = load(core, scope, Memory, request.id, version=request.version)
-    others = [load(core, scope, Memory, id) for id in dict.fromkeys(request.others)]
+    kept = load(tenant, Memory, request.id, version=request.version)
+    others = [load(tenant, Memory, id) for id in dict.fromkeys(request.others)]
     if request.promote is not None:
         refuse_promotion(kept, request.promote)
     _refuse_loss(kept, others, request.promote or kept.status)
-    own = citations_of(core, scope, kept.id)
-    fresh = _evidence(core, scope, kept, own, others)
-    tags = _tags(core, scope, kept, others)
+    own = citations_of(tenant, kept.id)
+    fresh = _evidence(tenant, kept, own, others)
+    tags = _tags(tenant, kept, others)
     refuse_more(Citation, len(own), len(fresh))
-    refuse_more(Tag, len(tags_of(core, scope, kept.id)), len(tags))
+    refuse_more(Tag, len(tags_of(tenant, kept.id)), len(tags))
     steps: list[Step] = [Require(Memory, kept.id, {"version": kept.version})]
     if request.promote is not None:
-        own = [looked_up(core, scope, citation) for citation in own]
+        own = [looked_up(tenant, citation) for citation in own]
         steps += [Update(citation) for citation in own]
-        steps += promotion_steps(core, scope, kept, request.promote, request.why, [*own, *fresh])
+        steps += promotion_steps(tenant, kept, request.promote, request.why, [*own, *fresh])
     steps += [Insert(record) for record in (*fresh, *tags)]
-    lent = _lent(core, scope, kept, [*own, *fresh], fresh, tags)
-    steps += [step for other in others for step in _giving_way(core, scope, other, kept, request.why, lent)]
-    steps += fallen_steps(core, scope, others, "was archived")
-    entry = logged(scope, "update", "merge", kept, others=[other.id for other in others])
+    lent = _lent(tenant, kept, [*own, *fresh], fresh, tags)
+    steps += [step for other in others for step in _giving_way(tenant, other, kept, request.why, lent)]
+    steps += fallen_steps(tenant, others, "was archived")
+    entry = logged(tenant, "update", "merge", kept, others=[other.id for other in others])
     try:
-        commit(core, scope, [*steps, entry])
+        commit(tenant, [*steps, entry])
     except RequirementFailed:
         raise VersionConflict(
             f"memory '{kept.id}' was changed by someone else", remedy="read it again and repeat the merge", id=kept.id
         ) from None
     return Merged(
         merged=[other.id for other in others], citations_added=len(fresh), tags_added=len(tags),
-        **standing(core, scope, kept.id).model_dump(),
+        **standing(tenant, kept.id).model_dump(),
     )  # fmt: skip
 
 
@@ -122,25 +123,23 @@ def _refuse_loss(kept: Memory, others: Sequence[Memory], status: str) -> None:
         )
 
 
-def _evidence(
-    core: Core, scope: Scope, kept: Memory, own: Sequence[Citation], others: Sequence[Memory]
-) -> list[Citation]:
+def _evidence(tenant: Tenant, kept: Memory, own: Sequence[Citation], others: Sequence[Memory]) -> list[Citation]:
     """What the others cite and the one that stays does not, each looked up; what does not hold stays behind."""
     known = {citation.cited().model_dump_json() for citation in own}
     found: dict[str, Citation] = {}
     for other in others:
-        for citation in citations_of(core, scope, other.id):
+        for citation in citations_of(tenant, other.id):
             cited = citation.cited()
             if (told := cited.model_dump_json()) not in known and told not in found:
-                taken_over = made(Citation, scope, **citation.model_dump(include=_TAKEN_OVER), memory_id=kept.id)
-                found[told] = looked_up(core, scope, taken_over)
+                taken_over = made(Citation, tenant, **citation.model_dump(include=_TAKEN_OVER), memory_id=kept.id)
+                found[told] = looked_up(tenant, taken_over)
     return [citation for citation in found.values() if citation.state != "broken"]
 
 
-def _tags(core: Core, scope: Scope, kept: Memory, others: Sequence[Memory]) -> list[Tag]:
-    had = set(tags_of(core, scope, kept.id))
-    theirs = {tag for other in others for tag in tags_of(core, scope, other.id)}
-    return [made(Tag, scope, memory_id=kept.id, tag=tag) for tag in sorted(theirs - had)]
+def _tags(tenant: Tenant, kept: Memory, others: Sequence[Memory]) -> list[Tag]:
+    had = set(tags_of(tenant, kept.id))
+    theirs = {tag for other in others for tag in tags_of(tenant, other.id)}
+    return [made(Tag, tenant, memory_id=kept.id, tag=tag) for tag in sorted(theirs - had)]
 
 
 class _Lent(NamedTuple):
@@ -151,35 +150,37 @@ class _Lent(NamedTuple):
 
 
 def _lent(
-    core: Core, scope: Scope, kept: Memory, cited: Sequence[Citation], fresh: Iterable[Citation], tags: Iterable[Tag]
+    tenant: Tenant, kept: Memory, cited: Sequence[Citation], fresh: Iterable[Citation], tags: Iterable[Tag]
 ) -> _Lent:
-    before = _links(core, scope, equal("target_id", kept.id))
+    before = _links(tenant, equal("target_id", kept.id))
     came = {citation.id for citation in fresh}.union(*(link.metadata.get("citations", ()) for link in before))
     known = frozenset(tag.tag for tag in tags).union(*(link.metadata.get("tags", ()) for link in before))
     return _Lent({one.cited().model_dump_json(): one.id for one in cited if one.id in came}, known)
 
 
-def _links(core: Core, scope: Scope, *where: Filter) -> list[Relationship]:
+def _links(tenant: Tenant, *where: Filter) -> list[Relationship]:
     query = Query(Relationship, (*where, equal("type", MERGED_INTO)), (Order("id", descending=True),))
-    return core.store.find(scope, query).records
+    return tenant.find(query).records
 
 
-def _giving_way(core: Core, scope: Scope, other: Memory, kept: Memory, why: str, lent: _Lent) -> Iterator[Step]:
+def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Lent) -> Iterator[Step]:
     """The link keeps what the other gave, and what it was: enough to take it all back."""
-    cited = (citation.cited().model_dump_json() for citation in citations_of(core, scope, other.id))
+    cited = (citation.cited().model_dump_json() for citation in citations_of(tenant, other.id))
     given: dict[str, Any] = {
         "status": other.status,
         "citations": sorted({lent.citations[told] for told in cited if told in lent.citations}),
-        "tags": sorted(lent.tags.intersection(tags_of(core, scope, other.id))),
+        "tags": sorted(lent.tags.intersection(tags_of(tenant, other.id))),
     }
-    same = _links(core, scope, equal("source_id", other.id), equal("target_id", kept.id))
+    same = _links(tenant, equal("source_id", other.id), equal("target_id", kept.id))
     if not same:
-        yield Insert(made(Relationship, scope, source_id=other.id, target_id=kept.id, type=MERGED_INTO, metadata=given))
+        yield Insert(
+            made(Relationship, tenant, source_id=other.id, target_id=kept.id, type=MERGED_INTO, metadata=given)
+        )
     elif other.status != "archived":  # it came back by other ways, and is merged again
-        yield Update(revised(same[0], scope, metadata=same[0].metadata | given))
+        yield Update(revised(same[0], tenant.scope, metadata=same[0].metadata | given))
     if other.status != "archived":
         said = f"merged into {kept.id}" + (f": {why}" if why else "")
-        yield from change_steps(core, scope, other, "archived", said, because_of=kept.id, status="archived")
+        yield from change_steps(tenant, other, "archived", said, because_of=kept.id, status="archived")
 
 
 class Unmerged(Standing):
@@ -190,35 +191,35 @@ class Unmerged(Standing):
     tags_removed: int = 0
 
 
-def unmerge(core: Core, scope: Scope, request: MoveRequest) -> Unmerged:
+def unmerge(tenant: Tenant, request: MoveRequest) -> Unmerged:
     """Take a merge back: the memory is a hypothesis again, and what the other had from it alone goes.
 
     What was trusted must be verified anew, as must what rested on it; a promotion of the other stays for as long as
     its own evidence holds.
     """
-    memory = load(core, scope, Memory, request.id, version=request.version)
-    links = _links(core, scope, equal("source_id", memory.id))
+    memory = load(tenant, Memory, request.id, version=request.version)
+    links = _links(tenant, equal("source_id", memory.id))
     if not links:
         raise NotFound("that memory was not merged", remedy="see its links for `merged_into`", id=memory.id)
-    link, kept = links[0], load(core, scope, Memory, links[0].target_id, deleted=True)
-    rest = [one for one in _links(core, scope, equal("target_id", kept.id)) if one.id != link.id]
+    link, kept = links[0], load(tenant, Memory, links[0].target_id, deleted=True)
+    rest = [one for one in _links(tenant, equal("target_id", kept.id)) if one.id != link.id]
     gone = {
         name: set(link.metadata.get(name, ())).difference(*(one.metadata.get(name, ()) for one in rest))
         for name in ("citations", "tags")
     }
-    held = citations_of(core, scope, kept.id)
+    held = citations_of(tenant, kept.id)
     left = [citation for citation in held if citation.id not in gone["citations"]]
-    tags = gone["tags"].intersection(tags_of(core, scope, kept.id))
+    tags = gone["tags"].intersection(tags_of(tenant, kept.id))
     steps: list[Step] = [Delete(Relationship, link.id)]
     steps += [] if kept.is_deleted else [Require(Memory, kept.id, {"version": kept.version})]
     steps += [Delete(Citation, citation.id) for citation in held if citation.id in gone["citations"]]
     steps += [DeleteWhere(Tag, (equal("memory_id", kept.id), OneOf("tag", tuple(sorted(tags)))))] if tags else []
-    steps += unsupported_steps(core, scope, kept, left)
+    steps += unsupported_steps(tenant, kept, left)
     if memory.status == "archived" and link.metadata.get("status") != "archived":
         said = f"no longer merged into {kept.id}" + (f": {request.why}" if request.why else "")
-        steps += change_steps(core, scope, memory, "restored", said, status="hypothesis")
-    commit(core, scope, [*steps, logged(scope, "update", "unmerge", memory, into=kept.id)])
+        steps += change_steps(tenant, memory, "restored", said, status="hypothesis")
+    commit(tenant, [*steps, logged(tenant, "update", "unmerge", memory, into=kept.id)])
     return Unmerged(
         into=kept.id, citations_removed=len(held) - len(left), tags_removed=len(tags),
-        **standing(core, scope, memory.id).model_dump(),
+        **standing(tenant, memory.id).model_dump(),
     )  # fmt: skip

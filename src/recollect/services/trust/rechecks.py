@@ -17,9 +17,10 @@ from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DuplicateKey, VersionConflict
-from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query, Scope, Update, revised
-from recollect.services.context import Core, citations_of
+from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query, Update, revised
 from recollect.services.leases import is_held, taking
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import citations_of
 from recollect.services.trust.citations import CitationView, citation_view
 from recollect.services.trust.governance import Checked, check_memory, looked_up, record_checked
 
@@ -32,8 +33,7 @@ TURN = "check citations"
 class Recheck:
     """Looks at memories that are about to be shown, each once; `notes` say what came of it."""
 
-    core: Core
-    scope: Scope
+    tenant: Tenant
     when: Literal["stale", "always", "act"]
     views: dict[str, list[CitationView]] = field(default_factory=dict)
     fallen: dict[str, str] = field(default_factory=dict)
@@ -45,23 +45,23 @@ class Recheck:
         if not wanted:
             return False
         found: dict[str, list[Citation]] = {id: [] for id in wanted}
-        for citation in self.core.store.find(self.scope, Query(Citation, (OneOf("memory_id", wanted),))).records:
+        for citation in self.tenant.find(Query(Citation, (OneOf("memory_id", wanted),))).records:
             found[citation.memory_id].append(citation)
         for id, citations in found.items():
             seen = self._looked(id, citations) if citations else []
-            self.views[id] = [citation_view(self.core, self.scope, citation) for citation in seen]
+            self.views[id] = [citation_view(self.tenant, citation) for citation in seen]
         return any(id in self.fallen for id in wanted)
 
     def _looked(self, id: str, citations: Sequence[Citation]) -> list[Citation]:
         for _ in range(3):
-            memory = self.core.store.get(self.scope, Memory, id)
+            memory = self.tenant.get(Memory, id)
             if memory is None:
                 return list(citations)
-            checked = [looked_up(self.core, self.scope, one) for one in citations if self._is_wanted(one)]
+            checked = [looked_up(self.tenant, one) for one in citations if self._is_wanted(one)]
             try:
                 self._write(memory, citations, checked)
             except VersionConflict:  # somebody looked at the same moment: see what they found
-                citations = citations_of(self.core, self.scope, id)
+                citations = citations_of(self.tenant, id)
                 continue
             anew = {one.id: one for one in checked}
             return [anew.get(one.id, one) for one in citations]
@@ -70,7 +70,7 @@ class Recheck:
     def _write(self, memory: Memory, before: Sequence[Citation], checked: Sequence[Citation]) -> None:
         were = {one.id: one for one in before}
         worth = [one for one in checked if _is_news(were[one.id], one)]
-        if worth and record_checked(self.core, self.scope, memory, worth):
+        if worth and record_checked(self.tenant, memory, worth):
             broken = next(one for one in worth if one.state in ("broken", "claimed"))
             self.fallen[memory.id] = broken.note
             self.notes.append(f"memory {memory.id} is a hypothesis now: {broken.note}")
@@ -79,7 +79,7 @@ class Recheck:
             self.notes.append(f"{unseen} of the citations of memory {memory.id} cannot be looked at from here")
 
     def _is_wanted(self, citation: Citation) -> bool:
-        is_stale = citation.checked_at is None or _age(citation.checked_at) > self.core.stale_seconds
+        is_stale = citation.checked_at is None or _age(citation.checked_at) > self.tenant.stale_seconds
         if citation.type == "url" and self.when != "always":
             if is_stale and citation.state == "holds":
                 when = f"{citation.checked_at:%Y-%m-%d}" if citation.checked_at else "never"
@@ -96,37 +96,37 @@ def _age(moment: datetime) -> float:
     return (now() - moment).total_seconds()
 
 
-def check_oldest(core: Core, scope: Scope, most: int) -> Checked:
+def check_oldest(tenant: Tenant, most: int) -> Checked:
     """Look up the citations that nobody tried for the longest, up to so many; those tried lately are left."""
-    before = now() - timedelta(seconds=core.stale_seconds)
+    before = now() - timedelta(seconds=tenant.stale_seconds)
     due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
     report = Checked()
     grouped: dict[str, list[Citation]] = {}
-    for citation in core.store.find(scope, Query(Citation, (due,), (Order("tried_at"),), most)).records:
+    for citation in tenant.find(Query(Citation, (due,), (Order("tried_at"),), most)).records:
         grouped.setdefault(citation.memory_id, []).append(citation)
     for memory_id, citations in grouped.items():
-        if core.store.get(scope, Memory, memory_id) is not None:
-            check_memory(core, scope, memory_id, citations, report)
+        if tenant.get(Memory, memory_id) is not None:
+            check_memory(tenant, memory_id, citations, report)
         else:  # forgotten: looked at when it comes back; until then it stands in nobody's way
-            _put_off(core, scope, citations)
+            _put_off(tenant, citations)
     return report
 
 
-def _put_off(core: Core, scope: Scope, citations: Sequence[Citation]) -> None:
+def _put_off(tenant: Tenant, citations: Sequence[Citation]) -> None:
     try:
-        core.store.transact(scope, [Update(revised(one, scope, tried_at=now())) for one in citations])
+        tenant.transact([Update(revised(one, tenant.scope, tried_at=now())) for one in citations])
     except VersionConflict:
         return  # whoever changed them has looked
 
 
-def takes_turn(core: Core, scope: Scope, holder: str, seconds: float) -> bool:
+def takes_turn(tenant: Tenant, holder: str, seconds: float) -> bool:
     """Whether it is this process that does the next round for an organization: one of all does, once in so long."""
-    held = core.store.get(scope, Lease, TURN)
+    held = tenant.get(Lease, TURN)
     if is_held(held):
         return False
-    _, step = taking(held, scope, TURN, holder, now() + timedelta(seconds=seconds))
+    _, step = taking(held, tenant, TURN, holder, now() + timedelta(seconds=seconds))
     try:
-        core.store.transact(scope, [step])
+        tenant.transact([step])
     except (VersionConflict, DuplicateKey):
         return False
     return True

@@ -48,7 +48,9 @@ from recollect.ports.records import (
     Touch,
     equal,
 )
-from recollect.services.context import Core, insistently, made
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import made
 
 T = TypeVar("T")
 BATCH_BYTES = 2_500_000
@@ -64,15 +66,15 @@ def steadily(look: Callable[[], T]) -> T:
     return insistently(look, DamagedData, tries=LOOKS)
 
 
-def use_steps(core: Core, scope: Scope, contents: Mapping[str, Content]) -> list[Step]:
+def use_steps(tenant: Tenant, contents: Mapping[str, Content]) -> list[Step]:
     """Steps that make these contents available to the same transaction; large ones are written ahead."""
-    there = _complete(core, scope, list(contents))
+    there = _complete(tenant, list(contents))
     steps: list[Step] = reuse_steps(Blob, [id for id in contents if id in there])
     for id, data in contents.items():
         if id not in there and len(data) <= BATCH_BYTES:
-            steps += [Put(_blob(scope, id, data)), *_chunks(scope, id, data, 0, len(data))]
+            steps += [Put(_blob(tenant, id, data)), *_chunks(tenant, id, data, 0, len(data))]
         elif id not in there:
-            _write_ahead(core, scope, id, data)
+            _write_ahead(tenant, id, data)
             steps += reuse_steps(Blob, [id])
     return steps
 
@@ -83,42 +85,42 @@ def reuse_steps(record: type[Record], ids: Sequence[str]) -> list[Step]:
     return [step for id in ids for step in (Touch(record, id, put={"doomed": None}), Require(record, id, match))]
 
 
-def _complete(core: Core, scope: Scope, ids: Sequence[str]) -> set[str]:
+def _complete(tenant: Tenant, ids: Sequence[str]) -> set[str]:
     query = Query(Blob, (OneOf("id", tuple(ids)), equal("complete", True)))
-    return {id for (id,) in core.store.select(scope, query, ("id",))} if ids else set()
+    return {id for (id,) in tenant.select(query, ("id",))} if ids else set()
 
 
-def _blob(scope: Scope, id: str, data: Content, complete: bool = True) -> Blob:
-    blob: Blob = made(Blob, scope, id=id, size=len(data), complete=complete)
+def _blob(tenant: Tenant, id: str, data: Content, complete: bool = True) -> Blob:
+    blob: Blob = made(Blob, tenant, id=id, size=len(data), complete=complete)
     return blob
 
 
-def _chunks(scope: Scope, blob: str, data: Content, start: int, end: int) -> Iterator[Step]:
+def _chunks(tenant: Tenant, blob: str, data: Content, start: int, end: int) -> Iterator[Step]:
     """A chunk's id is made from the blob's, so writing it twice is writing it once."""
     for position in range(start, end, CHUNK_BYTES):
         index = position // CHUNK_BYTES
         piece = data[position : min(position + CHUNK_BYTES, end)]
-        yield Put(made(BlobChunk, scope, id=f"{blob}:{index}", blob_id=blob, index=index, data=piece))
+        yield Put(made(BlobChunk, tenant, id=f"{blob}:{index}", blob_id=blob, index=index, data=piece))
 
 
-def _write_ahead(core: Core, scope: Scope, id: str, data: Content, tries: int = 5) -> None:
+def _write_ahead(tenant: Tenant, id: str, data: Content, tries: int = 5) -> None:
     """Large content in several transactions. It counts as complete only if every chunk is there at the end: it may
     have been collected meanwhile, being of no use yet, and begun again by somebody else.
     """
     width = BATCH_BYTES // CHUNK_BYTES * CHUNK_BYTES
-    head: list[Step] = [Insert(_blob(scope, id, data, complete=False))]
-    if core.store.get(scope, Blob, id) is not None:
+    head: list[Step] = [Insert(_blob(tenant, id, data, complete=False))]
+    if tenant.get(Blob, id) is not None:
         head = _kept_steps(id)
     try:
         for start in range(0, len(data), width):
-            core.store.transact(scope, [*head, *_chunks(scope, id, data, start, min(start + width, len(data)))])
+            tenant.transact([*head, *_chunks(tenant, id, data, start, min(start + width, len(data)))])
             head = _kept_steps(id)
         all_there = [Require(BlobChunk, f"{id}:{index}") for index in range(-(-len(data) // CHUNK_BYTES))]
-        core.store.transact(scope, [*head, *all_there, Put(_blob(scope, id, data))])
+        tenant.transact([*head, *all_there, Put(_blob(tenant, id, data))])
     except (DuplicateKey, RequirementFailed):
         if not tries:
             raise
-        _write_ahead(core, scope, id, data, tries - 1)
+        _write_ahead(tenant, id, data, tries - 1)
 
 
 def _kept_steps(id: str) -> list[Step]:
@@ -170,67 +172,67 @@ def load_nodes(store: RecordStore, scope: Scope, ids: Sequence[str]) -> dict[str
     return found
 
 
-def collect(core: Core, scope: Scope) -> tuple[int, int]:
+def collect(tenant: Tenant) -> tuple[int, int]:
     """Delete every blob and node that no file and no snapshot uses; how many of each."""
-    if not core.store.count(scope, Query(Blob)) and not core.store.count(scope, Query(TreeNode)):
+    if not tenant.count(Query(Blob)) and not tenant.count(Query(TreeNode)):
         return 0, 0
     mark = new_id()
-    for record, ids in steadily(lambda: _unused(core, scope)).items():
+    for record, ids in steadily(lambda: _unused(tenant)).items():
         for start in range(0, len(ids), PAGE):
-            core.store.transact(scope, [Touch(record, id, put={"doomed": mark}) for id in ids[start : start + PAGE]])
-    unused = steadily(lambda: _unused(core, scope))
-    gone = {record: _delete_marked(core, scope, record, ids, mark) for record, ids in unused.items()}
+            tenant.transact([Touch(record, id, put={"doomed": mark}) for id in ids[start : start + PAGE]])
+    unused = steadily(lambda: _unused(tenant))
+    gone = {record: _delete_marked(tenant, record, ids, mark) for record, ids in unused.items()}
     return gone[Blob], gone[TreeNode]
 
 
-def _unused(core: Core, scope: Scope) -> dict[type[Record], list[str]]:
+def _unused(tenant: Tenant) -> dict[type[Record], list[str]]:
     """What nothing refers to. Files are read before snapshots: content moves from the former to the latter."""
-    files = {hash for (hash,) in core.store.select(scope, Query(WorkspaceFile), ("content_hash",))}
-    current = {root for (root,) in core.store.select(scope, Query(Workspace), ("root",)) if root}
-    kept = {root for (root,) in core.store.select(scope, Query(Snapshot), ("manifest_hash",)) if root}
+    files = {hash for (hash,) in tenant.select(Query(WorkspaceFile), ("content_hash",))}
+    current = {root for (root,) in tenant.select(Query(Workspace), ("root",)) if root}
+    kept = {root for (root,) in tenant.select(Query(Snapshot), ("manifest_hash",)) if root}
     nodes: set[str] = set()
     for roots, counts in ((current, False), (kept, True)):
-        below = list(levels(roots, lambda ids: load_nodes(core.store, scope, ids)))
+        below = list(levels(roots, lambda ids: load_nodes(tenant.store, tenant.scope, ids)))
         nodes.update(id for level in below for id in level)
         if counts:
             files.update(entry[1] for entries in below[-1].values() for entry in entries)
-    blobs = [id for (id,) in core.store.select(scope, Query(Blob), ("id",))]
-    trees = [id for (id,) in core.store.select(scope, Query(TreeNode), ("id",))]
+    blobs = [id for (id,) in tenant.select(Query(Blob), ("id",))]
+    trees = [id for (id,) in tenant.select(Query(TreeNode), ("id",))]
     return {Blob: [id for id in blobs if id not in files], TreeNode: [id for id in trees if id not in nodes]}
 
 
-def _delete_marked(core: Core, scope: Scope, record: type[Record], unused: Sequence[str], mark: str) -> int:
+def _delete_marked(tenant: Tenant, record: type[Record], unused: Sequence[str], mark: str) -> int:
     deleted = 0
     for start in range(0, len(unused), PAGE):
         some = OneOf("id", tuple(unused[start : start + PAGE]))
-        while ids := [id for (id,) in core.store.select(scope, Query(record, (some, equal("doomed", mark))), ("id",))]:
+        while ids := [id for (id,) in tenant.select(Query(record, (some, equal("doomed", mark))), ("id",))]:
             still = [step for id in ids for step in (Require(record, id, {"doomed": mark}), Delete(record, id))]
             try:
-                core.store.transact(scope, still)
+                tenant.transact(still)
             except RequirementFailed:
                 continue  # somebody uses one of them again: look which are left
             deleted += len(ids)
     return deleted
 
 
-def check_content(core: Core, scope: Scope) -> Iterator[Problem]:
+def check_content(tenant: Tenant) -> Iterator[Problem]:
     """Every blob is what its hash says, every file has its content, every snapshot its whole tree."""
     whole = set()
     after: str | None = None
     while True:
-        page = core.store.find(scope, Query(Blob, (equal("complete", True),), (Order("id"),), PAGE, after))
+        page = tenant.find(Query(Blob, (equal("complete", True),), (Order("id"),), PAGE, after))
         for blob in page.records:
-            if _is_whole(core.store, scope, blob):
+            if _is_whole(tenant.store, tenant.scope, blob):
                 whole.add(blob.id)
             else:
                 yield Problem("its content is not what its hash says", "blob", blob.id)
         after = page.next
         if after is None:
             break
-    for id, content in core.store.select(scope, Query(WorkspaceFile), ("id", "content_hash")):
+    for id, content in tenant.select(Query(WorkspaceFile), ("id", "content_hash")):
         if content not in whole:
             yield Problem("its content is missing or damaged", "workspace_file", id)
-    yield from _check_trees(core, scope, whole)
+    yield from _check_trees(tenant, whole)
 
 
 def _is_whole(store: RecordStore, scope: Scope, blob: Blob) -> bool:
@@ -242,10 +244,10 @@ def _is_whole(store: RecordStore, scope: Scope, blob: Blob) -> bool:
     return True
 
 
-def _check_trees(core: Core, scope: Scope, whole: set[str]) -> Iterator[Problem]:
-    for id, root in core.store.select(scope, Query(Snapshot), ("id", "manifest_hash")):
+def _check_trees(tenant: Tenant, whole: set[str]) -> Iterator[Problem]:
+    for id, root in tenant.select(Query(Snapshot), ("id", "manifest_hash")):
         try:
-            below = list(levels([root] if root else [], lambda ids: load_nodes(core.store, scope, ids)))
+            below = list(levels([root] if root else [], lambda ids: load_nodes(tenant.store, tenant.scope, ids)))
         except DamagedData as error:
             yield Problem(error.message, "snapshot", id)
             continue
@@ -253,10 +255,10 @@ def _check_trees(core: Core, scope: Scope, whole: set[str]) -> Iterator[Problem]
             yield Problem("the content of one of its files is missing or damaged", "snapshot", id)
 
 
-def insert_nodes(core: Core, scope: Scope, nodes: dict[str, Entries]) -> list[Step]:
+def insert_nodes(tenant: Tenant, nodes: dict[str, Entries]) -> list[Step]:
     """Nodes that are new are written, those that are there are used again."""
-    there = load_nodes(core.store, scope, list(nodes))
+    there = load_nodes(tenant.store, tenant.scope, list(nodes))
     fresh: list[Step] = [
-        Put(made(TreeNode, scope, id=id, entries=entries)) for id, entries in nodes.items() if id not in there
+        Put(made(TreeNode, tenant, id=id, entries=entries)) for id, entries in nodes.items() if id not in there
     ]
     return [*fresh, *reuse_steps(TreeNode, list(there))]

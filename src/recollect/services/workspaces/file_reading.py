@@ -12,8 +12,9 @@ from pydantic import Field
 from recollect.domain.hash_tree import Entry
 from recollect.domain.record import Id
 from recollect.domain.workspaces import Workspace
-from recollect.ports.records import Scope
-from recollect.services.context import Core, Reply, load
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import load
 from recollect.services.workspaces.blobs import PARTS, read_blob, read_parts, steadily
 from recollect.services.workspaces.files import FileRequest, find_file, no_file
 from recollect.services.workspaces.snapshots import entry_of
@@ -41,21 +42,21 @@ class FileContent(Reply):
         return base64.b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
 
 
-def read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
+def read(tenant: Tenant, request: ReadFileRequest) -> FileContent:
     """A file with its content, proven by its hash."""
-    return steadily(lambda: _read(core, scope, request))
+    return steadily(lambda: _read(tenant, request))
 
 
-def _read(core: Core, scope: Scope, request: ReadFileRequest) -> FileContent:
-    entry, version = _found(core, scope, request)
-    return shown(entry, version, read_blob(core.store, scope, entry.content_hash))
+def _read(tenant: Tenant, request: ReadFileRequest) -> FileContent:
+    entry, version = _found(tenant, request)
+    return shown(entry, version, read_blob(tenant.store, tenant.scope, entry.content_hash))
 
 
-def _found(core: Core, scope: Scope, request: ReadFileRequest) -> tuple[Entry, int | None]:
-    load(core, scope, Workspace, request.id)
+def _found(tenant: Tenant, request: ReadFileRequest) -> tuple[Entry, int | None]:
+    load(tenant, Workspace, request.id)
     if request.snapshot is not None:
-        return entry_of(core, scope, request.id, request.snapshot, request.path), None
-    file = find_file(core, scope, request.id, request.path)
+        return entry_of(tenant, request.id, request.snapshot, request.path), None
+    file = find_file(tenant, request.id, request.path)
     if file is None:
         raise no_file(request.path)
     return Entry(file.path, file.content_hash, file.size, file.media_type), file.file_version
@@ -78,12 +79,12 @@ class OpenFile(NamedTuple):
     parts: Iterator[bytes]
 
 
-def open_file(core: Core, scope: Scope, request: ReadFileRequest) -> OpenFile:
+def open_file(tenant: Tenant, request: ReadFileRequest) -> OpenFile:
     """A file to be read as it is, however large. Its first pieces are there; replaced before, it is looked for anew."""
 
     def look() -> OpenFile:
-        entry, version = _found(core, scope, request)
-        parts = read_parts(core.store, scope, entry.content_hash)
+        entry, version = _found(tenant, request)
+        parts = read_parts(tenant.store, tenant.scope, entry.content_hash)
         first = list(islice(parts, PARTS))
         return OpenFile(entry, version, chain(first, parts))
 

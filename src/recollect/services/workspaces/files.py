@@ -47,15 +47,17 @@ from recollect.ports.records import (
     Order,
     Put,
     Query,
-    Scope,
     Step,
     Touch,
     Update,
     equal,
 )
 from recollect.services.agents.agents import at_work
-from recollect.services.context import Core, Reply, Request, commit, load, logged, made, persistently, rewritten
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.requests import Reply, Request
+from recollect.services.retry import persistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made, rewritten
 from recollect.services.workspaces.blobs import collect, use_steps
 
 TRIES = 50
@@ -83,14 +85,14 @@ class AddWorkspaceRequest(Request):
     id: Id | None = Field(None, description="An id of your own; made for you if left out")
 
 
-def add(core: Core, scope: Scope, request: AddWorkspaceRequest) -> WorkspaceView:
+def add(tenant: Tenant, request: AddWorkspaceRequest) -> WorkspaceView:
     """Make an empty workspace for an agent."""
     own = {"id": request.id} if request.id else {}
     fields = {"agent_id": request.agent, "name": request.name, "metadata": request.metadata}
-    workspace: Workspace = made(Workspace, scope, **own, **fields)
-    entry = logged(scope, "create", "add workspace", None, id=workspace.id)
-    commit(core, scope, [*at_work(core, scope, request.agent), Insert(workspace), entry])
-    return _view(core, scope, workspace)
+    workspace: Workspace = made(Workspace, tenant, **own, **fields)
+    entry = logged(tenant, "create", "add workspace", None, id=workspace.id)
+    commit(tenant, [*at_work(tenant, request.agent), Insert(workspace), entry])
+    return _view(tenant, workspace)
 
 
 class WorkspaceRequest(Request):
@@ -99,9 +101,9 @@ class WorkspaceRequest(Request):
     id: Id = Field(description="The workspace")
 
 
-def show(core: Core, scope: Scope, request: WorkspaceRequest) -> WorkspaceView:
+def show(tenant: Tenant, request: WorkspaceRequest) -> WorkspaceView:
     """A workspace with how much is in it."""
-    return _view(core, scope, load(core, scope, Workspace, request.id))
+    return _view(tenant, load(tenant, Workspace, request.id))
 
 
 class ListWorkspacesRequest(Request):
@@ -117,11 +119,11 @@ class WorkspacePage(Reply):
     next: str | None = None
 
 
-def list_workspaces(core: Core, scope: Scope, request: ListWorkspacesRequest) -> WorkspacePage:
+def list_workspaces(tenant: Tenant, request: ListWorkspacesRequest) -> WorkspacePage:
     """Workspaces, the oldest first."""
     where = (equal("agent_id", request.agent),) if request.agent else ()
-    page = core.store.find(scope, Query(Workspace, where, (Order("id"),), request.limit, request.after))
-    return WorkspacePage(workspaces=[_view(core, scope, one) for one in page.records], next=page.next)
+    page = tenant.find(Query(Workspace, where, (Order("id"),), request.limit, request.after))
+    return WorkspacePage(workspaces=[_view(tenant, one) for one in page.records], next=page.next)
 
 
 class WorkspaceDropped(Reply):
@@ -129,13 +131,13 @@ class WorkspaceDropped(Reply):
     blobs: int
 
 
-def drop(core: Core, scope: Scope, request: WorkspaceRequest) -> WorkspaceDropped:
+def drop(tenant: Tenant, request: WorkspaceRequest) -> WorkspaceDropped:
     """Delete a workspace for good: files, snapshots, and the content nothing else uses, traces included."""
-    workspace = load(core, scope, Workspace, request.id)
-    entry = logged(scope, "delete", "drop workspace", None, id=workspace.id)
-    commit(core, scope, [Delete(Workspace, workspace.id), owing(scope, workspace.id), entry])
-    blobs, _ = collect(core, scope)
-    erase_traces(core, scope)
+    workspace = load(tenant, Workspace, request.id)
+    entry = logged(tenant, "delete", "drop workspace", None, id=workspace.id)
+    commit(tenant, [Delete(Workspace, workspace.id), owing(tenant, workspace.id), entry])
+    blobs, _ = collect(tenant)
+    erase_traces(tenant)
     return WorkspaceDropped(id=workspace.id, blobs=blobs)
 
 
@@ -171,11 +173,11 @@ class FileView(Reply):
     changed_at: datetime
 
 
-def write(core: Core, scope: Scope, request: WriteFileRequest) -> FileView:
+def write(tenant: Tenant, request: WriteFileRequest) -> FileView:
     """Write a file: made new, or in place of what it held."""
     data = content_of(request)
-    workspace = load(core, scope, Workspace, request.id)
-    return persistently(request.version, lambda: _written(core, scope, workspace.id, request, data))
+    workspace = load(tenant, Workspace, request.id)
+    return persistently(request.version, lambda: _written(tenant, workspace.id, request, data))
 
 
 def content_of(request: WriteFileRequest) -> Content:
@@ -193,14 +195,14 @@ def content_of(request: WriteFileRequest) -> Content:
         raise InvalidInput("that is no base64", remedy="give text, or base64 without line breaks") from None
 
 
-def _written(core: Core, scope: Scope, id: str, request: WriteFileRequest, data: Content) -> FileView:
-    before = find_file(core, scope, id, request.path)
+def _written(tenant: Tenant, id: str, request: WriteFileRequest, data: Content) -> FileView:
+    before = find_file(tenant, id, request.path)
     found = before.file_version if before else 0
     if request.version is not None and request.version != found:
         raise VersionConflict(
             f"'{request.path}' has version {found}", remedy="read it again and repeat the change", found=found
         )
-    change = Change(core, scope, load(core, scope, Workspace, id))
+    change = Change(tenant, load(tenant, Workspace, id))
     after = change.put(before, request.path, blob_hash(data), len(data), request.media_type)
     change.commit("write file", {after.content_hash: data})
     return file_view(after if before is None else after.changed(version=after.version + 1))
@@ -209,9 +211,8 @@ def _written(core: Core, scope: Scope, id: str, request: WriteFileRequest, data:
 class Change:
     """Some files of one workspace, changed in one transaction together with all that is kept about them."""
 
-    def __init__(self, core: Core, scope: Scope, workspace: Workspace) -> None:
-        self._core = core
-        self._scope = scope
+    def __init__(self, tenant: Tenant, workspace: Workspace) -> None:
+        self._tenant = tenant
         self._workspace = workspace
         self._steps: list[Step] = []
         self._guards: list[Step] = []
@@ -223,19 +224,19 @@ class Change:
     def put(
         self, before: WorkspaceFile | None, path: str, content: str, size: int, media_type: str | None = None
     ) -> WorkspaceFile:
-        if size > self._core.workspaces.file_bytes:
+        if size > self._tenant.workspaces.file_bytes:
             raise TooLarge(
-                f"'{path}' has {size} bytes", remedy=f"a file may have {self._core.workspaces.file_bytes} at most"
+                f"'{path}' has {size} bytes", remedy=f"a file may have {self._tenant.workspaces.file_bytes} at most"
             )
         fields = {"content_hash": content, "size": size, "media_type": media_type or _guessed(path)}
         self._note(path, 0 if before else 1, size - (before.size if before else 0))
         after: WorkspaceFile
         if before is not None:
-            after = rewritten(before, self._scope, **fields, file_version=before.file_version + 1)
+            after = rewritten(before, self._tenant, **fields, file_version=before.file_version + 1)
             self._steps.append(Update(after))
             return after
         place = {"workspace_id": self._workspace.id, "path": path, "bucket": bucket_of(path)}
-        after = made(WorkspaceFile, self._scope, **place, **fields)
+        after = made(WorkspaceFile, self._tenant, **place, **fields)
         self._guards += _is_no_folder(self._workspace.id, path)
         self._steps.append(Insert(after))
         return after
@@ -243,27 +244,27 @@ class Change:
     def take(self, file: WorkspaceFile) -> None:
         self._note(file.path, -1, -file.size)
         # An update that fails on another version, and then goes: so nobody's newer content is deleted.
-        self._steps += [Update(rewritten(file, self._scope)), Delete(WorkspaceFile, file.id)]
+        self._steps += [Update(rewritten(file, self._tenant)), Delete(WorkspaceFile, file.id)]
 
     def move(self, file: WorkspaceFile, to: str) -> None:
         self._note(file.path, 0, 0)
         self._note(to, 0, 0)
         self._guards += _is_no_folder(self._workspace.id, to)
-        self._steps.append(Update(rewritten(file, self._scope, path=to, bucket=bucket_of(to))))
+        self._steps.append(Update(rewritten(file, self._tenant, path=to, bucket=bucket_of(to))))
 
     def commit(self, action: str, contents: Mapping[str, Content], *extra: Step, guarded: bool = True) -> None:
         """Write it all, with the contents it needs; `guarded` sees to it that no file lies where a folder is."""
         self._refuse_too_much()
-        entry = logged(self._scope, "update", action, None, id=self._workspace.id, files=self.paths)
+        entry = logged(self._tenant, "update", action, None, id=self._workspace.id, files=self.paths)
         counted = {"generation": 1, "files": self._files, "size": self._bytes}
-        agent = at_work(self._core, self._scope, self._workspace.agent_id)
+        agent = at_work(self._tenant, self._workspace.agent_id)
         for tries in range(TRIES):
-            uses = use_steps(self._core, self._scope, contents)
-            buckets = [Put(_changed_bucket(self._scope, self._workspace.id, one)) for one in sorted(self._buckets)]
+            uses = use_steps(self._tenant, contents)
+            buckets = [Put(_changed_bucket(self._tenant, self._workspace.id, one)) for one in sorted(self._buckets)]
             touch = Touch(Workspace, self._workspace.id, add=counted)
             steps = [*agent, *extra, *uses, *self._steps, *(self._guards if guarded else ()), *buckets, touch, entry]
             try:
-                commit(self._core, self._scope, steps)
+                commit(self._tenant, steps)
                 return
             except RequirementFailed as conflict:
                 # Content that was there a moment ago was collected: then it is written again.
@@ -275,7 +276,7 @@ class Change:
     def _explained(self, conflict: RequirementFailed) -> Conflict:
         if not isinstance(conflict.details.get("id"), str) or not self._guards:
             return conflict
-        blocking = self._core.store.get(self._scope, WorkspaceFile, conflict.details["id"])
+        blocking = self._tenant.get(WorkspaceFile, conflict.details["id"])
         if blocking is None:
             return conflict
         return Conflict(
@@ -289,7 +290,7 @@ class Change:
         self.paths += 1
 
     def _refuse_too_much(self) -> None:
-        limits, files = self._core.workspaces, self._workspace.files + self._files
+        limits, files = self._tenant.workspaces, self._workspace.files + self._files
         if self._files > 0 and files > limits.files:
             raise TooLarge(f"{files} files in one workspace", remedy=f"at most {limits.files}; use another workspace")
         size = self._workspace.size + self._bytes
@@ -311,9 +312,9 @@ def _below(folder: str) -> tuple[Filter, ...]:
     return (Compare("path", ">", f"{folder}/"), Compare("path", "<", f"{folder}0"))
 
 
-def _changed_bucket(scope: Scope, workspace: str, bucket: str) -> ChangedBucket:
+def _changed_bucket(tenant: Tenant, workspace: str, bucket: str) -> ChangedBucket:
     id = hashlib.sha256(f"{workspace}/{bucket}".encode()).hexdigest()[:32]
-    changed: ChangedBucket = made(ChangedBucket, scope, id=id, workspace_id=workspace, bucket=bucket)
+    changed: ChangedBucket = made(ChangedBucket, tenant, id=id, workspace_id=workspace, bucket=bucket)
     return changed
 
 
@@ -321,9 +322,9 @@ def _guessed(path: str) -> str:
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
-def find_file(core: Core, scope: Scope, workspace: str, path: str) -> WorkspaceFile | None:
+def find_file(tenant: Tenant, workspace: str, path: str) -> WorkspaceFile | None:
     query = Query(WorkspaceFile, (equal("workspace_id", workspace), equal("path", path)), limit=1)
-    return next(iter(core.store.find(scope, query).records), None)
+    return next(iter(tenant.find(query).records), None)
 
 
 def no_file(path: str) -> NotFound:
@@ -343,11 +344,11 @@ class FilePage(Reply):
     next: str | None = None
 
 
-def list_files(core: Core, scope: Scope, request: ListFilesRequest) -> FilePage:
+def list_files(tenant: Tenant, request: ListFilesRequest) -> FilePage:
     """The files of a workspace, by path."""
-    load(core, scope, Workspace, request.id)
+    load(tenant, Workspace, request.id)
     where = (equal("workspace_id", request.id), *(_below(request.folder) if request.folder else ()))
-    page = core.store.find(scope, Query(WorkspaceFile, where, (Order("path"),), request.limit, request.after))
+    page = tenant.find(Query(WorkspaceFile, where, (Order("path"),), request.limit, request.after))
     return FilePage(files=[file_view(file) for file in page.records], next=page.next)
 
 
@@ -361,12 +362,12 @@ class FilesChanged(Reply):
     files: list[str]
 
 
-def remove(core: Core, scope: Scope, request: RemoveFileRequest) -> FilesChanged:
+def remove(tenant: Tenant, request: RemoveFileRequest) -> FilesChanged:
     """Remove a file or folder. Its content stays for as long as a snapshot has it; `prune` lets go of the rest."""
 
     def attempt() -> FilesChanged:
-        change = Change(core, scope, load(core, scope, Workspace, request.id))
-        files = _meant(core, scope, request.id, request.path, request.folder)
+        change = Change(tenant, load(tenant, Workspace, request.id))
+        files = _meant(tenant, request.id, request.path, request.folder)
         for file in files:
             change.take(file)
         change.commit("remove files", {})
@@ -375,10 +376,10 @@ def remove(core: Core, scope: Scope, request: RemoveFileRequest) -> FilesChanged
     return persistently(None, attempt)
 
 
-def _meant(core: Core, scope: Scope, workspace: str, path: str, folder: bool) -> Sequence[WorkspaceFile]:
+def _meant(tenant: Tenant, workspace: str, path: str, folder: bool) -> Sequence[WorkspaceFile]:
     named = _below(path) if folder else (equal("path", path),)
     query = Query(WorkspaceFile, (equal("workspace_id", workspace), *named), (Order("path"),))
-    files = core.store.find(scope, query).records
+    files = tenant.find(query).records
     if not files:
         raise no_file(path)
     return files
@@ -391,17 +392,17 @@ class MoveFileRequest(FileRequest):
     folder: bool = Field(False, description="Whether the path is a folder, to be moved with all in it")
 
 
-def move(core: Core, scope: Scope, request: MoveFileRequest) -> FilesChanged:
+def move(tenant: Tenant, request: MoveFileRequest) -> FilesChanged:
     """Give a file or folder another path; nothing is overwritten."""
 
     def attempt() -> FilesChanged:
-        change = Change(core, scope, load(core, scope, Workspace, request.id))
+        change = Change(tenant, load(tenant, Workspace, request.id))
         moved = []
-        for file in _meant(core, scope, request.id, request.path, request.folder):
+        for file in _meant(tenant, request.id, request.path, request.folder):
             moved.append(request.to + file.path.removeprefix(request.path))
             change.move(file, moved[-1])
         taken = Query(WorkspaceFile, (equal("workspace_id", request.id), OneOf("path", tuple(moved))), limit=1)
-        if core.store.count(scope, taken):
+        if tenant.count(taken):
             raise Conflict(
                 f"there is a file at '{request.to}' already", remedy="remove it first, or choose another path"
             )
@@ -422,7 +423,7 @@ def file_view(file: WorkspaceFile) -> FileView:
     )
 
 
-def _view(core: Core, scope: Scope, workspace: Workspace) -> WorkspaceView:
+def _view(tenant: Tenant, workspace: Workspace) -> WorkspaceView:
     return WorkspaceView(
         id=workspace.id,
         agent=workspace.agent_id,
@@ -430,6 +431,6 @@ def _view(core: Core, scope: Scope, workspace: Workspace) -> WorkspaceView:
         metadata=workspace.metadata,
         files=workspace.files,
         bytes=workspace.size,
-        snapshots=core.store.count(scope, Query(Snapshot, (equal("workspace_id", workspace.id),))),
+        snapshots=tenant.count(Query(Snapshot, (equal("workspace_id", workspace.id),))),
         created_at=workspace.created_at,
     )

@@ -16,8 +16,11 @@ from recollect.domain.record import Text
 from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blob_hash
 from recollect.errors import DamagedData
 from recollect.ports.folders import Found
-from recollect.ports.records import OneOf, Order, Query, Scope, equal
-from recollect.services.context import Core, Reply, load, persistently
+from recollect.ports.records import OneOf, Order, Query, equal
+from recollect.services.requests import Reply
+from recollect.services.retry import persistently
+from recollect.services.tenant import Core, Tenant
+from recollect.services.transaction import load
 from recollect.services.workspaces.blobs import BATCH_BYTES, read_blob, steadily, stored_file
 from recollect.services.workspaces.files import Change, WorkspaceRequest
 from recollect.services.workspaces.snapshots import entries_of, of_workspace
@@ -52,16 +55,16 @@ class Pulled(Reply):
     left_out: list[LeftOut] = Field(default_factory=list)
 
 
-def pull(core: Core, scope: Scope, request: PullRequest) -> Pulled:
+def pull(tenant: Tenant, request: PullRequest) -> Pulled:
     """Fill a workspace from a folder: regular files only, links are not followed."""
-    load(core, scope, Workspace, request.id)
+    load(tenant, Workspace, request.id)
     report = Pulled()
     seen: set[str] = set()
-    for batch in _batches(core, request, report):
+    for batch in _batches(tenant, request, report):
         seen.update(batch)
-        persistently(None, partial(_pull_some, core, scope, request.id, batch, report))
+        persistently(None, partial(_pull_some, tenant, request.id, batch, report))
     if request.mirror:
-        report.removed = persistently(None, lambda: _remove_others(core, scope, request.id, seen))
+        report.removed = persistently(None, lambda: _remove_others(tenant, request.id, seen))
     return report
 
 
@@ -98,11 +101,11 @@ def _wanted(found: Found, exclude: Sequence[str], report: Pulled) -> bytes | Non
     return found.data
 
 
-def _pull_some(core: Core, scope: Scope, id: str, batch: dict[str, bytes], report: Pulled) -> None:
-    workspace = load(core, scope, Workspace, id)
+def _pull_some(tenant: Tenant, id: str, batch: dict[str, bytes], report: Pulled) -> None:
+    workspace = load(tenant, Workspace, id)
     query = Query(WorkspaceFile, (equal("workspace_id", id), OneOf("path", tuple(batch))))
-    there = {file.path: file for file in core.store.find(scope, query).records}
-    change, contents, added = Change(core, scope, workspace), {}, 0
+    there = {file.path: file for file in tenant.find(query).records}
+    change, contents, added = Change(tenant, workspace), {}, 0
     for path, data in batch.items():
         hash, before = blob_hash(data), there.get(path)
         if before is None or before.content_hash != hash:
@@ -116,9 +119,9 @@ def _pull_some(core: Core, scope: Scope, id: str, batch: dict[str, bytes], repor
     report.unchanged += len(batch) - change.paths
 
 
-def _remove_others(core: Core, scope: Scope, id: str, seen: set[str]) -> int:
-    change = Change(core, scope, load(core, scope, Workspace, id))
-    for file in core.store.find(scope, Query(WorkspaceFile, (equal("workspace_id", id),))).records:
+def _remove_others(tenant: Tenant, id: str, seen: set[str]) -> int:
+    change = Change(tenant, load(tenant, Workspace, id))
+    for file in tenant.find(Query(WorkspaceFile, (equal("workspace_id", id),))).records:
         if file.path not in seen:
             change.take(file)
     if change.paths:
@@ -138,24 +141,24 @@ class Pushed(Reply):
     folder: str
 
 
-def push(core: Core, scope: Scope, request: PushRequest) -> Pushed:
+def push(tenant: Tenant, request: PushRequest) -> Pushed:
     """Write the files of a workspace below a folder. Others that are there stay; links are never followed."""
-    load(core, scope, Workspace, request.id)
+    load(tenant, Workspace, request.id)
     folder = Path(request.folder).expanduser()
-    files = core.folders.write(folder, _contents(core, scope, request))
+    files = tenant.folders.write(folder, _contents(tenant, request))
     return Pushed(files=files, folder=str(folder))
 
 
-def _contents(core: Core, scope: Scope, request: PushRequest) -> Iterator[tuple[str, bytes]]:
+def _contents(tenant: Tenant, request: PushRequest) -> Iterator[tuple[str, bytes]]:
     if request.snapshot is not None:
-        yield from _contents_then(core, scope, request.id, request.snapshot)
+        yield from _contents_then(tenant, request.id, request.snapshot)
         return
     after: str | None = None
     while True:
         query = Query(WorkspaceFile, (equal("workspace_id", request.id),), (Order("path"),), FILES_AT_ONCE, after)
-        page = core.store.find(scope, query)
+        page = tenant.find(query)
         for file in page.records:
-            data = stored_file(core.store, scope, request.id, file.path)
+            data = stored_file(tenant.store, tenant.scope, request.id, file.path)
             if data is not None:  # or else it was removed just now
                 yield file.path, data
         after = page.next
@@ -163,10 +166,10 @@ def _contents(core: Core, scope: Scope, request: PushRequest) -> Iterator[tuple[
             return
 
 
-def _contents_then(core: Core, scope: Scope, workspace: str, snapshot: str) -> Iterator[tuple[str, bytes]]:
-    for entry in steadily(lambda: entries_of(core, scope, workspace, snapshot)):
+def _contents_then(tenant: Tenant, workspace: str, snapshot: str) -> Iterator[tuple[str, bytes]]:
+    for entry in steadily(lambda: entries_of(tenant, workspace, snapshot)):
         try:
-            yield entry.path, read_blob(core.store, scope, entry.content_hash)
+            yield entry.path, read_blob(tenant.store, tenant.scope, entry.content_hash)
         except DamagedData:
-            of_workspace(core, scope, workspace, snapshot)  # gone, if somebody pruned it meanwhile
+            of_workspace(tenant, workspace, snapshot)  # gone, if somebody pruned it meanwhile
             raise

@@ -18,9 +18,12 @@ from recollect.domain.hash_tree import Difference, Entries, Entry, bucket_of, di
 from recollect.domain.record import Id, QueryText, Text, id_after, now
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
-from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Scope, Step, Touch, equal
-from recollect.services.context import Core, Reply, commit, insistently, load, logged, made
+from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Step, Touch, equal
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.requests import Reply
+from recollect.services.retry import insistently
+from recollect.services.tenant import Tenant
+from recollect.services.transaction import commit, load, logged, made
 from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
 from recollect.services.workspaces.files import Change, WorkspaceRequest
 
@@ -50,9 +53,9 @@ class SnapshotRequest(WorkspaceRequest):
     cycle: Id | None = Field(None, description="The cycle of the agent it was taken in")
 
 
-def snapshot(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
+def snapshot(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
     """Keep the workspace as it is now; costs what changed since the last time."""
-    return _once_still(lambda: _taken(core, scope, request))
+    return _once_still(lambda: _taken(tenant, request))
 
 
 def _once_still(attempt: Callable[[], T]) -> T:
@@ -63,13 +66,13 @@ def _once_still(attempt: Callable[[], T]) -> T:
         raise StoreBusy("the workspace changed all the while", remedy="try again when its writers pause") from None
 
 
-def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
-    id = _next_id(core, scope, request.id)
-    workspace = load(core, scope, Workspace, request.id)
-    buckets, root, nodes = _tree_now(core, scope, workspace)
+def _taken(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
+    id = _next_id(tenant, request.id)
+    workspace = load(tenant, Workspace, request.id)
+    buckets, root, nodes = _tree_now(tenant, workspace)
     taken: Snapshot = made(
         Snapshot,
-        scope,
+        tenant,
         id=id,
         workspace_id=workspace.id,
         cycle_id=request.cycle,
@@ -78,35 +81,35 @@ def _taken(core: Core, scope: Scope, request: SnapshotRequest) -> SnapshotView:
         manifest={"files": workspace.files},
         size=workspace.size,
     )
-    tree = insert_nodes(core, scope, nodes)
+    tree = insert_nodes(tenant, nodes)
     steps: list[Step] = [_as_it_was(workspace), *tree, Insert(taken)]
     steps += [Delete(ChangedBucket, id) for id in buckets]
     steps.append(Touch(Workspace, workspace.id, put={"root": root}))
-    commit(core, scope, [*steps, logged(scope, "create", "snapshot", None, id=taken.id)])
+    commit(tenant, [*steps, logged(tenant, "create", "snapshot", None, id=taken.id)])
     return _view(taken, written=sum(isinstance(step, Put) for step in tree))
 
 
-def _next_id(core: Core, scope: Scope, workspace: str) -> str:
+def _next_id(tenant: Tenant, workspace: str) -> str:
     """After all that were taken: the newest is kept when others are pruned, whosever clock is ahead."""
     newest = Query(Snapshot, (equal("workspace_id", workspace),), (Order("id", descending=True),), limit=1)
-    return id_after(next((id for (id,) in core.store.select(scope, newest, ("id",))), ""))
+    return id_after(next((id for (id,) in tenant.select(newest, ("id",))), ""))
 
 
 def _as_it_was(workspace: Workspace) -> Require:
     return Require(Workspace, workspace.id, {"generation": workspace.generation})
 
 
-def _tree_now(core: Core, scope: Scope, workspace: Workspace) -> tuple[list[str], str | None, dict[str, Entries]]:
+def _tree_now(tenant: Tenant, workspace: Workspace) -> tuple[list[str], str | None, dict[str, Entries]]:
     """The ids of the changed buckets, the root of the tree as the files are now, and the nodes that makes."""
-    rows = core.store.select(scope, Query(ChangedBucket, (equal("workspace_id", workspace.id),)), ("id", "bucket"))
+    rows = tenant.select(Query(ChangedBucket, (equal("workspace_id", workspace.id),)), ("id", "bucket"))
     leaves: dict[str, list[Entry]] = {bucket: [] for _, bucket in rows}
     within = (equal("workspace_id", workspace.id), OneOf("bucket", tuple(leaves)))
     fields = ("bucket", "path", "content_hash", "size", "media_type")
-    for bucket, *entry in core.store.select(scope, Query(WorkspaceFile, within), fields) if leaves else ():
+    for bucket, *entry in tenant.select(Query(WorkspaceFile, within), fields) if leaves else ():
         leaves[bucket].append(Entry(*entry))
     if not leaves:
         return [], workspace.root, {}
-    root, nodes = grown(workspace.root, leaves, lambda ids: load_nodes(core.store, scope, ids))
+    root, nodes = grown(workspace.root, leaves, lambda ids: load_nodes(tenant.store, tenant.scope, ids))
     return [id for id, _ in rows], root, nodes
 
 
@@ -123,13 +126,13 @@ class SnapshotPage(Reply):
     next: str | None = None
 
 
-def list_snapshots(core: Core, scope: Scope, request: ListSnapshotsRequest) -> SnapshotPage:
+def list_snapshots(tenant: Tenant, request: ListSnapshotsRequest) -> SnapshotPage:
     """The snapshots of a workspace, the newest first."""
-    load(core, scope, Workspace, request.id)
+    load(tenant, Workspace, request.id)
     cycle = (equal("cycle_id", request.cycle),) if request.cycle else ()
     newest = (Order("id", descending=True),)
     query = Query(Snapshot, (equal("workspace_id", request.id), *cycle), newest, request.limit, request.after)
-    page = core.store.find(scope, query)
+    page = tenant.find(query)
     return SnapshotPage(snapshots=[_view(one) for one in page.records], next=page.next)
 
 
@@ -158,60 +161,60 @@ class DiffRequest(WorkspaceRequest):
     text: bool = Field(True, description="Whether to show the lines that differ")
 
 
-def diff(core: Core, scope: Scope, request: DiffRequest) -> Compared:
+def diff(tenant: Tenant, request: DiffRequest) -> Compared:
     """What changed in a workspace between two snapshots, or since one."""
-    return steadily(lambda: _compared(core, scope, request))
+    return steadily(lambda: _compared(tenant, request))
 
 
-def _compared(core: Core, scope: Scope, request: DiffRequest) -> Compared:
-    workspace = load(core, scope, Workspace, request.id)
-    before = _root(core, scope, request.id, request.since)
+def _compared(tenant: Tenant, request: DiffRequest) -> Compared:
+    workspace = load(tenant, Workspace, request.id)
+    before = _root(tenant, request.id, request.since)
     if request.to is None:
-        found = _differences_to_now(core, scope, workspace, before)
+        found = _differences_to_now(tenant, workspace, before)
     else:
-        after = _root(core, scope, request.id, request.to)
-        found = differences(before, after, lambda ids: load_nodes(core.store, scope, ids))
+        after = _root(tenant, request.id, request.to)
+        found = differences(before, after, lambda ids: load_nodes(tenant.store, tenant.scope, ids))
     wanted = [one for one in found if request.path in (None, one.path)]
-    return Compared(files=[_difference(core, scope, one, request.text) for one in wanted])
+    return Compared(files=[_difference(tenant, one, request.text) for one in wanted])
 
 
-def _differences_to_now(core: Core, scope: Scope, workspace: Workspace, before: str | None) -> list[Difference]:
-    _, root, nodes = _tree_now(core, scope, workspace)
+def _differences_to_now(tenant: Tenant, workspace: Workspace, before: str | None) -> list[Difference]:
+    _, root, nodes = _tree_now(tenant, workspace)
 
     def load_either(ids: Sequence[str]) -> Mapping[str, Entries]:
-        stored = load_nodes(core.store, scope, [id for id in ids if id not in nodes])
+        stored = load_nodes(tenant.store, tenant.scope, [id for id in ids if id not in nodes])
         return {**stored, **{id: nodes[id] for id in ids if id in nodes}}
 
     return differences(before, root, load_either)
 
 
-def _root(core: Core, scope: Scope, workspace: str, snapshot: str) -> str | None:
-    return of_workspace(core, scope, workspace, snapshot).manifest_hash or None
+def _root(tenant: Tenant, workspace: str, snapshot: str) -> str | None:
+    return of_workspace(tenant, workspace, snapshot).manifest_hash or None
 
 
-def of_workspace(core: Core, scope: Scope, workspace: str, snapshot: str) -> Snapshot:
+def of_workspace(tenant: Tenant, workspace: str, snapshot: str) -> Snapshot:
     """The snapshot, or NotFound if there is none or it is another workspace's."""
-    found = load(core, scope, Snapshot, snapshot)
+    found = load(tenant, Snapshot, snapshot)
     if found.workspace_id != workspace:
         raise NotFound(f"there is no snapshot '{snapshot[:80]}' of that workspace", remedy="list its snapshots")
     return found
 
 
-def _difference(core: Core, scope: Scope, one: Difference, text: bool) -> FileDifference:
+def _difference(tenant: Tenant, one: Difference, text: bool) -> FileDifference:
     change: Literal["added", "removed", "changed"] = "changed"
     if one.before is None or one.after is None:
         change = "added" if one.before is None else "removed"
     hashes = [entry.content_hash if entry else None for entry in (one.before, one.after)]
-    shown = _unified(core, scope, one) if text else None
+    shown = _unified(tenant, one) if text else None
     return FileDifference(path=one.path, change=change, before=hashes[0], after=hashes[1], diff=shown)
 
 
-def _unified(core: Core, scope: Scope, one: Difference) -> str | None:
+def _unified(tenant: Tenant, one: Difference) -> str | None:
     sides: list[list[str]] = []
     for entry in (one.before, one.after):
         if entry is not None and entry.size > LARGEST_DIFF_BYTES:
             return None
-        data = read_blob(core.store, scope, entry.content_hash) if entry else b""
+        data = read_blob(tenant.store, tenant.scope, entry.content_hash) if entry else b""
         try:
             lines = data.decode().splitlines()
         except UnicodeDecodeError:
@@ -223,20 +226,20 @@ def _unified(core: Core, scope: Scope, one: Difference) -> str | None:
     return "\n".join(unified(sides[0], sides[1], names))
 
 
-def entries_of(core: Core, scope: Scope, workspace: str, snapshot: str) -> list[Entry]:
+def entries_of(tenant: Tenant, workspace: str, snapshot: str) -> list[Entry]:
     """The files of a snapshot, by path."""
-    root = _root(core, scope, workspace, snapshot)
-    *_, leaves = levels([root] if root else [], lambda ids: load_nodes(core.store, scope, ids))
+    root = _root(tenant, workspace, snapshot)
+    *_, leaves = levels([root] if root else [], lambda ids: load_nodes(tenant.store, tenant.scope, ids))
     return sorted(Entry(*entry) for entries in leaves.values() for entry in entries)
 
 
-def entry_of(core: Core, scope: Scope, workspace: str, snapshot: str, path: str) -> Entry:
+def entry_of(tenant: Tenant, workspace: str, snapshot: str, path: str) -> Entry:
     """One file of a snapshot, found by going down to its bucket."""
-    id, bucket = _root(core, scope, workspace, snapshot), bucket_of(path)
+    id, bucket = _root(tenant, workspace, snapshot), bucket_of(path)
     for digit in bucket:
-        children = dict(loaded([id], lambda ids: load_nodes(core.store, scope, ids))[id]) if id else {}
+        children = dict(loaded([id], lambda ids: load_nodes(tenant.store, tenant.scope, ids))[id]) if id else {}
         id = children.get(digit)
-    leaf = loaded([id], lambda ids: load_nodes(core.store, scope, ids))[id] if id else []
+    leaf = loaded([id], lambda ids: load_nodes(tenant.store, tenant.scope, ids))[id] if id else []
     for entry in leaf:
         if entry[0] == path:
             return Entry(*entry)
@@ -257,26 +260,26 @@ class Restored(Reply):
     files: list[FileDifference]
 
 
-def restore(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
+def restore(tenant: Tenant, request: RestoreRequest) -> Restored:
     """Make the workspace what it was at a snapshot, in one transaction; says what differed."""
-    return _once_still(lambda: _restored(core, scope, request))
+    return _once_still(lambda: _restored(tenant, request))
 
 
-def _restored(core: Core, scope: Scope, request: RestoreRequest) -> Restored:
-    target = _root(core, scope, request.id, request.snapshot)
-    workspace = load(core, scope, Workspace, request.id)
-    found = _differences_to_now(core, scope, workspace, target)
+def _restored(tenant: Tenant, request: RestoreRequest) -> Restored:
+    target = _root(tenant, request.id, request.snapshot)
+    workspace = load(tenant, Workspace, request.id)
+    found = _differences_to_now(tenant, workspace, target)
     turned = [Difference(one.path, one.after, one.before) for one in found]
     if turned and not request.dry_run:
-        _go_back(core, scope, workspace, turned)
-    return Restored(snapshot=request.snapshot, files=[_difference(core, scope, one, text=False) for one in turned])
+        _go_back(tenant, workspace, turned)
+    return Restored(snapshot=request.snapshot, files=[_difference(tenant, one, text=False) for one in turned])
 
 
-def _go_back(core: Core, scope: Scope, workspace: Workspace, changes: Sequence[Difference]) -> None:
+def _go_back(tenant: Tenant, workspace: Workspace, changes: Sequence[Difference]) -> None:
     paths = tuple(one.path for one in changes)
     query = Query(WorkspaceFile, (equal("workspace_id", workspace.id), OneOf("path", paths)))
-    files = {file.path: file for file in core.store.find(scope, query).records}
-    change = Change(core, scope, workspace)
+    files = {file.path: file for file in tenant.find(query).records}
+    change = Change(tenant, workspace)
     for one in changes:
         if one.after is not None:
             entry = one.after
@@ -301,13 +304,13 @@ class SnapshotsPruned(Reply):
     nodes: int = 0
 
 
-def prune(core: Core, scope: Scope, request: PruneSnapshotsRequest) -> SnapshotsPruned:
+def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> SnapshotsPruned:
     """Let go of old snapshots, and for good of the content that no file and no snapshot uses any more."""
     if request.keep is None and request.older_than_days is None:
         raise InvalidInput("nothing says what to prune", remedy="give keep or older_than_days")
-    load(core, scope, Workspace, request.id)
+    load(tenant, Workspace, request.id)
     newest = Query(Snapshot, (equal("workspace_id", request.id),), (Order("id", descending=True),))
-    rows = core.store.select(scope, newest, ("id", "created_at"))[request.keep or 0 :]
+    rows = tenant.select(newest, ("id", "created_at"))[request.keep or 0 :]
     if request.older_than_days is not None:
         until = now() - timedelta(days=request.older_than_days)
         rows = [row for row in rows if row[1] < until]
@@ -315,11 +318,11 @@ def prune(core: Core, scope: Scope, request: PruneSnapshotsRequest) -> Snapshots
     if request.dry_run:
         return SnapshotsPruned(snapshots=ids)
     if ids:
-        entry = logged(scope, "delete", "prune snapshots", None, id=request.id, count=len(ids))
-        commit(core, scope, [*(Delete(Snapshot, id) for id in ids), owing(scope, ids[0]), entry])
-    blobs, nodes = collect(core, scope)
+        entry = logged(tenant, "delete", "prune snapshots", None, id=request.id, count=len(ids))
+        commit(tenant, [*(Delete(Snapshot, id) for id in ids), owing(tenant, ids[0]), entry])
+    blobs, nodes = collect(tenant)
     if ids or blobs or nodes:
-        erase_traces(core, scope)
+        erase_traces(tenant)
     return SnapshotsPruned(snapshots=ids, blobs=blobs, nodes=nodes)
 
 

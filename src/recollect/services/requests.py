@@ -1,0 +1,134 @@
+"""What operations are asked and answer: the base of every request and reply, and what of them the access log keeps."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import CoreSchema
+
+from recollect.domain.kinds import describe
+from recollect.domain.record import Id
+from recollect.errors import InvalidInput
+from recollect.services.request_limits import bounded
+from recollect.services.times import reading_whose
+
+
+def _from_base64(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("must be base64") from None
+
+
+Bytes = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda raw: base64.b64encode(raw).decode(), return_type=str, when_used="json"),
+]
+"""Bytes: as they are in process, base64 in JSON."""
+
+
+class Request(BaseModel):
+    """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored.
+
+    Lists, objects and numbers are bounded: where a field does not say how, by services/request_limits.py.
+    """
+
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: CoreSchema = bounded(handler(source))
+        return schema
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _whose(cls, value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo) -> Any:
+        return reading_whose(value, handler, info)
+
+
+class Reply(BaseModel):
+    """What an operation answers."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+
+
+_ID: TypeAdapter[str] = TypeAdapter(Id)
+
+
+def checked_id(given: str, what: str) -> str:
+    try:
+        return _ID.validate_python(given)
+    except ValidationError as error:
+        raise InvalidInput(f"that {what} is not valid: {describe(error)}", remedy="give 1 to 255 characters") from None
+
+
+# Never even hashed: who has the log could try out guesses.
+_SECRET = frozenset({"password", "new_password", "key", "secret", "token"})
+
+
+# As we make them. Ids that users choose may be any text, and what was refused may never have been one.
+_OUR_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
+
+
+def sanitized(request: Request, *, refused: bool = False) -> dict[str, Any]:
+    """What was asked, for the log: ids, numbers and choices as they are, of everything else a hash and a size.
+
+    Of what was `refused`, only ids of our own making are kept: whatever else stands in the place of one may be text.
+    """
+    kept: dict[str, Any] = {}
+    for name in sorted(request.model_fields_set - _SECRET):
+        value = getattr(request, name)
+        if isinstance(value, str) and not _is_plain(type(request), name, value, refused):
+            kept[name] = {"sha256": sha256(value.encode("utf-8", "replace")).hexdigest()[:16], "length": len(value)}
+        elif isinstance(value, list | dict | tuple | bytes | Request):
+            kept[name] = {"count": len(value.model_fields_set if isinstance(value, Request) else value)}
+        elif value is not None:
+            kept[name] = value.isoformat() if isinstance(value, datetime) else value
+    return kept
+
+
+@cache
+def _hints(request: type[Request]) -> dict[str, Any]:
+    return get_type_hints(request, include_extras=True)
+
+
+def _is_plain(request: type[Request], name: str, value: str, refused: bool) -> bool:
+    """An id or one of a list of words, not text of a user's."""
+    is_id, words = _plain_values(request, name)
+    return value in words or (is_id and (not refused or _OUR_ID.fullmatch(value) is not None))
+
+
+@cache
+def _plain_values(request: type[Request], name: str) -> tuple[bool, frozenset[str]]:
+    """Whether a field takes ids, and the words it may be chosen from."""
+    is_id, words, open_ends = False, set(), [_hints(request)[name]]
+    while open_ends:
+        annotation = open_ends.pop()
+        if get_origin(annotation) is Literal:
+            words |= {word for word in get_args(annotation) if isinstance(word, str)}
+        elif annotation == Id:
+            is_id = True
+        else:
+            open_ends += [inner for inner in get_args(annotation) if inner is not str]
+    return is_id, frozenset(words)
