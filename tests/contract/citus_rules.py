@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.records.postgres.connection import ON_ONE_SERVER, Link
+from recollect.adapters.postgres.connection import ON_ONE_SERVER, Link
 from recollect.adapters.records.postgres.schema import BY_MONTH
 from recollect.domain.record import RECORDS
 

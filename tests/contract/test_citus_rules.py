@@ -17,9 +17,9 @@ from citus_rules import broken
 
 import recollect
 from postgres_server import server
+from recollect.adapters.postgres.connection import ON_ONE_SERVER, Link
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.postgres import partitions
-from recollect.adapters.records.postgres.connection import ON_ONE_SERVER, Link
 from recollect.adapters.records.postgres.fulltext_index import text_statements
 from recollect.adapters.records.postgres.schema import DDL
 from recollect.adapters.records.postgres.store import PostgresStore

@@ -10,8 +10,8 @@ import pytest
 
 import recollect
 from postgres_server import server
+from recollect.adapters.postgres.connection import APP, UPKEEP
 from recollect.adapters.records.postgres import preflight
-from recollect.adapters.records.postgres.connection import APP, UPKEEP
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.app import check_settings
 from recollect.errors import InvalidSettings, StoreReadOnly

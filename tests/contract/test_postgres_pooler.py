@@ -16,10 +16,10 @@ from citus_rules import Watched, watch
 import recollect
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
-from recollect.adapters.records.postgres import connection as postgres_link
+from recollect.adapters.postgres import connection as postgres_link
+from recollect.adapters.postgres.connection import Connection, Link, Question
+from recollect.adapters.postgres.errors import meaning
 from recollect.adapters.records.postgres import preflight
-from recollect.adapters.records.postgres.connection import Connection, Link, Question
-from recollect.adapters.records.postgres.errors import meaning
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.app import restore_backup

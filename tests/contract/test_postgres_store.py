@@ -22,10 +22,7 @@ import pytest
 
 import recollect
 from postgres_server import BIN, Server, server
-from recollect.adapters.records.common.migrations import migrations
-from recollect.adapters.records.common.ttl_cache import Lately
-from recollect.adapters.records.postgres import fulltext, schema
-from recollect.adapters.records.postgres.connection import (
+from recollect.adapters.postgres.connection import (
     APP,
     UPKEEP,
     WRITERS_AT_ONCE,
@@ -34,11 +31,13 @@ from recollect.adapters.records.postgres.connection import (
     Question,
     _turn,
 )
-from recollect.adapters.records.postgres.errors import meaning
+from recollect.adapters.postgres.errors import meaning
+from recollect.adapters.postgres.halfvec import Half
+from recollect.adapters.records.common.migrations import migrations
+from recollect.adapters.records.postgres import fulltext, schema
 from recollect.adapters.records.postgres.fulltext import TextSearch
 from recollect.adapters.records.postgres.schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres.store import PostgresStore
-from recollect.adapters.records.postgres.vectors import Half
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _among
 from recollect.domain.agents import Agent
@@ -150,7 +149,7 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            hits = TextSearch(full.link, full.compiler, Lately()).search(Scope("globex"), query, bound=bound)
+            hits = TextSearch(full.link, full.compiler).search(Scope("globex"), query, bound=bound)
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
@@ -306,7 +305,7 @@ class TestTextSearch:
             answers = []
             for few in (1000, 0):
                 monkeypatch.setattr(fulltext, "FEW", few)
-                answers.append(TextSearch(full.link, full.compiler, Lately()).search(acme, query))
+                answers.append(TextSearch(full.link, full.compiler).search(acme, query))
             small, broad = answers
             assert [hit.id for hit in broad] == [hit.id for hit in small], query
             assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
@@ -350,7 +349,7 @@ class TestTextSearch:
         for few in (10, 0):
             monkeypatch.setattr(fulltext, "FEW", few)
             for terms in (("walk",), ("walk", "walked", "walks")):
-                found = TextSearch(store.link, store.compiler, Lately()).search(acme, TextQuery(Memory, terms, 5))
+                found = TextSearch(store.link, store.compiler).search(acme, TextQuery(Memory, terms, 5))
                 scores += [hit.score for hit in found]
         assert scores == pytest.approx([scores[0]] * 4)
 

@@ -17,7 +17,7 @@ import recollect
 from chroma_server import chroma
 from dynamodb_server import dynamodb
 from postgres_server import BIN, server
-from recollect.adapters.records.postgres.errors import meaning
+from recollect.adapters.postgres.errors import meaning
 from recollect.app import check_settings
 from recollect.errors import StoreError, StoreReadOnly, Unavailable
 from recollect.settings import load, shown

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.adapters.records.common import ttl_cache
-from recollect.adapters.records.common.ttl_cache import Lately
+from recollect.adapters import ttl_cache
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.halfvec_sql import Among, Halfvecs, Server
 
 
@@ -22,7 +22,7 @@ def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked
         asked.append(moment[0])
         return [(None, None, 11)]
 
-    server, noted = Server(ask, lambda work: [("a", -1.0)]), Lately()
+    server, noted = Server(ask, lambda work: [("a", -1.0)]), TtlCache[bool]()
     for second in range(150):
         moment[0] = float(second)
         found = Halfvecs("t", "k").nearest(Among("x", []), np.ones(2), 1, 10, noted, server)

@@ -99,8 +99,8 @@ def _restore_file(
 
 def _restore_postgres(source: Path, settings: Settings) -> int:
     try:
+        from recollect.adapters.postgres.connection import Link
         from recollect.adapters.records.postgres import dump
-        from recollect.adapters.records.postgres.connection import Link
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
     link = Link(settings.postgres_upkeep or settings.store)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from recollect.adapters.records.common.ttl_cache import Lately
-from recollect.adapters.records.postgres.connection import Connection
-from recollect.adapters.records.postgres.vectors import Half, half
+from recollect.adapters.postgres.connection import Connection
+from recollect.adapters.postgres.halfvec import Half, half
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.ports.vectors import FACETS
 
 Vector = NDArray[np.floating]
@@ -65,13 +65,15 @@ class Halfvecs:
         )
         return text, [*among.values, _half(query), limit]
 
-    def nearest(self, among: Among, query: Vector, limit: int, most: int, lately: Lately, server: Server) -> list[Near]:
-        """(key, minus the similarity), best first. Which scopes are too broad to be scored is noted for a while."""
-        if not lately.get(among.scope):
+    def nearest(
+        self, among: Among, query: Vector, limit: int, most: int, broad: TtlCache[bool], server: Server
+    ) -> list[Near]:
+        """(key, minus the similarity), best first. `broad` remembers the scopes that are too broad to be scored."""
+        if not broad.get(among.scope):
             found = scored(server.ask(*self.exact(among, query, limit, most)), most)
             if found is not None:
                 return found
-            lately.note(among.scope, True)
+            broad.set(among.scope, True)
         rows = limit
         while True:
             walked = server.work(lambda connection, rows=rows: self.walk(connection, among, query, rows))  # type: ignore[misc]

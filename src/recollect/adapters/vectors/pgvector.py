@@ -12,17 +12,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.records.common.ttl_cache import Lately
-from recollect.adapters.records.postgres.connection import Connection, Question
-from recollect.adapters.records.postgres.schema import BY_TENANT
-from recollect.adapters.records.postgres.store import PostgresStore
-from recollect.adapters.records.postgres.vectors import FACET_COLUMNS, MOST_DIMENSIONS, half
+from recollect.adapters.postgres.connection import Connection, Link, Question
+from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, half
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.embedded.quantization import Query
 from recollect.adapters.vectors.embedded.search import Scope
 from recollect.adapters.vectors.halfvec_sql import (
@@ -43,12 +42,28 @@ FILL_AT_ONCE = 500
 EMBEDDINGS = Halfvecs("embedding", "memory_id")
 
 
+class EmbeddingTable(Protocol):
+    """What is needed of the record store: its connections, and the table of embeddings with their `_halfvec`."""
+
+    link: Link
+    vectors_are_new: bool
+    """Whether the column was added just now, so that it is still empty."""
+    facet_columns: Mapping[str, str]
+    """The facets that have a column of their own."""
+    embedding_tables: Sequence[str]
+    """The partitions of the table, each of which gets its own index."""
+
+    def tenants(self) -> Sequence[str]: ...
+
+    def as_owner(self) -> AbstractContextManager[Connection]: ...
+
+
 class PgVectorStore:
     label = "pgvector in the record store"
 
     def __init__(
         self,
-        store: PostgresStore,
+        store: EmbeddingTable,
         *,
         exact_rows: int = EXACT_ROWS,
         index_rows: int = INDEX_ROWS,
@@ -58,7 +73,7 @@ class PgVectorStore:
         self._exact_rows = exact_rows
         self._index_rows = index_rows
         self._background = background
-        self._lately = Lately()
+        self._broad = TtlCache[bool]()
         self._looked_at = 0
         self._builder: threading.Thread | None = None
         self._building: Connection | None = None
@@ -78,14 +93,26 @@ class PgVectorStore:
         Scope.of(organization_id, space, where)
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
-        link, among = self._store.link, _among(organization_id, space, len(asked), where or {})
+        link = self._store.link
+        among = self._among(organization_id, space, len(asked), where or {})
         server = Server(
             lambda text, values: link.ask(organization_id, Question(text, values))[0],
             lambda work: link.read(organization_id, work),
         )
-        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._lately, server)
+        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._broad, server)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
+
+    def _among(
+        self, organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
+    ) -> Among:
+        namespace, _, model = space.partition("/")
+        scope = literal(
+            "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
+            organization_id, namespace, model, dimensions,
+        )  # fmt: skip
+        tests, values = facet_tests(where, self._store.facet_columns)
+        return Among(" AND ".join([scope, *tests]), values)
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""
@@ -171,10 +198,9 @@ class PgVectorStore:
             lock.execute("BEGIN")
             if not lock.execute(f"SELECT pg_try_advisory_xact_lock({_BUILDING})").fetchall()[0][0]:
                 return  # another process is at it
-            for number in range(BY_TENANT["embedding"]):
-                name = f"embedding_{number}_hnsw_{digest}"
-                is_pooled = self._store.link.upkeep.is_pooled
-                make_index(connection, name, f"embedding_{number}", dimensions, space, is_pooled=is_pooled)
+            is_pooled = self._store.link.upkeep.is_pooled
+            for table in self._store.embedding_tables:
+                make_index(connection, f"{table}_hnsw_{digest}", table, dimensions, space, is_pooled=is_pooled)
 
 
 _log = logging.getLogger("recollect")
@@ -183,16 +209,6 @@ _OUR_INDEXES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding\\_%\\_hnsw\\_%' "
     "AND pg_table_is_visible(c.oid)"
 )
-
-
-def _among(organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]) -> Among:
-    namespace, _, model = space.partition("/")
-    scope = literal(
-        "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
-        organization_id, namespace, model, dimensions,
-    )  # fmt: skip
-    tests, values = facet_tests(where, FACET_COLUMNS)
-    return Among(" AND ".join([scope, *tests]), values)
 
 
 def _fill_some(connection: Connection, tenant: str) -> int:

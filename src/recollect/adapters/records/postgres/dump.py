@@ -15,7 +15,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect.adapters.records.postgres.connection import Link
+from recollect.adapters.postgres.connection import Link
 from recollect.adapters.records.postgres.schema import make_roles
 from recollect.errors import DamagedData, InvalidInput, StoreError, Unsupported
 from recollect.ports.folders import make_private

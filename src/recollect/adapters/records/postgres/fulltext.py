@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from recollect.adapters.postgres.connection import UPKEEP, Link, Question
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.ttl_cache import Lately
-from recollect.adapters.records.postgres.connection import UPKEEP, Link, Question
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.domain.tokenizer import terms_asked
 from recollect.ports.records import Query, Scope, TextHit, TextQuery
 
@@ -42,11 +42,12 @@ class _Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Where a store searches. `lately` remembers the sizes of broad scopes and of common terms."""
+    """Where a store searches. It remembers the sizes of broad scopes, and of common terms, for a while."""
 
     link: Link
     compiler: Callable[[], Compiler]
-    lately: Lately
+    sizes: TtlCache[int] = field(default_factory=TtlCache)
+    common: TtlCache[_Term] = field(default_factory=TtlCache)
 
     def search(self, scope: Scope, query: TextQuery[Any], *, bound: str | None = None) -> list[TextHit]:
         """`bound` is the tenant that the database holds the search to; it is the scope's own."""
@@ -69,13 +70,14 @@ class _Search:
     """One search in one scope."""
 
     def __init__(self, using: TextSearch, tenant: str, scope: Scope, query: TextQuery[Any]) -> None:
-        self._link, self._compiler, self._lately = using.link, using.compiler, using.lately
+        self._link, self._compiler = using.link, using.compiler
+        self._sizes, self._common = using.sizes, using.common
         self._tenant, self._scope, self._query = tenant, scope, query
         self._table = quoted(query.record.shape.table)
         self._known_as: Hashable = (tenant, query.record, repr(sorted(query.facets.items())))
 
     def best(self, terms: Sequence[str]) -> list[TextHit]:
-        if self._lately.get(self._known_as) is None:
+        if self._sizes.get(self._known_as) is None:
             compiler = self._compiler()
             rows = self._ask(self._among_few(compiler, terms), compiler)
             if rows[0][2] <= FEW:
@@ -112,8 +114,8 @@ class _Search:
 
     def _counted(self, terms: Sequence[str]) -> tuple[int, list[_Term]]:
         """The size of the scope, and the different terms with the number of their holders."""
-        size = self._lately.get(self._known_as)
-        known = {term: self._lately.get((self._known_as, term)) for term in terms}
+        size = self._sizes.get(self._known_as)
+        known = {term: self._common.get((self._known_as, term)) for term in terms}
         new = [term for term, found in known.items() if found is None]
         questions = []
         if new:
@@ -126,11 +128,11 @@ class _Search:
         answers = self._link.ask(self._tenant, *questions, role=UPKEEP) if questions else []
         if size is None:
             size = answers.pop()[0][0]
-            self._lately.note(self._known_as, size)
+            self._sizes.set(self._known_as, size)
         for term, word, holders in answers[0] if answers else []:
-            known[term] = _Term(word, holders)
+            known[term] = counted = _Term(word, holders)
             if holders >= COMMON:
-                self._lately.note((self._known_as, term), known[term])
+                self._common.set((self._known_as, term), counted)
         return size, list({one.word: one for one in known.values() if one is not None}.values())
 
     def _holders(self, compiler: Compiler, terms: Sequence[str]) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from recollect.adapters.postgres.connection import Connection
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.ddl import MARK, text_marks
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE, terms_of
-from recollect.adapters.records.postgres.connection import Connection
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
 from recollect.ports.records import Problem

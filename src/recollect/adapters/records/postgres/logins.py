@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import psycopg
 
+from recollect.adapters.postgres.connection import APP, UPKEEP, Connection, Link
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.postgres.connection import APP, UPKEEP, Connection, Link
 from recollect.adapters.records.postgres.schema import lent
 from recollect.errors import InvalidSettings, StoreReadOnly
 from recollect.ports.records import Remark

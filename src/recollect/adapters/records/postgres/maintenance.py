@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 
+from recollect.adapters.postgres.connection import Connection
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import dangling_statement, quoted
-from recollect.adapters.records.postgres.connection import Connection
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
 from recollect.ports.records import Problem

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from recollect.adapters.postgres.connection import Connection, Link
+from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, may_create
+from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common import migrations
-from recollect.adapters.records.postgres.connection import Connection, Link
 from recollect.adapters.records.postgres.logins import ONE_LOGIN, check_serving
-from recollect.adapters.records.postgres.pooler import POOLED
 from recollect.adapters.records.postgres.schema import check_server, may_not_make_tables, roles_needed
-from recollect.adapters.records.postgres.vectors import CREATE, OLDEST, found, may_create
 
 _PRIVILEGES = (
     "SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_user, current_schema(), 'CREATE'), "

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 
 import psycopg
 
+from recollect.adapters.postgres.connection import APP, UPKEEP, Connection
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import Ddl, Table, unique_name
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.postgres.connection import APP, UPKEEP, Connection
 from recollect.adapters.records.postgres.fulltext_index import PENDING, CodecOf, make_text
 from recollect.domain.record import ColumnType, new_id, now
 from recollect.errors import StoreError, StoreReadOnly

@@ -14,24 +14,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recollect.adapters.postgres.connection import APP, Connection, Link, Question
+from recollect.adapters.postgres.halfvec import half
+from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common.bulk_transaction import BulkSteps, Count, Unclear, is_by_key
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import Derived, SqlMoment, SqlReads, reading
 from recollect.adapters.records.common.sql_transaction import Steps, insert_statement, taken, update_statement
-from recollect.adapters.records.common.ttl_cache import Lately
 from recollect.adapters.records.postgres import dump
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
-from recollect.adapters.records.postgres.connection import APP, Connection, Link, Question
 from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres.fulltext import TextSearch
 from recollect.adapters.records.postgres.fulltext_index import check_text, rebuild_text, text_value
 from recollect.adapters.records.postgres.logins import check_logins
 from recollect.adapters.records.postgres.maintenance import check_records
-from recollect.adapters.records.postgres.pooler import POOLED
-from recollect.adapters.records.postgres.vectors import PostgresVectors, half, no_vectors, prepare, stored_vectors
+from recollect.adapters.records.postgres.vectors import (
+    FACET_COLUMNS,
+    PostgresVectors,
+    no_vectors,
+    prepare,
+    stored_vectors,
+)
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
@@ -57,13 +63,15 @@ _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 class PostgresStore(SqlReads):
     dialect = DIALECT
+    facet_columns = FACET_COLUMNS
+    embedding_tables = tuple(f"embedding_{number}" for number in range(tables_of.BY_TENANT["embedding"]))
 
     def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
         super().__init__(cipher)
         self.link = Link(address, upkeep=upkeep)
         self._ahead = (0, 0)
-        self._text = TextSearch(self.link, self.compiler, Lately())
+        self._text = TextSearch(self.link, self.compiler)
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False

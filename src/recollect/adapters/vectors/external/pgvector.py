@@ -18,9 +18,9 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.conninfo import make_conninfo
 
-from recollect.adapters.records.common.ttl_cache import Lately
-from recollect.adapters.records.postgres.connection import Connection, Link
-from recollect.adapters.records.postgres.vectors import MOST_DIMENSIONS, found, half, may_create, offered
+from recollect.adapters.postgres.connection import Connection, Link
+from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, found, half, may_create, offered
+from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.external.port import Entry, Generation, Gone, Wanted, next_name
 from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
@@ -66,7 +66,7 @@ class PgVectorAnnex:
             whole = "://"  # the link says what is wrong with an address, without repeating it
         self._link = Link(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
         self._small_scope = small_scope
-        self._lately = Lately()
+        self._broad = TtlCache[bool]()
         self._index_rows = index_rows
         self._ready = False
         self.label = f"pgvector in {self._link.label}"
@@ -139,7 +139,7 @@ class PgVectorAnnex:
         server = Server(
             lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
         )
-        rows = table.nearest(among, query, limit, self._small_scope, self._lately, server)
+        rows = table.nearest(among, query, limit, self._small_scope, self._broad, server)
         return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:

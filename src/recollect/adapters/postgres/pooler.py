@@ -18,7 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect.adapters.records.postgres.errors import meaning
+from recollect.adapters.postgres.errors import meaning
 from recollect.errors import InvalidSettings
 from recollect.ports.records import Remark
 

@@ -28,8 +28,8 @@ import psycopg
 from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from recollect.adapters.records.postgres.errors import SAID_BY_A_POOLER, meaning
-from recollect.adapters.records.postgres.pooler import (
+from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, meaning
+from recollect.adapters.postgres.pooler import (
     AMONG_OTHERS,
     FOR_THE_SESSION,
     FOR_THE_TRANSACTION,

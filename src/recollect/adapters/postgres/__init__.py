@@ -1,0 +1,1 @@
+"""What every adapter for PostgreSQL shares: connections, errors in our words, poolers, pgvector's types."""
