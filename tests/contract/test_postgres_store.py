@@ -39,7 +39,7 @@ from recollect.adapters.records.postgres.fulltext import TextSearch
 from recollect.adapters.records.postgres.schema import BY_MONTH, first_id, make_partitions
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
-from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore, _among
+from recollect.adapters.vectors.pgvector import EMBEDDINGS, PgVectorStore
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import RECORDS, new_id, now
@@ -845,7 +845,7 @@ class TestVectors:
         assert index.rebuild() == 2540
         query = np.ones(DIMENSIONS, dtype=np.float32) / np.sqrt(DIMENSIONS)
         assert len(index.search("big", "long_term/m", query, 10)) == 10
-        among = _among("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
+        among = index._among("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
             statement = EMBEDDINGS.walk_statement(among.condition, DIMENSIONS)
             connection.execute("SET LOCAL enable_sort = off")  # so few could as well be sorted
