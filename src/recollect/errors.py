@@ -39,9 +39,9 @@ The message says what is wrong; `remedy` says what to do next. `details` holds i
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class RecollectError(Exception):
@@ -111,6 +111,11 @@ class VersionConflict(Conflict):
 
 class DuplicateKey(Conflict):
     code = "duplicate_key"
+
+    @classmethod
+    def of(cls, table: str, fields: Sequence[str]) -> Self:
+        remedy = "change the existing one, or choose another key"
+        return cls(f"there is such a {table} already", remedy=remedy, fields=list(fields))
 
 
 class ReferenceMissing(Conflict):

@@ -147,7 +147,7 @@ def test_a_seal_that_dies_at_any_seam_leaves_no_trace(
             elif seam == "replace":
                 patch.setattr(Path, "replace", die)
             else:
-                patch.setattr("recollect.adapters.vectors.embedded.segment_folder.Shelf._sync_folder", die)
+                patch.setattr("recollect.adapters.atomic_file.sync_folder", die)
             with pytest.raises(Died):
                 index.refresh()
         assert_equal(truth, index, chance)

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"domain"},
     "adapters": {"ports", "domain"},
     "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", ""},
-    "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "testing"},
+    "app": {"adapters", "interfaces", "services", "ports", "domain", "settings"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
     "integrations": set(),  # the operations of an open memory, and nothing else
     "": {"interfaces", "app", "domain", "settings"},
@@ -44,6 +44,20 @@ AREAS: dict[str, set[str]] = {
     "learning": {"memories", "recall", "runs"},
     "frameworks": {"memories", "recall"},
     "admin": {"access", "agents", "frameworks", "memories", "trust", "workspaces"},
+}
+# What each room of adapters may import besides itself and the modules that lie directly in adapters/.
+ROOMS: dict[str, set[str]] = {
+    "postgres": set(),
+    "models": set(),
+    "records/common": set(),
+    "records/in_memory": {"records/common"},
+    "records/sqlite": {"records/common"},
+    "records/duckdb": {"records/common"},
+    "records/postgres": {"records/common", "postgres"},
+    "records/dynamodb": {"records/common"},
+    "vectors": {"postgres"},
+    "vectors/embedded": {"vectors"},
+    "vectors/external": {"vectors", "postgres"},
 }
 # A broad except belongs at the edge of a process or thread, or where the error is handed to whoever waits for it.
 EDGES = {
@@ -123,6 +137,7 @@ def test_imports_go_one_way(module: Path) -> None:
         ("interfaces/cli/main.py", "from recollect import adapters", True),
         ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
         ("app.py", "from recollect.adapters.citation_lookup import LocalWorld", False),
+        ("app/models.py", "from recollect.testing.fakes import HashEmbedder", True),
         ("services/recall/recall.py", "from recollect.errors import NotFound", False),
     ],
 )
@@ -175,6 +190,98 @@ def test_no_area_stands_on_itself_through_others() -> None:
         assert free, f"these need each other: {sorted(left)}"
         left, height = {area: needs for area, needs in left.items() if area not in free}, height + 1
     assert height <= 5
+
+
+def _room(dotted: str) -> str:
+    """The room of adapters that a module lies in: the longest that fits; "" for those directly in adapters/."""
+    path = dotted.removeprefix("recollect.adapters").removeprefix(".").replace(".", "/")
+    return max((room for room in ROOMS if f"{path}/".startswith(f"{room}/")), key=len, default="")
+
+
+def _dotted(module: Path) -> str:
+    return ".".join(["recollect", *module.relative_to(PACKAGE).with_suffix("").parts])
+
+
+def across_rooms(module: Path, tree: ast.AST) -> list[str]:
+    room = _room(_dotted(module))
+    allowed = {"", room} | ROOMS.get(room, set())
+    return [
+        f"{_name(module)}:{line} imports {name}"
+        for line, name in imports(tree)
+        if name.startswith("recollect.adapters.") and _room(name) not in allowed
+    ]
+
+
+@pytest.mark.parametrize("module", sorted((PACKAGE / "adapters").rglob("*.py")), ids=_name)
+def test_rooms_of_adapters_import_one_way(module: Path) -> None:
+    folder = module.parent.relative_to(PACKAGE / "adapters").as_posix()
+    assert module.name == "__init__.py" or _room(_dotted(module)) or folder == ".", "a new room: say what it may import"
+    assert across_rooms(module, ast.parse(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "is_forbidden"),
+    [
+        ("adapters/records/sqlite/store.py", "from recollect.adapters.records.duckdb.file import File", True),
+        ("adapters/records/common/ddl.py", "from recollect.adapters.records.sqlite import dialect", True),
+        ("adapters/vectors/pgvector.py", "from recollect.adapters.records.postgres.store import PostgresStore", True),
+        ("adapters/vectors/exact.py", "from recollect.adapters.vectors.embedded import kernels", True),
+        ("adapters/vectors/external/index.py", "from recollect.adapters.vectors.embedded.search import Search", True),
+        ("adapters/postgres/errors.py", "from recollect.adapters.records.common.checks import check_text", True),
+        ("adapters/atomic_file.py", "from recollect.adapters.records.sqlite.store import SqliteStore", True),
+        ("adapters/records/in_memory.py", "from recollect.adapters.records.common import checks", False),
+        ("adapters/records/sqlite/store.py", "from recollect.adapters.atomic_file import publish", False),
+        ("adapters/vectors/external/pgvector.py", "from recollect.adapters.postgres.halfvec import half", False),
+    ],
+)
+def test_an_import_across_rooms_is_noticed(module: str, source: str, is_forbidden: bool) -> None:
+    assert bool(across_rooms(PACKAGE / module, ast.parse(source))) is is_forbidden
+
+
+COMPILED = {"recollect.adapters.vectors.embedded._scan"}
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def borrowed(tree: ast.AST) -> list[str]:
+    """The private names of other modules of ours that are used: imported, or reached through an imported module."""
+    found, modules = [], set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recollect"):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                if _is_private(alias.name) and full not in COMPILED:
+                    found.append(f"line {node.lineno}: {full}")
+                modules.add(alias.asname or alias.name)
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("recollect.")]
+            found += [f"line {node.lineno}: {name}" for name in names if "._" in name and name not in COMPILED]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            found += [f"line {node.lineno}: {node.value.id}.{node.attr}"] if _is_private(node.attr) else []
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=_name)
+def test_no_module_uses_the_private_names_of_another(module: Path) -> None:
+    assert borrowed(ast.parse(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_borrowed"),
+    [
+        ("from recollect.adapters.models.endpoint import _post", True),
+        ("from recollect.adapters.models import endpoint\nendpoint._post()", True),
+        ("import recollect.adapters._hidden", True),
+        ("from recollect.adapters.models import endpoint as _endpoint\n_endpoint.post()", False),
+        ("from recollect.adapters.vectors.embedded import _scan", False),
+        ("class A:\n    def f(self):\n        return self._own", False),
+    ],
+)
+def test_a_borrowed_name_is_noticed(source: str, is_borrowed: bool) -> None:
+    assert bool(borrowed(ast.parse(source))) is is_borrowed
 
 
 def test_the_public_surface_is_frozen() -> None:

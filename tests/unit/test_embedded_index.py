@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded import kernels, quantization, search, state
+from recollect.adapters.vectors.embedded import kernels, quantization, search, state, unsealed_rows
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.embedded.segment import open_segment
 from recollect.adapters.vectors.embedded.segment_folder import Shelf
+from recollect.adapters.vectors.exact import SearchScope
 from recollect.errors import Closed, StoreFull
 from recollect.ports.vectors import VectorSnapshot
 from recollect.testing.vector_truths import MemoryTruth, nearest, packed
@@ -145,9 +146,7 @@ def test_codes_are_really_used_when_the_scope_is_wide(
     index = open_index(exact_values=0, candidates=50)
     index.refresh()
     held = index._holdings.sections(("default", 16))
-    searched = search.Probe(
-        held, search.Scope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50
-    )
+    searched = search.Probe(held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50)
     assert 50 <= len(next(searched._batches()).seq) < 300
 
 
@@ -209,7 +208,7 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
     held = index._holdings.sections(("default", 96))
     with truth.vector_snapshot() as snapshot:
         query = quantization.Query.of(clustered(random, 1, 96)[0])
-        searched = search.Probe(held, search.Scope.of("org", "default", None), query, 10)
+        searched = search.Probe(held, SearchScope.of("org", "default", None), query, 10)
         assert len(searched.run(snapshot)) == 10
     assert searched.asked < 120
 
@@ -221,7 +220,8 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
 def test_colliding_hashes_show_nothing_foreign(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, sealed: bool
 ) -> None:
-    monkeypatch.setattr(quantization, "digest", lambda value: 42)
+    for module in (search, unsealed_rows):
+        monkeypatch.setattr(module, "digest", lambda value: 42)
     index = open_index()
     fill(truth, random, 200)
     for number in range(60):

@@ -24,6 +24,7 @@ from recollect.adapters.vectors.embedded.segment import (
 from recollect.adapters.vectors.embedded.segment_folder import Name, Shelf, in_force, in_memory, parse_name
 from recollect.adapters.vectors.embedded.state import merge_run
 from recollect.adapters.vectors.embedded.unsealed_rows import Tail
+from recollect.adapters.vectors.exact import decode, digest
 from recollect.ports.vectors import FACETS, VectorRow
 from recollect.testing.vector_truths import facets_of, packed
 
@@ -171,10 +172,10 @@ def test_the_slack_is_small_enough_to_be_of_use(random: np.random.Generator) -> 
 
 
 def test_only_none_has_the_hash_zero() -> None:
-    assert quantization.digest(None) == 0
+    assert digest(None) == 0
     values = ["", "0", "None", "ä", "\udc80", "x" * 10_000]
-    assert 0 not in {quantization.digest(value) for value in values}
-    assert len({quantization.digest(value) for value in values}) == len(values)
+    assert 0 not in {digest(value) for value in values}
+    assert len({digest(value) for value in values}) == len(values)
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
@@ -190,10 +191,10 @@ def test_a_segment_holds_what_was_put_into_it(random: np.random.Generator, tmp_p
     assert (segment.after, segment.upto, segment.rows, len(place)) == (0, 1000, 300, 300)
     for row in rows:
         number = np.array([place[row.seq]])
-        assert section.tenants_at(number)[0] == quantization.digest(row.organization_id)
+        assert section.tenants_at(number)[0] == digest(row.organization_id)
         for position, facet in enumerate(FACETS):
-            assert section.at(facet, number)[0] == quantization.digest(row.facets[position])
-        coarse, scale, _ = quantization.encode(quantization.decode([row], 20))
+            assert section.at(facet, number)[0] == digest(row.facets[position])
+        coarse, scale, _ = quantization.encode(decode([row], 20))
         assert (section.coarse_at(number) == coarse).all()
         assert section.at("scale", number)[0] == scale[0]
 
@@ -202,12 +203,12 @@ def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) 
     rows = rows_of(random, 300, 8)
     section = segment_of(rows).sections["default", 8]
     for tenant in ("org0", "org3", "nobody"):
-        mine = section.pick(quantization.digest(tenant), {})
+        mine = section.pick(digest(tenant), {})
         assert mine.rows is None
         assert mine.mask is None
         expected = {row.seq for row in rows if row.organization_id == tenant}
         assert set(section.column("seq")[mine.low : mine.high].tolist()) == expected
-        user = section.pick(quantization.digest(tenant), {0: np.array([quantization.digest("u1")], np.uint64)})
+        user = section.pick(digest(tenant), {0: np.array([digest("u1")], np.uint64)})
         expected = {row.seq for row in rows if row.organization_id == tenant and row.facets[0] == "u1"}
         assert set(section.column("seq")[user.low : user.high].tolist()) == expected
 
@@ -216,9 +217,9 @@ def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) 
 def test_other_facets_pick_single_rows(random: np.random.Generator, wanted: list[str | None]) -> None:
     rows = rows_of(random, 300, 8)
     kind = FACETS.index("kind")
-    hashes = np.array(sorted(quantization.digest(value) for value in wanted), np.uint64)
+    hashes = np.array(sorted(digest(value) for value in wanted), np.uint64)
     for section in (segment_of(rows).sections["default", 8], tail_of(rows).sections()[0]):
-        picked = section.pick(quantization.digest("org1"), {kind: hashes})
+        picked = section.pick(digest("org1"), {kind: hashes})
         numbers = picked.numbers()
         chosen = np.arange(picked.low, picked.high) if numbers is None else numbers
         expected = {row.seq for row in rows if row.organization_id == "org1" and row.facets[kind] in wanted}
@@ -246,7 +247,7 @@ def test_a_merge_keeps_the_living_and_finds_its_own_centre(random: np.random.Gen
     assert sorted(section.column("seq").tolist()) == living
     coarse, scale = section.column("coarse"), section.column("scale")
     assert (section.column("codes") == quantization.sign_codes(coarse * scale[:, None], section.centre)).all()
-    assert np.allclose(section.centre, quantization.decode(rows, 16).mean(axis=0), atol=0.01)
+    assert np.allclose(section.centre, decode(rows, 16).mean(axis=0), atol=0.01)
 
 
 def test_everything_dead_makes_an_empty_segment(random: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
     if settings.provider == "none":
         return None
     if settings.provider == "hash":
-        from recollect.testing.fakes import HashEmbedder
+        from recollect.adapters.models.hash import HashEmbedder
 
         return HashEmbedder(settings.dimensions or 64)
     if settings.provider == "openai":

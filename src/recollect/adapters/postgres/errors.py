@@ -5,7 +5,6 @@ from __future__ import annotations
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
-from recollect.adapters.records.common.sql_transaction import taken
 from recollect.domain.record import RECORDS
 from recollect.errors import (
     Closed,
@@ -122,4 +121,4 @@ def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
     index = error.diag.constraint_name or ""
     keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
     named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
-    return taken(table, named[0] if named and not index.endswith("_pkey") else ("id",))
+    return DuplicateKey.of(table, named[0] if named and not index.endswith("_pkey") else ("id",))

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from recollect.adapters.postgres.connection import Connection, Link, Question
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, half
 from recollect.adapters.ttl_cache import TtlCache
-from recollect.adapters.vectors.embedded.quantization import Query
-from recollect.adapters.vectors.embedded.search import Scope
+from recollect.adapters.vectors.exact import SearchScope, unit_query
 from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
@@ -89,8 +88,8 @@ class PgVectorStore:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        asked = Query.checked(query).exact
-        Scope.of(organization_id, space, where)
+        asked = unit_query(query)
+        SearchScope.of(organization_id, space, where)  # refuses what is no facet
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
         link = self._store.link

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, Protocol, cast
 
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.common.sql_transaction import _VERBS, Steps, Tables, insert_statement
+from recollect.adapters.records.common.sql_transaction import VERBS, Steps, Tables, insert_statement
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import Absent, Committed, Compare, Filter, Insert, OneOf, Query, Scope, Step
 
@@ -68,7 +68,7 @@ class BulkSteps(Steps):
             else:
                 self._settle()
                 for step in run:
-                    cast(Callable[[Any], None], _VERBS[type(step)].__get__(self))(step)
+                    cast(Callable[[Any], None], VERBS[type(step)].__get__(self))(step)
         self._settle()
         return Committed(self._seq, self._deleted)
 

@@ -116,7 +116,7 @@ class Steps:
 
     def apply(self, steps: Sequence[Step]) -> Committed:
         for step in steps:
-            cast(Callable[[Any], None], _VERBS[type(step)].__get__(self))(step)
+            cast(Callable[[Any], None], VERBS[type(step)].__get__(self))(step)
         return Committed(self._seq, self._deleted)
 
     def expect(self, table: str, id: str, is_deleted: bool) -> None:
@@ -318,7 +318,7 @@ class Steps:
         return self._seq
 
 
-_VERBS: dict[type, Any] = {
+VERBS: dict[type, Any] = {
     Insert: Steps._insert,
     Update: Steps._update,
     Put: Steps._put,

@@ -31,11 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded.quantization import Query, Section
-from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Probe, Scope
+from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Probe
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
 from recollect.adapters.vectors.embedded.segment_folder import Shelf
 from recollect.adapters.vectors.embedded.state import Holdings, Job, differing, extend, log, merge_job
 from recollect.adapters.vectors.embedded.unsealed_rows import Tail, TailSection
+from recollect.adapters.vectors.exact import SearchScope
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
@@ -90,8 +91,8 @@ class EmbeddedIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope = Scope.of(organization_id, space, where)
-        asked = Query.checked(query)
+        scope = SearchScope.of(organization_id, space, where)
+        asked = Query.of(query)
         doubts = 0
         for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
             with ExitStack() as stack:

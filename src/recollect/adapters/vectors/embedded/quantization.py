@@ -7,45 +7,25 @@ that may be among the nearest are known for certain, and a truth outside the bou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels
-from recollect.errors import InvalidInput
-from recollect.ports.vectors import VectorRow
+from recollect.adapters.vectors.exact import unit_query
 
 Hashes = NDArray[np.uint64]
 Key = tuple[str, int]  # a space and the number of dimensions of its vectors
 _QUERY_STEP = 32767
 
 
-@lru_cache(maxsize=65536)
-def digest(value: str | None) -> int:
-    """The 64-bit hash that stands for a tenant or a facet value; 0 stands for None and for nothing else.
-
-    A collision costs a comparison, never a wrong answer: the truth's own columns are compared again.
-    """
-    if value is None:
-        return 0
-    return int.from_bytes(blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") or 1
-
-
 class Encoded(NamedTuple):
     coarse: NDArray[np.int8]
     scale: NDArray[np.float32]
     slack: NDArray[np.float32]
-
-
-def decode(rows: Sequence[VectorRow], dimensions: int) -> NDArray[np.float32]:
-    """The stored float16 vectors as a float32 matrix (a float16 product would lose the last digits)."""
-    halves = np.frombuffer(b"".join([row.vector for row in rows]), "<f2")
-    return halves.reshape(len(rows), dimensions).astype(np.float32)
 
 
 def encode(vectors: NDArray[np.float32]) -> Encoded:
@@ -85,17 +65,8 @@ class Query:
 
     @staticmethod
     def of(vector: NDArray[np.float32]) -> Query:
-        exact = np.asarray(vector, np.float64)
-        length = float(np.linalg.norm(exact))
-        exact = exact / length if length > 0 else exact
+        exact = unit_query(vector)
         return Query(exact, np.rint(exact * _QUERY_STEP).astype(np.int16))
-
-    @staticmethod
-    def checked(vector: NDArray[np.float32]) -> Query:
-        given = np.asarray(vector, np.float32)
-        if given.ndim != 1 or not len(given) or not np.isfinite(given).all():
-            raise InvalidInput("the query must be one vector of finite numbers", shape=str(given.shape))
-        return Query.of(given)
 
     def code(self, centre: NDArray[np.float32]) -> NDArray[np.uint8]:
         code: NDArray[np.uint8] = sign_codes(self.exact.astype(np.float32)[None, :], centre)[0]

@@ -12,19 +12,18 @@ proven by the bounds.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded import kernels, quantization
-from recollect.adapters.vectors.embedded.quantization import Picked, Query, Section
+from recollect.adapters.vectors.embedded import kernels
+from recollect.adapters.vectors.embedded.quantization import Picked, Query, Section, Wanted
 from recollect.adapters.vectors.embedded.segment import SealedSection
-from recollect.errors import InvalidInput
-from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot
+from recollect.adapters.vectors.exact import SearchScope, best_of_each, digest, products, scored
+from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
 
 # How far to go, measured at 384 dimensions on one core. Scoring every row of a scope takes 0.65 ms for 16 million
 # numbers (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors
@@ -36,7 +35,6 @@ CANDIDATES = 16_000
 _SCOPE_PER_CANDIDATE = 50
 _ALWAYS = 256  # a section with fewer rows in scope gives them all: its own codes may be centred on very little
 _FIRST_QUESTION = 128  # rows asked of the truth at once, doubled each time; 10 hits need 30 to 50 of them
-_DIGITS = 6  # similarities are rounded, so that equal vectors are equal whatever order they were summed in
 _ROUNDING = 2e-6
 
 
@@ -46,62 +44,6 @@ class Disagreement(Exception):
     def __init__(self, section: Section) -> None:
         super().__init__("an estimate is out of its bounds")
         self.section = section
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Whose rows, in which space, with which facets: as hashes for the index, as values for the truth."""
-
-    organization_id: str
-    space: str
-    allowed: Mapping[int, frozenset[str | None]]
-
-    @staticmethod
-    def of(organization_id: str, space: str, where: Mapping[str, Collection[str | None]] | None) -> Scope:
-        allowed = {}
-        for facet, values in (where or {}).items():
-            if facet not in FACETS:
-                raise InvalidInput(f"there is no facet {facet!r}", remedy=f"use one of {', '.join(FACETS)}")
-            if isinstance(values, str):
-                raise InvalidInput(f"{facet!r} needs a collection of values", remedy=f"write {facet}=[…]")
-            allowed[FACETS.index(facet)] = frozenset(values)
-        return Scope(organization_id, space, allowed)
-
-    def wanted(self) -> quantization.Wanted:
-        return {
-            facet: np.array(sorted({quantization.digest(value) for value in values}), np.uint64)
-            for facet, values in self.allowed.items()
-        }
-
-    def admits(self, row: VectorRow, dimensions: int) -> bool:
-        return (
-            row.organization_id == self.organization_id
-            and row.space == self.space
-            and len(row.vector) == 2 * dimensions
-            and (not self.allowed or all(row.facets[facet] in values for facet, values in self.allowed.items()))
-        )
-
-
-def products(rows: Sequence[VectorRow], query: Query) -> NDArray[np.float64]:
-    """The exact similarity of rows that the scope admits."""
-    similarity: NDArray[np.float64] = quantization.decode(rows, len(query.exact)).astype(np.float64) @ query.exact
-    return similarity
-
-
-def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[tuple[float, str]]:
-    """(-similarity, memory_id), which sorts best first; what is no number is no hit."""
-    # A stored vector is of unit length to float16 only, so a product may be 1.0001.
-    found = zip(np.round(similarity, _DIGITS).tolist(), rows, strict=True)
-    return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]
-
-
-def best_of_each(found: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
-    """(-similarity, memory_id), best first, each memory once: by the nearest of its rows."""
-    best: dict[str, float] = {}
-    for worse, memory_id in found:
-        if worse < best.get(memory_id, math.inf):
-            best[memory_id] = worse
-    return sorted((worse, memory_id) for memory_id, worse in best.items())
 
 
 class Candidates(NamedTuple):
@@ -122,7 +64,7 @@ class Probe:
     """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
 
     sections: Sequence[Section]
-    scope: Scope
+    scope: SearchScope
     query: Query
     limit: int
     exact_values: int = EXACT_VALUES
@@ -142,10 +84,10 @@ class Probe:
 
     def _batches(self) -> Iterator[Candidates]:
         """The candidates; then, as long as there is any, more of them."""
-        wanted = self.scope.wanted()
+        wanted = _hashes(self.scope)
         if any(not len(hashes) for hashes in wanted.values()):
             return
-        tenant = quantization.digest(self.scope.organization_id)
+        tenant = digest(self.scope.organization_id)
         picks = [section.pick(tenant, wanted) for section in self.sections]
         whole: list[tuple[int, Picked]] = []
         coded: list[tuple[int, Picked]] = []
@@ -224,7 +166,7 @@ class Probe:
         kept = [row for row in rows if self.scope.admits(row, dimensions)]
         if not kept:
             return
-        similarity = products(kept, self.query)
+        similarity = products(kept, self.query.exact)
         if not self.trusting:
             self._check_bounds(part, kept, similarity)
         self._best = best_of_each([*self._best, *scored(kept, similarity)])[: self.limit]
@@ -236,6 +178,14 @@ class Probe:
         wrong &= np.isfinite(similarity)
         if wrong.any():
             raise Disagreement(self.sections[int(part.section[place][wrong][0])])
+
+
+def _hashes(scope: SearchScope) -> Wanted:
+    """The facets as the index has them."""
+    return {
+        facet: np.array(sorted({digest(value) for value in values}), np.uint64)
+        for facet, values in scope.allowed.items()
+    }
 
 
 @dataclass

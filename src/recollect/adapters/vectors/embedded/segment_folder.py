@@ -13,18 +13,14 @@ import contextlib
 import io
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from recollect.adapters.atomic_file import publish
+from recollect.adapters.folder_lock import FolderLock
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, Segment, Writable, open_segment, parse
 from recollect.ports.folders import private_opener
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{8})\.seg")
 
@@ -66,7 +62,7 @@ class Shelf:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._holder = 0  # the thread of this process that holds the lock
+        self._lock = FolderLock(folder) if folder is not None else None
 
     def stamp(self) -> int:
         """Changes when a file came or went; costs one stat. A missed change costs no answer, only speed."""
@@ -117,23 +113,12 @@ class Shelf:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[bool]:
-        """Whether we may write; never waits, because the holder may be a thread that waits for us."""
-        if self.folder is None or self._holder == threading.get_ident():
+        """Whether we may write; never waits."""
+        if self._lock is None:
             yield True
             return
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        try:
-            if not _locked(descriptor):
-                yield False
-                return
-            self._holder = threading.get_ident()
-            try:
-                yield True
-            finally:
-                self._holder = 0
-        finally:
-            os.close(descriptor)
+        with self._lock.hold() as mine:
+            yield mine
 
     def put(self, after: int, upto: int, write: Write) -> Segment:
         """Make a segment: whole and synced under its name, or not there at all. Needs the lock."""
@@ -147,20 +132,10 @@ class Shelf:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            publish(aside, path)
         finally:
             aside.unlink(missing_ok=True)
-        self._sync_folder()
         return self._open(path)
-
-    def _sync_folder(self) -> None:
-        if os.name == "nt" or self.folder is None:
-            return
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def tidy(self, keep: Iterable[Segment]) -> None:
         """Delete what is left over from merges and from writers that died. Needs the lock."""
@@ -170,17 +145,6 @@ class Shelf:
         for name in os.listdir(self.folder):
             if name.endswith(".seg.tmp") or (parse_name(name) and name not in kept):
                 self.discard(self.folder / name)
-
-
-def _locked(descriptor: int) -> bool:
-    """Whether the lock is ours; the kernel gives it back when the process dies."""
-    if fcntl is None:  # two writers would only delete each other's work: harmless to answers, wasteful in time
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def in_memory(write: Write) -> Segment:

@@ -30,6 +30,7 @@ from recollect.adapters.vectors.embedded.segment import (
 )
 from recollect.adapters.vectors.embedded.segment_folder import Shelf, in_force, in_memory
 from recollect.adapters.vectors.embedded.unsealed_rows import Tail, TailSection, columns_of
+from recollect.adapters.vectors.exact import decode
 from recollect.ports.vectors import FACETS, VectorRow, VectorSnapshot
 
 log = logging.getLogger("recollect.vectors")
@@ -270,7 +271,7 @@ def differing(
     alien = [row for row in rows if (row.space, len(row.vector)) != (space, 2 * dimensions)]
     if alien or not rows:
         return alien
-    truth = columns_of(rows, quantization.encode(quantization.decode(rows, dimensions)))
+    truth = columns_of(rows, quantization.encode(decode(rows, dimensions)))
     wrong = section.tenants_at(numbers) != truth["tenant"]
     wrong |= (section.at("coarse", numbers) != truth["coarse"]).any(axis=1)
     for name in ("scale", *FACETS):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels, quantization
 from recollect.adapters.vectors.embedded.quantization import Estimates, Hashes, Key, Picked, Query, Wanted
+from recollect.adapters.vectors.exact import decode, digest
 from recollect.ports.vectors import FACETS, VectorRow
 
 _COLUMNS = {
@@ -123,7 +124,7 @@ class Tail:
             if row.vector and len(row.vector) % 2 == 0:  # anything else is no vector and is never found
                 groups.setdefault((row.space, len(row.vector) // 2), []).append(row)
         for key, group in groups.items():
-            vectors = quantization.decode(group, key[1])
+            vectors = decode(group, key[1])
             self._parts.setdefault(key, _Growing(key)).append(
                 columns_of(group, quantization.encode(vectors)), np.nan_to_num(vectors).sum(axis=0, dtype=np.float64)
             )
@@ -149,7 +150,6 @@ class Tail:
 
 def columns_of(rows: Sequence[VectorRow], encoded: quantization.Encoded) -> dict[str, NDArray[Any]]:
     """The columns of rows of one space, as a tail or a segment has them."""
-    digest = quantization.digest
     columns: dict[str, NDArray[Any]] = {
         "tenant": np.array([digest(row.organization_id) for row in rows], np.uint64),
         "seq": np.array([row.seq for row in rows], np.int64),

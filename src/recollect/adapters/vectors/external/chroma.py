@@ -23,7 +23,7 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError, NotFoundError, UniqueConstraintError
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded.segment_folder import Shelf
+from recollect.adapters.folder_lock import FolderLock
 from recollect.adapters.vectors.external.port import Entry, Generation, Gone, Wanted, next_name
 from recollect.errors import Closed, IndexFailed, InvalidSettings, RecollectError, StoreBusy
 from recollect.ports.vectors import FACETS
@@ -52,7 +52,7 @@ class ChromaAnnex:
         self._collections: dict[str, Any] = {}
         if path is not None:
             self.label = f"Chroma in '{path}'"
-            if not self._held.enter_context(Shelf(path).lock()):
+            if not self._held.enter_context(FolderLock(path).hold()):
                 self._held.close()
                 raise StoreBusy(
                     f"another process uses the vector index in '{path}'",

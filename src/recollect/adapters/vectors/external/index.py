@@ -28,8 +28,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded.quantization import Query
-from recollect.adapters.vectors.embedded.search import Scope, best_of_each, products, scored
+from recollect.adapters.vectors.exact import SearchScope, best_of_each, products, scored, unit_query
 from recollect.adapters.vectors.external.port import (
     Annex,
     Entry,
@@ -57,10 +56,10 @@ _GATHER_SECONDS = 0.05  # commits of a moment are fed together
 
 
 class _Question(NamedTuple):
-    scope: Scope
+    scope: SearchScope
     place: str
     wanted: Mapping[str, Sequence[str]]
-    query: Query
+    query: NDArray[np.float64]
     limit: int
 
 
@@ -96,10 +95,10 @@ class OutsideIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope, asked = Scope.of(organization_id, space, where), Query.checked(query)
-        if limit <= 0 or not all(scope.allowed.values()) or len(asked.exact) > self._annex.most_dimensions:
+        scope, asked = SearchScope.of(organization_id, space, where), unit_query(query)
+        if limit <= 0 or not all(scope.allowed.values()) or len(asked) > self._annex.most_dimensions:
             return []
-        place = place_of(organization_id, space, len(asked.exact))
+        place = place_of(organization_id, space, len(asked))
         question = _Question(scope, place, wanted_hashes(scope.allowed), asked, limit)
         with self._unless_away():
             return self._caught_up(lambda snapshot, generation: self._answer(snapshot, generation, question))
@@ -110,7 +109,7 @@ class OutsideIndex:
             few = self._annex.within(generation, asked.place, asked.wanted, self._annex.exact_rows)
             if few is not None:
                 return _hits(self._proven(snapshot, asked, few), asked.limit)
-        query = asked.query.exact.astype(np.float32)
+        query = asked.query.astype(np.float32)
         depth = asked.limit + _SPARE
         while True:
             found = self._annex.nearest(generation, asked.place, asked.wanted, query, depth)
@@ -128,7 +127,7 @@ class OutsideIndex:
             last, alive = snapshot.last_seq(), {row.seq for row in rows}
             # What is younger than the snapshot only looks dead.
             self._dead.setdefault(asked.place, set()).update(s for s in seqs if s <= last and s not in alive)
-        kept = [row for row in rows if asked.scope.admits(row, len(asked.query.exact))]
+        kept = [row for row in rows if asked.scope.admits(row, len(asked.query))]
         return best_of_each(scored(kept, products(kept, asked.query))) if kept else []
 
     # -- feeding -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded import quantization
+from recollect.adapters.vectors.exact import digest
 from recollect.ports.vectors import FACETS, VectorRow
 
 Wanted = Mapping[str, Sequence[str]]  # facet to the hashes it may have
@@ -102,7 +102,7 @@ def place_of(organization_id: str, space: str, dimensions: int) -> str:
 
 
 def facet_hash(value: str | None) -> str:
-    return f"{quantization.digest(value):016x}"
+    return f"{digest(value):016x}"
 
 
 def entry_of(row: VectorRow) -> Entry:
