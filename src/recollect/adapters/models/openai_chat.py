@@ -61,7 +61,7 @@ class OpenAICompatibleModel:
         timeout_seconds: float = 60,
         retries: int = 3,
         temperature: float = 0.0,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         if timeout_seconds <= 0 or retries < 0 or temperature < 0:
             raise InvalidInput("timeout must be positive, retries and temperature not negative.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
@@ -46,7 +45,7 @@ class OpenAICompatibleEmbedder:
         query_prefix: str = "",
         text_prefix: str = "",
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         if batch < 1 or retries < 0 or timeout_seconds <= 0 or (dimensions is not None and dimensions < 1):
             raise InvalidInput("batch, dimensions and timeout must be positive, retries not negative.")
