@@ -845,11 +845,11 @@ class TestVectors:
         assert index.rebuild() == 2540
         query = np.ones(DIMENSIONS, dtype=np.float32) / np.sqrt(DIMENSIONS)
         assert len(index.search("big", "long_term/m", query, 10)) == 10
-        among = index._among("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
+        row_filter = index._row_filter("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
         with store.link.reading("big") as connection:
-            statement = EMBEDDINGS.walk_statement(among.condition, DIMENSIONS)
+            statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS)
             connection.execute("SET LOCAL enable_sort = off")  # so few could as well be sorted
-            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *among.values, VECTOR, 10])
+            plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *row_filter.values, VECTOR, 10])
             assert "hnsw" in "".join(line for (line,) in plan)
 
     def test_a_walk_that_gives_up_too_early_is_made_good(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:

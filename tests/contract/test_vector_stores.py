@@ -20,9 +20,9 @@ from recollect.adapters.records.in_memory import MemoryStore
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
-from recollect.adapters.vectors.external.chroma import ChromaAnnex
-from recollect.adapters.vectors.external.index import OutsideIndex
-from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
+from recollect.adapters.vectors.external.chroma import Chroma
+from recollect.adapters.vectors.external.index import ExternalIndex
+from recollect.adapters.vectors.external.pgvector import PgVector
 from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.errors import StoreBusy
 from recollect.ports.records import RecordStore
@@ -126,19 +126,19 @@ class _Outside(_OnSqlite):
     @pytest.fixture(params=["missing", "changed", "invented", "misplaced"])
     def plant(self, request: pytest.FixtureRequest) -> Callable[[VectorStore], None]:
         def damage(index: VectorStore) -> None:
-            assert isinstance(index, OutsideIndex)
-            annex, generation = index._annex, index._state
+            assert isinstance(index, ExternalIndex)
+            system, generation = index._system, index._state
             assert generation is not None
-            here, there = sorted(annex.places(generation))
-            entry = next(annex.entries(generation, here))[0]
+            here, there = sorted(system.places(generation))
+            entry = next(system.entries(generation, here))[0]
             if request.param == "invented":
-                annex.add(generation, here, [replace(entry, seq=1 << 40)])
+                system.add(generation, here, [replace(entry, seq=1 << 40)])
                 return
-            annex.remove(generation, here, [entry.seq])
+            system.remove(generation, here, [entry.seq])
             if request.param == "changed":
-                annex.add(generation, here, [replace(entry, vector=np.flip(entry.vector))])
+                system.add(generation, here, [replace(entry, vector=np.flip(entry.vector))])
             if request.param == "misplaced":
-                annex.add(generation, there, [entry])
+                system.add(generation, there, [entry])
 
         return damage
 
@@ -148,19 +148,19 @@ class TestPgVectorBeside(_Outside):
     def open_index(self, request: pytest.FixtureRequest) -> Callable[..., VectorStore]:
         address = server().address()
         few = {"small_scope": 5, "index_rows": 20} if request.param == "walk" else {}
-        return lambda truth: OutsideIndex(truth, PgVectorAnnex(address, **few), background=False)
+        return lambda truth: ExternalIndex(truth, PgVector(address, **few), background=False)
 
 
 class TestChromaServer(_Outside):
     @pytest.fixture
     def open_index(self) -> Callable[..., VectorStore]:
-        return lambda truth: OutsideIndex(truth, ChromaAnnex(url=chroma().url), background=True)
+        return lambda truth: ExternalIndex(truth, Chroma(url=chroma().url), background=True)
 
 
 class TestChromaFolder(_Outside):
     @pytest.fixture
     def open_index(self, tmp_path: Path) -> Callable[..., VectorStore]:
-        return lambda truth: OutsideIndex(truth, ChromaAnnex(path=tmp_path / "chroma"), background=False)
+        return lambda truth: ExternalIndex(truth, Chroma(path=tmp_path / "chroma"), background=False)
 
     @pytest.fixture
     def another_handle(self) -> bool:
@@ -169,11 +169,11 @@ class TestChromaFolder(_Outside):
     def test_a_folder_in_use_is_refused(self, truth: RecordTruth, open_index: Any, tmp_path: Path) -> None:
         with closing(open_index(truth)):
             code = (
-                "from pathlib import Path; from recollect.adapters.vectors.external.chroma import ChromaAnnex; "
-                f"ChromaAnnex(path=Path({str(tmp_path / 'chroma')!r}))"
+                "from pathlib import Path; from recollect.adapters.vectors.external.chroma import Chroma; "
+                f"Chroma(path=Path({str(tmp_path / 'chroma')!r}))"
             )
             other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
             assert "StoreBusy" in other.stderr
             with pytest.raises(StoreBusy, match="another process"):
-                ChromaAnnex(path=tmp_path / "chroma")
+                Chroma(path=tmp_path / "chroma")
         open_index(truth).close()

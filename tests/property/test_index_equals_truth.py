@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from chroma_server import chroma
 from postgres_server import server
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
-from recollect.adapters.vectors.external.chroma import ChromaAnnex
-from recollect.adapters.vectors.external.index import OutsideIndex
-from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
+from recollect.adapters.vectors.external.chroma import Chroma
+from recollect.adapters.vectors.external.index import ExternalIndex
+from recollect.adapters.vectors.external.pgvector import PgVector
 from recollect.ports.vectors import FACETS, VectorHit, VectorStore
 from recollect.testing.vector_truths import MemoryTruth, nearest
 from seeds import SOAK
@@ -190,12 +190,12 @@ class OutsideEqualsTruth(IndexEqualsTruth):
 
 class ChromaEqualsTruth(OutsideEqualsTruth):
     def _open(self) -> VectorStore:
-        return OutsideIndex(self.truth, ChromaAnnex(url=chroma().url), background=False)
+        return ExternalIndex(self.truth, Chroma(url=chroma().url), background=False)
 
 
 class PgVectorEqualsTruth(OutsideEqualsTruth):
     def _open(self) -> VectorStore:
-        return OutsideIndex(self.truth, PgVectorAnnex(server().address()), background=False)
+        return ExternalIndex(self.truth, PgVector(server().address()), background=False)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_no_text_and_no_name_reaches_the_other_system(tmp_path: Path) -> None:
         ({"provider": "chroma", "url": "http://h:1", "secret_env": "NOT_SET"}, "NOT_SET is not set"),
         ({"provider": "chroma", "url": "http://h:1", "secret_file": "/nowhere"}, "cannot read"),
         ("chroma+http://me:word@h:1", "holds a secret"),
-        ("chroma+ftp://h:1", "no address of a Chroma server"),
+        ("chroma+ftp://h:1", "not the address of a Chroma server"),
         ("pgvector+postgresql://h/x?bogus=1", "no address of a PostgreSQL"),
         ("faiss", "not valid"),
     ],

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from recollect.adapters.vectors.embedded import kernels, quantization, search, state, unsealed_rows
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.embedded.segment import open_segment
-from recollect.adapters.vectors.embedded.segment_folder import Shelf
+from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
 from recollect.adapters.vectors.exact import SearchScope
 from recollect.errors import Closed, StoreFull
 from recollect.ports.vectors import VectorSnapshot
@@ -145,8 +145,10 @@ def test_codes_are_really_used_when_the_scope_is_wide(
     fill(truth, random, 3000)
     index = open_index(exact_values=0, candidates=50)
     index.refresh()
-    held = index._holdings.sections(("default", 16))
-    searched = search.Probe(held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50)
+    held = index._state.sections(("default", 16))
+    searched = search.Search(
+        held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50
+    )
     assert 50 <= len(next(searched._batches()).seq) < 300
 
 
@@ -205,10 +207,10 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
         truth.put("org", f"m{number}", vector)
     index = open_index()
     index.refresh()
-    held = index._holdings.sections(("default", 96))
+    held = index._state.sections(("default", 96))
     with truth.vector_snapshot() as snapshot:
         query = quantization.Query.of(clustered(random, 1, 96)[0])
-        searched = search.Probe(held, SearchScope.of("org", "default", None), query, 10)
+        searched = search.Search(held, SearchScope.of("org", "default", None), query, 10)
         assert len(searched.run(snapshot)) == 10
     assert searched.asked < 120
 
@@ -342,7 +344,7 @@ def test_a_bulk_load_is_sealed_in_pieces_by_the_first_search(
     index = open_index(seal_rows=20)
     assert_equal(index, truth, random, times=3)
     assert len(segment_files(tmp_path)) == 500 // 60
-    assert len(index._holdings.tail) == 500 % 60
+    assert len(index._state.unsealed) == 500 % 60
     index.refresh()
     assert len(segment_files(tmp_path)) < 4
     assert_equal(index, truth, random, times=3)
@@ -354,8 +356,8 @@ def test_without_a_folder_it_seals_in_memory(truth: MemoryTruth, open_index: OPE
         fill(truth, random, 30, start=20 * number)
         index.refresh()
         assert_equal(index, truth, random, times=3)
-    assert len(index._holdings.tail) == 0
-    assert 1 <= len(index._holdings.segments) < 4
+    assert len(index._state.unsealed) == 0
+    assert 1 <= len(index._state.segments) < 4
     assert index.verify() == []
     assert index.rebuild() == len(truth.rows)
     assert_equal(index, truth, random, times=3)
@@ -403,8 +405,8 @@ def test_two_indexes_share_a_folder(
         (first, second)[number % 2].refresh()
         assert_equal(first, truth, random, times=3)
         assert_equal(second, truth, random, times=3)
-    assert len(first._holdings.tail) == 0
-    assert {segment.path for segment in first._holdings.segments} == set(segment_files(tmp_path))
+    assert len(first._state.unsealed) == 0
+    assert {segment.path for segment in first._state.segments} == set(segment_files(tmp_path))
 
 
 # -- when things go wrong --------------------------------------------------------------------------------------------
@@ -413,12 +415,12 @@ def test_two_indexes_share_a_folder(
 def test_a_full_disk_stops_no_search_and_is_over_when_it_is_over(
     truth: MemoryTruth, open_index: OPEN, random: np.random.Generator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def full(self: Shelf, *arguments: object) -> None:
+    def full(self: SegmentFolder, *arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     index = open_index(seal_rows=20)
     with monkeypatch.context() as patch:
-        patch.setattr(Shelf, "put", full)
+        patch.setattr(SegmentFolder, "put", full)
         fill(truth, random, 200)
         assert_equal(index, truth, random)
         with pytest.raises(StoreFull):
@@ -507,7 +509,7 @@ def test_verify_counts_rows_that_are_missing_or_different(
     index.refresh()
     fill(truth, random, 10, start=90)
     assert index.verify() == []
-    del index._holdings.tail._parts["default", 16]
+    del index._state.unsealed._parts["default", 16]
     assert sum("is missing" in sentence for sentence in index.verify()) == 10
     seq, row = next(iter(truth.rows.items()))
     changed = list(row.facets)

@@ -9,7 +9,7 @@ import pytest
 
 from recollect.adapters import ttl_cache
 from recollect.adapters.ttl_cache import TtlCache
-from recollect.adapters.vectors.halfvec_sql import Among, Halfvecs, Server
+from recollect.adapters.vectors.halfvec_sql import Halfvecs, RowFilter, Server
 
 
 def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked_for(
@@ -25,6 +25,6 @@ def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked
     server, noted = Server(ask, lambda work: [("a", -1.0)]), TtlCache[bool]()
     for second in range(150):
         moment[0] = float(second)
-        found = Halfvecs("t", "k").nearest(Among("x", []), np.ones(2), 1, 10, noted, server)
+        found = Halfvecs("t", "k").nearest(RowFilter("x", []), np.ones(2), 1, 10, noted, server)
         assert found == [("a", -1.0)]
     assert asked == [0.0, 60.0, 120.0]

@@ -21,9 +21,9 @@ from recollect.adapters.vectors.embedded.segment import (
     parse,
     write_segment,
 )
-from recollect.adapters.vectors.embedded.segment_folder import Name, Shelf, in_force, in_memory, parse_name
+from recollect.adapters.vectors.embedded.segment_folder import Name, SegmentFolder, in_force, in_memory, parse_name
 from recollect.adapters.vectors.embedded.state import merge_run
-from recollect.adapters.vectors.embedded.unsealed_rows import Tail
+from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows
 from recollect.adapters.vectors.exact import decode, digest
 from recollect.ports.vectors import FACETS, VectorRow
 from recollect.testing.vector_truths import facets_of, packed
@@ -55,20 +55,20 @@ def rows_of(random: np.random.Generator, count: int, dimensions: int, space: str
     ]
 
 
-def tail_of(rows: list[VectorRow]) -> Tail:
-    tail = Tail(0)
-    tail.add(rows, rows[-1].seq)
-    return tail
+def unsealed_of(rows: list[VectorRow]) -> UnsealedRows:
+    unsealed = UnsealedRows(0)
+    unsealed.add(rows, rows[-1].seq)
+    return unsealed
 
 
 def segment_of(rows: list[VectorRow], living: list[int] | None = None) -> Segment:
     chosen = None if living is None else np.array(living, np.int64)
-    return in_memory(lambda file: write_segment(file, HEADING, tail_of(rows).sections(), chosen))
+    return in_memory(lambda file: write_segment(file, HEADING, unsealed_of(rows).sections(), chosen))
 
 
 def bytes_of(rows: list[VectorRow]) -> bytes:
     file = io.BytesIO()
-    write_segment(file, HEADING, tail_of(rows).sections())
+    write_segment(file, HEADING, unsealed_of(rows).sections())
     return file.getvalue()
 
 
@@ -203,12 +203,12 @@ def test_a_tenant_and_a_user_are_contiguous_ranges(random: np.random.Generator) 
     rows = rows_of(random, 300, 8)
     section = segment_of(rows).sections["default", 8]
     for tenant in ("org0", "org3", "nobody"):
-        mine = section.pick(digest(tenant), {})
+        mine = section.select(digest(tenant), {})
         assert mine.rows is None
         assert mine.mask is None
         expected = {row.seq for row in rows if row.organization_id == tenant}
         assert set(section.column("seq")[mine.low : mine.high].tolist()) == expected
-        user = section.pick(digest(tenant), {0: np.array([digest("u1")], np.uint64)})
+        user = section.select(digest(tenant), {0: np.array([digest("u1")], np.uint64)})
         expected = {row.seq for row in rows if row.organization_id == tenant and row.facets[0] == "u1"}
         assert set(section.column("seq")[user.low : user.high].tolist()) == expected
 
@@ -218,13 +218,13 @@ def test_other_facets_pick_single_rows(random: np.random.Generator, wanted: list
     rows = rows_of(random, 300, 8)
     kind = FACETS.index("kind")
     hashes = np.array(sorted(digest(value) for value in wanted), np.uint64)
-    for section in (segment_of(rows).sections["default", 8], tail_of(rows).sections()[0]):
-        picked = section.pick(digest("org1"), {kind: hashes})
-        numbers = picked.numbers()
-        chosen = np.arange(picked.low, picked.high) if numbers is None else numbers
+    for section in (segment_of(rows).sections["default", 8], unsealed_of(rows).sections()[0]):
+        selection = section.select(digest("org1"), {kind: hashes})
+        numbers = selection.numbers()
+        chosen = np.arange(selection.low, selection.high) if numbers is None else numbers
         expected = {row.seq for row in rows if row.organization_id == "org1" and row.facets[kind] in wanted}
         assert set(section.column("seq")[chosen].tolist()) == expected
-        assert picked.count == len(expected)
+        assert selection.count == len(expected)
 
 
 def test_spaces_and_lengths_do_not_mix(random: np.random.Generator) -> None:
@@ -315,9 +315,9 @@ def test_threads_may_check_the_same_blocks_at_once(
 # -- the folder ------------------------------------------------------------------------------------------------------
 
 
-def put(shelf: Shelf, rows: list[VectorRow], after: int, upto: int) -> Segment:
+def put(folder: SegmentFolder, rows: list[VectorRow], after: int, upto: int) -> Segment:
     heading = Heading("one", after, upto, upto)
-    return shelf.put(after, upto, lambda file: write_segment(file, heading, tail_of(rows).sections()))
+    return folder.put(after, upto, lambda file: write_segment(file, heading, unsealed_of(rows).sections()))
 
 
 def test_names_carry_their_range() -> None:
@@ -327,23 +327,23 @@ def test_names_carry_their_range() -> None:
 
 
 def test_the_wider_range_wins_then_the_younger(random: np.random.Generator, tmp_path: Path) -> None:
-    shelf, rows = Shelf(tmp_path), rows_of(random, 3, 8)
-    narrow = [put(shelf, rows, 0, 5), put(shelf, rows, 5, 9)]
-    wide = put(shelf, rows, 0, 9)
-    again = put(shelf, rows, 0, 9)
-    later = put(shelf, rows, 20, 30)
+    folder, rows = SegmentFolder(tmp_path), rows_of(random, 3, 8)
+    narrow = [put(folder, rows, 0, 5), put(folder, rows, 5, 9)]
+    wide = put(folder, rows, 0, 9)
+    again = put(folder, rows, 0, 9)
+    later = put(folder, rows, 20, 30)
     assert in_force([*narrow, wide, again, later]) == [again, later]
     assert in_force([narrow[1], later]) == [narrow[1], later]
-    assert in_force([narrow[0], put(shelf, rows, 3, 9)]) == [narrow[0]]
+    assert in_force([narrow[0], put(folder, rows, 3, 9)]) == [narrow[0]]
 
 
 def test_leftovers_are_tidied_away_and_others_files_are_not(random: np.random.Generator, tmp_path: Path) -> None:
-    shelf, rows = Shelf(tmp_path), rows_of(random, 3, 8)
-    put(shelf, rows, 0, 5)
-    kept = put(shelf, rows, 0, 9)
+    folder, rows = SegmentFolder(tmp_path), rows_of(random, 3, 8)
+    put(folder, rows, 0, 5)
+    kept = put(folder, rows, 0, 9)
     (tmp_path / f"{Name(0, 5, 9)}.tmp").write_bytes(b"half")
     (tmp_path / "notes.txt").write_text("not ours")
-    shelf.tidy([kept])
+    folder.tidy([kept])
     assert kept.path is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kept.path.name, "notes.txt"])
 
@@ -354,22 +354,22 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="space"):
-        Shelf(tmp_path).put(0, 5, fail)
+        SegmentFolder(tmp_path).put(0, 5, fail)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with Shelf(tmp_path).lock() as first, Shelf(tmp_path).lock() as second:
+    with SegmentFolder(tmp_path).lock() as first, SegmentFolder(tmp_path).lock() as second:
         assert (first, second) == (True, False)
-    with Shelf(tmp_path).lock() as again:
+    with SegmentFolder(tmp_path).lock() as again:
         assert again
 
 
 def test_the_same_thread_may_lock_again(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    with shelf.lock(), shelf.lock() as again:
+    folder = SegmentFolder(tmp_path)
+    with folder.lock(), folder.lock() as again:
         assert again
-    with Shelf(tmp_path).lock() as other:
+    with SegmentFolder(tmp_path).lock() as other:
         assert other
 
 

@@ -10,7 +10,7 @@ from recollect.ports.vectors import VectorStore
 from recollect.settings import Settings, VectorSettings, secret_of
 
 if TYPE_CHECKING:
-    from recollect.adapters.vectors.external.port import Annex
+    from recollect.adapters.vectors.external.port import ExternalSystem
 
 
 def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
@@ -19,9 +19,9 @@ def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> V
     _check_vectors(vectors)
     own = getattr(store, "has_vectors", False)
     if vectors.provider == "chroma":
-        return _outside(store, settings, _chroma(vectors))
+        return _external(store, settings, _chroma(vectors))
     if vectors.provider == "pgvector" and vectors.url:
-        return _outside(store, settings, _pgvector_beside(vectors, vectors.url))
+        return _external(store, settings, _pgvector(vectors, vectors.url))
     if vectors.provider == "pgvector" and not own:
         raise _no_pgvector()
     if own and vectors.provider != "embedded":
@@ -51,17 +51,17 @@ def examine_vectors(settings: Settings) -> str:
     _check_vectors(vectors)
     if vectors.path is not None and not vectors.path.exists():
         return f"{vectors.path} will be made when it is first used"
-    annex = _chroma(vectors) if vectors.provider == "chroma" else None
+    system = _chroma(vectors) if vectors.provider == "chroma" else None
     if vectors.provider == "pgvector":
         if not vectors.url and not settings.store.startswith(("postgresql://", "postgres://")):
             raise _no_pgvector()
-        annex = _pgvector_beside(vectors, vectors.url or settings.store)
-    if annex is None:
+        system = _pgvector(vectors, vectors.url or settings.store)
+    if system is None:
         return "the store's own, or the embedded index" if vectors.provider == "auto" else vectors.provider
     try:
-        return annex.examine()
+        return system.examine()
     finally:
-        annex.close()
+        system.close()
 
 
 def _check_vectors(vectors: VectorSettings) -> None:
@@ -82,26 +82,26 @@ def _check_vectors(vectors: VectorSettings) -> None:
         )
 
 
-def _outside(store: Any, settings: Settings, annex: Annex) -> VectorStore:
-    from recollect.adapters.vectors.external.index import OutsideIndex
+def _external(store: Any, settings: Settings, system: ExternalSystem) -> VectorStore:
+    from recollect.adapters.vectors.external.index import ExternalIndex
     from recollect.adapters.vectors.per_tenant import PerTenant
 
     if hasattr(store, "vectors_of"):
-        return PerTenant(store, lambda truth: OutsideIndex(truth, annex, background=settings.background))
-    return OutsideIndex(store, annex, background=settings.background)
+        return PerTenant(store, lambda truth: ExternalIndex(truth, system, background=settings.background))
+    return ExternalIndex(store, system, background=settings.background)
 
 
-def _chroma(vectors: VectorSettings) -> Annex:
+def _chroma(vectors: VectorSettings) -> ExternalSystem:
     try:
-        from recollect.adapters.vectors.external.chroma import ChromaAnnex
+        from recollect.adapters.vectors.external.chroma import Chroma
     except ImportError:
         raise MissingExtra("Chroma needs its client", remedy="pip install 'recollect[chroma]'") from None
-    return ChromaAnnex(url=vectors.url, path=vectors.path, token=secret_of(vectors))
+    return Chroma(url=vectors.url, path=vectors.path, token=secret_of(vectors))
 
 
-def _pgvector_beside(vectors: VectorSettings, url: str) -> Annex:
+def _pgvector(vectors: VectorSettings, url: str) -> ExternalSystem:
     try:
-        from recollect.adapters.vectors.external.pgvector import PgVectorAnnex
+        from recollect.adapters.vectors.external.pgvector import PgVector
     except ImportError:
         raise MissingExtra("pgvector needs the driver", remedy="pip install 'recollect[postgres]'") from None
-    return PgVectorAnnex(url, password=secret_of(vectors))
+    return PgVector(url, password=secret_of(vectors))

@@ -113,7 +113,7 @@ class VectorStore(Protocol):
         """Leave nothing of deleted rows in any file of the index."""
 
     def refresh(self) -> None:
-        """Do the pending upkeep now (seal the tail, merge segments); also done in the background."""
+        """Do the pending upkeep now (for example to merge files); also done in the background."""
 
     def rebuild(self) -> int:
         """Throw the index away, make it again from the truth; says how many vectors it holds."""

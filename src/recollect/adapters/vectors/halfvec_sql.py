@@ -21,7 +21,7 @@ from recollect.adapters.ttl_cache import TtlCache
 from recollect.ports.vectors import FACETS
 
 Vector = NDArray[np.floating]
-Near = tuple[Any, ...]
+Neighbour = tuple[Any, ...]
 EXACT_ROWS = 5_000
 INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
@@ -30,8 +30,8 @@ MOST_WALKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
-    """Which rows a search is among."""
+class RowFilter:
+    """Which rows a search may find."""
 
     condition: str
     values: Sequence[Any]
@@ -45,7 +45,7 @@ class Server(NamedTuple):
     """How the table is reached: one question, or work in a transaction."""
 
     ask: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-    work: Callable[[Callable[[Connection], list[Near]]], list[Near]]
+    work: Callable[[Callable[[Connection], list[Neighbour]]], list[Neighbour]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,49 +55,49 @@ class Halfvecs:
     table: str
     key: str
 
-    def exact(self, among: Among, query: Vector, limit: int, most: int) -> tuple[str, list[Any]]:
+    def exact(self, row_filter: RowFilter, query: Vector, limit: int, most: int) -> tuple[str, list[Any]]:
         """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
         text = (
-            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {among.condition} "
+            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {row_filter.condition} "
             f"LIMIT {most + 1}), best AS (SELECT {self.key}, min(_halfvec <#> %s::halfvec) AS distance FROM scope "
             f"GROUP BY {self.key} ORDER BY distance, {self.key} LIMIT %s) "
             f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM scope) c LEFT JOIN best ON TRUE"
         )
-        return text, [*among.values, _half(query), limit]
+        return text, [*row_filter.values, _half(query), limit]
 
     def nearest(
-        self, among: Among, query: Vector, limit: int, most: int, broad: TtlCache[bool], server: Server
-    ) -> list[Near]:
+        self, row_filter: RowFilter, query: Vector, limit: int, most: int, broad: TtlCache[bool], server: Server
+    ) -> list[Neighbour]:
         """(key, minus the similarity), best first. `broad` remembers the scopes that are too broad to be scored."""
-        if not broad.get(among.scope):
-            found = scored(server.ask(*self.exact(among, query, limit, most)), most)
+        if not broad.get(row_filter.scope):
+            found = scored(server.ask(*self.exact(row_filter, query, limit, most)), most)
             if found is not None:
                 return found
-            broad.set(among.scope, True)
+            broad.set(row_filter.scope, True)
         rows = limit
         while True:
-            walked = server.work(lambda connection, rows=rows: self.walk(connection, among, query, rows))  # type: ignore[misc]
+            walked = server.work(lambda connection, rows=rows: self.walk(connection, row_filter, query, rows))  # type: ignore[misc]
             found = _each_once(walked)
             if len(found) >= limit:
                 return found[:limit]
             if len(walked) < rows or rows > MOST_WALKED:
-                return scored(server.ask(*self.exact(among, query, limit, EVERY)), EVERY) or []
+                return scored(server.ask(*self.exact(row_filter, query, limit, EVERY)), EVERY) or []
             rows *= 4  # several of the nearest have one key: more are needed
 
-    def walk(self, connection: Connection, among: Among, query: Vector, limit: int) -> list[Near]:
+    def walk(self, connection: Connection, row_filter: RowFilter, query: Vector, limit: int) -> list[Neighbour]:
         """May give up before it has found enough, in a scope that is a small part of the index."""
         effort = min(max(2 * limit, 100), 1000)
         connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
         connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
-        statement, vector = self.walk_statement(among.condition, len(query)), _half(query)
-        return connection.execute(statement, [vector, *among.values, vector, limit]).fetchall()
+        statement, vector = self.walk_statement(row_filter.condition, len(query)), _half(query)
+        return connection.execute(statement, [vector, *row_filter.values, vector, limit]).fetchall()
 
     def walk_statement(self, condition: str, dimensions: int) -> str:
         distance = f"(_halfvec::halfvec({dimensions})) <#> %s::halfvec({dimensions})"
         return f"SELECT {self.key}, {distance} FROM {self.table} WHERE {condition} ORDER BY {distance} LIMIT %s"
 
 
-def _each_once(walked: Sequence[Near]) -> list[Near]:
+def _each_once(walked: Sequence[Neighbour]) -> list[Neighbour]:
     """The nearest of each key; they come best first."""
     found: dict[Any, Any] = {}
     for key, distance in walked:
@@ -105,7 +105,7 @@ def _each_once(walked: Sequence[Near]) -> list[Near]:
     return list(found.items())
 
 
-def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Near] | None:
+def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Neighbour] | None:
     """The answer to an exact search: (key, minus the similarity), best first; None if the scope is too broad for it."""
     if rows[0][2] > most:
         return None

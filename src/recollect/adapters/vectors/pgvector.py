@@ -27,8 +27,8 @@ from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
-    Among,
     Halfvecs,
+    RowFilter,
     Server,
     facet_tests,
     literal,
@@ -93,25 +93,25 @@ class PgVectorStore:
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
         link = self._store.link
-        among = self._among(organization_id, space, len(asked), where or {})
+        row_filter = self._row_filter(organization_id, space, len(asked), where or {})
         server = Server(
             lambda text, values: link.ask(organization_id, Question(text, values))[0],
             lambda work: link.read(organization_id, work),
         )
-        rows = EMBEDDINGS.nearest(among, asked, limit, self._exact_rows, self._broad, server)
+        rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
         return sorted(hits, key=lambda hit: (-hit.similarity, hit.memory_id))
 
-    def _among(
+    def _row_filter(
         self, organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
-    ) -> Among:
+    ) -> RowFilter:
         namespace, _, model = space.partition("/")
         scope = literal(
             "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
             organization_id, namespace, model, dimensions,
         )  # fmt: skip
         tests, values = facet_tests(where, self._store.facet_columns)
-        return Among(" AND ".join([scope, *tests]), values)
+        return RowFilter(" AND ".join([scope, *tests]), values)
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""

@@ -3,15 +3,15 @@
 The promise: a search sees every row committed before it began, whichever process wrote it, and never shows a dead
 row or one of another tenant, because all it returns was read from the truth in its own snapshot. The files are
 derived: deleted, damaged, cut short, left by a killed process or by another store, they are noticed and made again.
-Small scopes (16 million numbers: 43,000 rows of 384) are answered exactly; for larger ones see probe.py.
+Small scopes (16 million numbers: 43,000 rows of 384) are answered exactly; for larger ones see search.py.
 
-The shape: immutable segments in `folder` (segments.py, shelf.py) and the rows after them in memory (tail.py), brought
-up to date at the start of each search (holdings.py), searched in stages (probe.py). A daemon thread seals a
-tail of `seal_rows` rows and merges segments; it starts when there is something to do. Processes share the folder: one
-at a time writes, all read.
+The shape: immutable segments in `folder` (segment.py, segment_folder.py) and the rows after them in memory
+(unsealed_rows.py), brought up to date at the start of each search (state.py), searched in stages (search.py). A daemon
+thread seals `seal_rows` rows at a time and merges segments; it starts when there is something to do. Processes share
+the folder: one at a time writes, all read.
 
-Locks: `_lock` guards the holdings and is held while files are noticed, the snapshot opened and the tail extended,
-never during a scan or a write. `_writer` and the folder's lock are only ever tried, never waited for under `_lock`.
+Locks: `_lock` guards the state and is held while files are noticed, the snapshot opened and rows read from it, never
+during a scan or a write. `_writer` and the folder's lock are only ever tried, never waited for under `_lock`.
 
 What proves it: tests/property/test_index_equals_truth.py, tests/crash/test_index_crash.py.
 """
@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded.quantization import Query, Section
-from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Probe
+from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
-from recollect.adapters.vectors.embedded.segment_folder import Shelf
-from recollect.adapters.vectors.embedded.state import Holdings, Job, differing, extend, log, merge_job
-from recollect.adapters.vectors.embedded.unsealed_rows import Tail, TailSection
+from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
+from recollect.adapters.vectors.embedded.state import IndexState, Job, differing, extend, log, merge_job
+from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection
 from recollect.adapters.vectors.exact import SearchScope
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
@@ -69,8 +69,8 @@ class EmbeddedIndex:
         self._background = background
         self._exact_values = exact_values
         self._candidates = candidates
-        self._shelf = Shelf(folder)
-        self._holdings = Holdings(self._shelf, seal_rows)
+        self._folder = SegmentFolder(folder)
+        self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()
         self._wake = threading.Event()
@@ -98,45 +98,45 @@ class EmbeddedIndex:
             with ExitStack() as stack:
                 with self._lock:
                     snapshot = self._open(stack)
-                    sections = self._holdings.sections((space, len(asked.exact)))
-                probe = Probe(sections, scope, asked, limit, self._exact_values, self._candidates, doubts > 8)
+                    sections = self._state.sections((space, len(asked.exact)))
+                search = Search(sections, scope, asked, limit, self._exact_values, self._candidates, doubts > 8)
                 try:
-                    hits = probe.run(snapshot)
+                    hits = search.run(snapshot)
                 except DamagedSegment as error:
                     self._set_aside(error.segment, error.message)
                 except Disagreement as error:
                     doubts += 1
                     self._distrust(error.section)
                 else:
-                    self._learn(probe)
+                    self._learn(search)
                     return hits
         raise DamagedData("the vector index is damaged faster than it can be rebuilt", remedy="check the disk")
 
     def _open(self, stack: ExitStack) -> VectorSnapshot:
-        """A snapshot, with the holdings caught up to it. In this order and under the lock: see holdings.py."""
+        """A snapshot, with the state caught up to it. In this order and under the lock: see state.py."""
         if self._stopping.is_set():
             raise Closed("the vector index is closed")
-        self._holdings.notice()
+        self._state.notice()
         snapshot = stack.enter_context(self._truth.vector_snapshot())
-        self._holdings.catch_up(snapshot)
-        if len(self._holdings.tail) >= self._holdings.seal_rows:
+        self._state.catch_up(snapshot)
+        if len(self._state.unsealed) >= self._state.seal_rows:
             self._call_upkeep()
         return snapshot
 
     def _set_aside(self, segment: Segment | None, reason: str) -> None:
         if segment is not None:
             with self._lock:
-                self._holdings.set_aside(segment, reason)
+                self._state.set_aside(segment, reason)
 
     def _distrust(self, section: Section) -> None:
         if isinstance(section, SealedSection):
             self._set_aside(section.guard.owner(), "it describes other vectors than the store holds")
         else:
             with self._lock:
-                self._holdings.forget()
+                self._state.forget()
 
-    def _learn(self, probe: Probe) -> None:
-        if probe.asked >= 64 and 2 * probe.dead > probe.asked:
+    def _learn(self, search: Search) -> None:
+        if search.asked >= 64 and 2 * search.dead > search.asked:
             self._many_dead = True
             self._call_upkeep()
 
@@ -144,7 +144,7 @@ class EmbeddedIndex:
 
     def hint(self, seq: int) -> None:
         """Tell that rows up to `seq` were committed: lets a process that only writes seal, too. Reads nothing."""
-        if seq - self._holdings.tail.after >= self._holdings.seal_rows:
+        if seq - self._state.unsealed.after >= self._state.seal_rows:
             self._call_upkeep()
 
     def refresh(self) -> None:
@@ -182,9 +182,9 @@ class EmbeddedIndex:
                 if not stack.enter_context(self._may_write()):
                     return None
                 snapshot = self._open(stack)
-                self._shelf.tidy(self._holdings.segments)
-                job = self._holdings.plan(force=force)
-                segments = list(self._holdings.segments)
+                self._folder.tidy(self._state.segments)
+                job = self._state.plan(force=force)
+                segments = list(self._state.segments)
             try:
                 if job is None and (self._many_dead or dead_share == 0.0):
                     job = _compaction([one for one in segments if one not in fresh], snapshot, dead_share)
@@ -197,7 +197,7 @@ class EmbeddedIndex:
                 return True
         # Only now, without the folder's lock: who holds `_lock` may be sealing a bulk load and need the folder.
         with self._lock:
-            self._holdings.take(segment)
+            self._state.take(segment)
         fresh.append(segment)
         return True
 
@@ -207,19 +207,19 @@ class EmbeddedIndex:
             yield False
             return
         try:
-            with self._shelf.lock() as mine:
+            with self._folder.lock() as mine:
                 yield mine
         finally:
             self._writer.release()
 
     def _make(self, job: Job, snapshot: VectorSnapshot) -> Segment:
-        heading = self._holdings.heading(job.after, job.upto, snapshot.last_seq())
+        heading = self._state.heading(job.after, job.upto, snapshot.last_seq())
         living = np.fromiter(snapshot.living_seqs(job.after, job.upto), np.int64)
 
         def write(file: Writable) -> None:
-            write_segment(_Watched(file, self._stopping), heading, job.sources, living)
+            write_segment(_StoppableFile(file, self._stopping), heading, job.sources, living)
 
-        return self._shelf.put(job.after, job.upto, write)
+        return self._folder.put(job.after, job.upto, write)
 
     def _call_upkeep(self) -> None:
         if not self._background or time.monotonic() < self._not_before:
@@ -264,8 +264,8 @@ class EmbeddedIndex:
         last, pieces = snapshot.last_seq(), []
         after = 0
         while after < last:
-            piece = Tail(after)
-            while piece.upto < last and len(piece) < 3 * self._holdings.seal_rows:
+            piece = UnsealedRows(after)
+            while piece.upto < last and len(piece) < 3 * self._state.seal_rows:
                 extend(piece, snapshot, last)
             pieces.append(self._put(piece.after, piece.upto, piece.sections(), last))
             after = piece.upto
@@ -273,14 +273,14 @@ class EmbeddedIndex:
             whole = merge_job(pieces)
             made = self._put(0, last, whole.sources, last) if len(pieces) > 1 else pieces[0]
             with self._lock:
-                self._holdings.take(made)
-                self._shelf.tidy(self._holdings.segments)
+                self._state.take(made)
+                self._folder.tidy(self._state.segments)
         with self._lock:
-            return self._holdings.rows()
+            return self._state.rows()
 
     def _put(self, after: int, upto: int, sources: Sequence[Any], seen: int) -> Segment:
-        heading = self._holdings.heading(after, upto, seen)
-        return self._shelf.put(after, upto, lambda file: write_segment(file, heading, sources))
+        heading = self._state.heading(after, upto, seen)
+        return self._folder.put(after, upto, lambda file: write_segment(file, heading, sources))
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class EmbeddedIndex:
         return 0
 
     def verify(self) -> list[str]:
-        opened, unreadable = self._shelf.open_all([])
+        opened, unreadable = self._folder.open_all([])
         found = [f"index segment {name}: {reason}" for name, reason in unreadable.items()]
         for segment in opened:
             try:
@@ -300,14 +300,14 @@ class EmbeddedIndex:
         with ExitStack() as stack:
             with self._lock:
                 snapshot = self._open(stack)
-                segments, tail = list(self._holdings.segments), self._holdings.tail.sections()
-                start = self._holdings.tail.after
+                segments, unsealed = list(self._state.segments), self._state.unsealed.sections()
+                start = self._state.unsealed.after
             for segment in segments:
                 try:
                     differing += _compare(segment.sections.values(), snapshot, segment.after, segment.upto)
                 except DamagedSegment as error:
                     found.append(f"index segment {segment.path}: {error.message}")
-            differing += _compare(tail, snapshot, start, snapshot.last_seq())
+            differing += _compare(unsealed, snapshot, start, snapshot.last_seq())
         return [*dict.fromkeys(found), *differing]
 
     def close(self) -> None:
@@ -316,10 +316,10 @@ class EmbeddedIndex:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE_SECONDS)
         with self._lock:
-            self._holdings.segments, self._holdings.tail = [], Tail(0)
+            self._state.segments, self._state.unsealed = [], UnsealedRows(0)
 
 
-class _Watched:
+class _StoppableFile:
     """A file that stops a long write when the index is closed."""
 
     def __init__(self, file: Writable, stopping: threading.Event) -> None:
@@ -355,7 +355,7 @@ def _compaction(segments: Sequence[Segment], snapshot: VectorSnapshot, dead_shar
 
 
 def _compare(
-    sections: Collection[SealedSection | TailSection], snapshot: VectorSnapshot, after: int, upto: int
+    sections: Collection[SealedSection | UnsealedSection], snapshot: VectorSnapshot, after: int, upto: int
 ) -> Iterator[str]:
     """One sentence for each living row in (after, upto] that is missing in the sections or described otherwise."""
     known = {}

@@ -32,7 +32,7 @@ def hamming(
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
     """How many bits of each code differ from the query's, and how many codes there are at each distance.
 
-    `rows` picks codes; those whose `mask` is false get NOWHERE as distance and are not counted.
+    `rows` selections codes; those whose `mask` is false get NOWHERE as distance and are not counted.
     """
     count = len(codes) if rows is None else len(rows)
     if compiled is None:

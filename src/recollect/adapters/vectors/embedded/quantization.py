@@ -1,4 +1,4 @@
-"""What the embedded index computes with instead of vectors: hashes, int8 vectors, 1-bit codes; and how rows are picked.
+"""What the embedded index computes with instead of vectors: int8 vectors and 1-bit codes; and how rows are selected.
 
 The promise: an estimate from the int8 vector is never further from the true similarity than its `slack`, so the rows
 that may be among the nearest are known for certain, and a truth outside the bounds shows that an index lies.
@@ -73,11 +73,11 @@ class Query:
         return code
 
 
-# -- picking rows ----------------------------------------------------------------------------------------------------
+# -- selecting rows --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class Selection:
     """Rows of a section: all from `low` to `high`, or those of them in `rows`, or those that `mask` lets pass."""
 
     low: int
@@ -87,14 +87,14 @@ class Picked:
     mask: NDArray[np.bool_] | None = None
 
     @staticmethod
-    def passing(low: int, high: int, mask: NDArray[np.bool_] | None) -> Picked:
+    def passing(low: int, high: int, mask: NDArray[np.bool_] | None) -> Selection:
         """Few rows as numbers, many as a mask: row by row costs four times a straight scan (10 against 2.3 ns)."""
         count = high - low if mask is None else int(np.count_nonzero(mask))
         if mask is None or count == high - low:
-            return Picked(low, high, count)
+            return Selection(low, high, count)
         if 4 * count < high - low:
-            return Picked(low, high, count, rows=low + np.flatnonzero(mask))
-        return Picked(low, high, count, mask=mask)
+            return Selection(low, high, count, rows=low + np.flatnonzero(mask))
+        return Selection(low, high, count, mask=mask)
 
     def numbers(self) -> kernels.Rows | None:
         """The row numbers; None for all from `low` to `high`."""
@@ -113,15 +113,15 @@ def estimates(
     return Estimates(seq, products * (scale.astype(np.float64) / _QUERY_STEP), slack.astype(np.float64))
 
 
-Wanted = Mapping[int, Hashes]  # facet number to the hashes it may have
+FacetHashes = Mapping[int, Hashes]  # facet number to the hashes it may have
 
 
 class Section(Protocol):
-    """Rows of one space, in a file or in the tail."""
+    """Rows of one space, in a segment or unsealed."""
 
-    def pick(self, tenant: int, wanted: Wanted) -> Picked: ...
+    def select(self, tenant: int, wanted: FacetHashes) -> Selection: ...
 
-    def estimate(self, picked: Picked, query: Query) -> Estimates: ...
+    def estimate(self, selection: Selection, query: Query) -> Estimates: ...
 
 
 class Source(Section, Protocol):
@@ -137,7 +137,7 @@ class Source(Section, Protocol):
     def __len__(self) -> int: ...
 
 
-def facet_mask(column: Callable[[int], Hashes], wanted: Wanted) -> NDArray[np.bool_] | None:
+def facet_mask(column: Callable[[int], Hashes], wanted: FacetHashes) -> NDArray[np.bool_] | None:
     mask: NDArray[np.bool_] | None = None
     for facet, hashes in wanted.items():
         values = column(facet)

@@ -1,7 +1,7 @@
 """One search over one view of the index: from all rows in scope to the few that are asked of the truth.
 
 The promise: what comes out was read from the truth in the query's own snapshot, is alive, and belongs to the tenant,
-space and facets asked for, whatever the index says. The stages: pick the rows in scope by tenant and facet hashes; if
+space and facets asked for, whatever the index says. The stages: select the rows in scope by tenant and facet hashes; if
 they are many, keep those whose 1-bit codes are nearest; estimate these from int8 with a bound on the error; ask the
 truth for those that can still be among the nearest, best first, until no other can. Rows that died meanwhile do not
 count, so the next best follow; when all candidates are used up and more codes are left, four times as many are taken.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels
-from recollect.adapters.vectors.embedded.quantization import Picked, Query, Section, Wanted
+from recollect.adapters.vectors.embedded.quantization import FacetHashes, Query, Section, Selection
 from recollect.adapters.vectors.embedded.segment import SealedSection
 from recollect.adapters.vectors.exact import SearchScope, best_of_each, digest, products, scored
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
@@ -60,7 +60,7 @@ class Candidates(NamedTuple):
 
 
 @dataclass
-class Probe:
+class Search:
     """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
 
     sections: Sequence[Section]
@@ -88,18 +88,20 @@ class Probe:
         if any(not len(hashes) for hashes in wanted.values()):
             return
         tenant = digest(self.scope.organization_id)
-        picks = [section.pick(tenant, wanted) for section in self.sections]
-        whole: list[tuple[int, Picked]] = []
-        coded: list[tuple[int, Picked]] = []
-        sealed = sum(pick.count for _, pick in self._sealed(picks))
+        selections = [section.select(tenant, wanted) for section in self.sections]
+        whole: list[tuple[int, Selection]] = []
+        coded: list[tuple[int, Selection]] = []
+        sealed = sum(selection.count for _, selection in self._sealed(selections))
         wide = sealed * len(self.query.exact) > self.exact_values
-        for number, pick in enumerate(picks):
-            by_code = isinstance(self.sections[number], SealedSection) and pick.count > _ALWAYS
-            (coded if by_code and wide else whole).append((number, pick))
+        for number, selection in enumerate(selections):
+            by_code = isinstance(self.sections[number], SealedSection) and selection.count > _ALWAYS
+            (coded if by_code and wide else whole).append((number, selection))
         if not coded:
             yield self._candidates(whole)
             return
-        scanned = _Scanned([(number, pick, *self._distances(number, pick)) for number, pick in coded])
+        scanned = _ScannedRows(
+            [(number, selection, *self._distances(number, selection)) for number, selection in coded]
+        )
         depth = max(self.depth, 20 * self.limit, sealed // _SCOPE_PER_CANDIDATE)
         while True:
             yield self._candidates([*whole, *scanned.next(depth)])
@@ -107,18 +109,22 @@ class Probe:
                 return
             whole, depth = [], 4 * depth
 
-    def _sealed(self, picks: Sequence[Picked]) -> Iterator[tuple[SealedSection, Picked]]:
-        for section, pick in zip(self.sections, picks, strict=True):
+    def _sealed(self, selections: Sequence[Selection]) -> Iterator[tuple[SealedSection, Selection]]:
+        for section, selection in zip(self.sections, selections, strict=True):
             if isinstance(section, SealedSection):
-                yield section, pick
+                yield section, selection
 
-    def _distances(self, number: int, pick: Picked) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
+    def _distances(self, number: int, selection: Selection) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
         section = self.sections[number]
         assert isinstance(section, SealedSection)
-        return section.distances(pick, self.query)
+        return section.distances(selection, self.query)
 
-    def _candidates(self, picks: Sequence[tuple[int, Picked]]) -> Candidates:
-        found = [(number, self.sections[number].estimate(pick, self.query)) for number, pick in picks if pick.count]
+    def _candidates(self, selections: Sequence[tuple[int, Selection]]) -> Candidates:
+        found = [
+            (number, self.sections[number].estimate(selection, self.query))
+            for number, selection in selections
+            if selection.count
+        ]
         if not found:
             return Candidates(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.intp))
         return Candidates(
@@ -180,7 +186,7 @@ class Probe:
             raise Disagreement(self.sections[int(part.section[place][wrong][0])])
 
 
-def _hashes(scope: SearchScope) -> Wanted:
+def _hashes(scope: SearchScope) -> FacetHashes:
     """The facets as the index has them."""
     return {
         facet: np.array(sorted({digest(value) for value in values}), np.uint64)
@@ -189,24 +195,24 @@ def _hashes(scope: SearchScope) -> Wanted:
 
 
 @dataclass
-class _Scanned:
+class _ScannedRows:
     """Rows with their code distances, given out nearest first."""
 
-    parts: list[tuple[int, Picked, NDArray[np.uint16], NDArray[np.uint32]]]
+    parts: list[tuple[int, Selection, NDArray[np.uint16], NDArray[np.uint32]]]
     _given: int = -1
     exhausted: bool = False
 
-    def next(self, wanted: int) -> list[tuple[int, Picked]]:
+    def next(self, wanted: int) -> list[tuple[int, Selection]]:
         """All rows not given out yet, up to the distance within which there are `wanted` rows."""
         reach = kernels.nearest_within([histogram for *_, histogram in self.parts], wanted)
         self.exhausted = sum(int(histogram[reach + 1 :].sum()) for *_, histogram in self.parts) == 0
         given, self._given = self._given, reach
         chosen = []
-        for number, pick, distances, _ in self.parts:
+        for number, selection, distances, _ in self.parts:
             near = distances <= reach
             if given >= 0:
                 near &= distances > given
             places = np.flatnonzero(near)
-            rows = places + pick.low if pick.rows is None else pick.rows[places]
-            chosen.append((number, Picked(pick.low, pick.high, len(rows), rows=rows)))
+            rows = places + selection.low if selection.rows is None else selection.rows[places]
+            chosen.append((number, Selection(selection.low, selection.high, len(rows), rows=rows)))
         return chosen

@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import (
     Estimates,
+    FacetHashes,
     Hashes,
     Key,
-    Picked,
     Query,
+    Selection,
     Source,
-    Wanted,
     code_width,
     estimates,
     facet_mask,
@@ -191,7 +191,7 @@ class SealedSection:
         chosen: Hashes = self.column("tenants")[np.searchsorted(self.column("starts"), rows, "right") - 1]
         return chosen
 
-    def pick(self, tenant: int, wanted: Wanted) -> Picked:
+    def select(self, tenant: int, wanted: FacetHashes) -> Selection:
         low, high = self._range(tenant)
         users = wanted.get(_USER)
         if users is not None and len(users) == 1 and high > low:  # sorted by user inside a tenant
@@ -199,7 +199,7 @@ class SealedSection:
             low, high = (low + int(np.searchsorted(column, users[0], side)) for side in ("left", "right"))
             wanted = {facet: hashes for facet, hashes in wanted.items() if facet != _USER}
         mask = facet_mask(lambda facet: self.column(FACETS[facet], low, high), wanted) if high > low else None
-        return Picked.passing(low, high, mask)
+        return Selection.passing(low, high, mask)
 
     def _range(self, tenant: int) -> tuple[int, int]:
         tenants, starts = self.column("tenants"), self.column("starts")
@@ -208,17 +208,17 @@ class SealedSection:
             return 0, 0
         return int(starts[place]), int(starts[place + 1])
 
-    def distances(self, picked: Picked, query: Query) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
-        """Bits that differ between the query and each picked row, and their histogram."""
+    def distances(self, selection: Selection, query: Query) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
+        """Bits that differ between the query and each selection row, and their histogram."""
         wanted = query.code(self.centre)
-        if picked.rows is None:
-            return kernels.hamming(self.column("codes", picked.low, picked.high), wanted, mask=picked.mask)
+        if selection.rows is None:
+            return kernels.hamming(self.column("codes", selection.low, selection.high), wanted, mask=selection.mask)
         extent = self.extents["codes"]
-        self.guard.check_rows(extent, picked.rows)
-        return kernels.hamming(self._whole(extent), wanted, picked.rows)
+        self.guard.check_rows(extent, selection.rows)
+        return kernels.hamming(self._whole(extent), wanted, selection.rows)
 
-    def estimate(self, picked: Picked, query: Query) -> Estimates:
-        low, high, rows = picked.low, picked.high, picked.numbers()
+    def estimate(self, selection: Selection, query: Query) -> Estimates:
+        low, high, rows = selection.low, selection.high, selection.numbers()
         if rows is None:
             products = kernels.dots(self.column("coarse", low, high), query.rounded)
             return estimates(products, *(self.column(name, low, high) for name in ("seq", "scale", "slack")))

@@ -2,9 +2,9 @@
 
 Names carry their range and a generation: `<after>-<upto>-<generation>.seg`. There is no manifest to disagree with:
 the segments in force are worked out from the names (the wider range wins, then the younger generation; what they cover
-is left over and deleted by the next writer). A file is written aside, synced, renamed, and the folder synced, so a
-name that is there is whole. Only the holder of the lock writes or deletes what is left over; anybody may delete a
-segment that is damaged or belongs to another store. Readers keep their mapping of a deleted file.
+is left over and deleted by the next writer). A file is written under another name, synced, renamed, and the folder
+synced, so a name that is there is whole. Only the holder of the lock writes or deletes what is left over; anybody may
+delete a segment that is damaged or belongs to another store. Readers keep their mapping of a deleted file.
 """
 
 from __future__ import annotations
@@ -57,39 +57,39 @@ def _preference(segment: Segment) -> tuple[int, int, bool, int]:
     return segment.after, -segment.upto, name is None, -name.generation if name else 0
 
 
-class Shelf:
-    """One folder. `None` as folder: nothing is shared or kept, segments live in memory."""
+class SegmentFolder:
+    """One folder. Without a path nothing is shared or kept: segments live in memory."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._lock = FolderLock(folder) if folder is not None else None
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._lock = FolderLock(path) if path is not None else None
 
     def stamp(self) -> int:
         """Changes when a file came or went; costs one stat. A missed change costs no answer, only speed."""
-        if self.folder is None:
+        if self.path is None:
             return 0
         try:
-            return self.folder.stat().st_mtime_ns
+            return self.path.stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def names(self) -> list[str]:
-        if self.folder is None:
+        if self.path is None:
             return []
         try:
-            return sorted(name for name in os.listdir(self.folder) if parse_name(name))
+            return sorted(name for name in os.listdir(self.path) if parse_name(name))
         except FileNotFoundError:
             return []
 
     def open_all(self, known: Iterable[Segment]) -> tuple[list[Segment], dict[str, str]]:
         """Every readable segment (the known ones as they are, if still there), and why the others are not."""
-        if self.folder is None:
+        if self.path is None:
             return [segment for segment in known if segment.path is None], {}
         mapped = {(segment.path, segment.inode): segment for segment in known}
         opened = [segment for segment in known if segment.path is None]
         damaged: dict[str, str] = {}
         for name in self.names():
-            path = self.folder / name
+            path = self.path / name
             try:
                 old = mapped.get((path, path.stat().st_ino))
                 opened.append(old or self._open(path))
@@ -122,29 +122,29 @@ class Shelf:
 
     def put(self, after: int, upto: int, write: Write) -> Segment:
         """Make a segment: whole and synced under its name, or not there at all. Needs the lock."""
-        if self.folder is None:
+        if self.path is None:
             return in_memory(write)
         generation = 1 + max((name.generation for name in map(parse_name, self.names()) if name), default=0)
-        path = self.folder / str(Name(after, upto, generation))
-        aside = self.folder / f"{path.name}.tmp"
+        path = self.path / str(Name(after, upto, generation))
+        unfinished = self.path / f"{path.name}.tmp"
         try:
-            with open(aside, "wb", buffering=1 << 20, opener=private_opener) as file:
+            with open(unfinished, "wb", buffering=1 << 20, opener=private_opener) as file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            publish(aside, path)
+            publish(unfinished, path)
         finally:
-            aside.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
         return self._open(path)
 
     def tidy(self, keep: Iterable[Segment]) -> None:
         """Delete what is left over from merges and from writers that died. Needs the lock."""
-        if self.folder is None:
+        if self.path is None:
             return
         kept = {segment.path.name for segment in keep if segment.path}
-        for name in os.listdir(self.folder):
+        for name in os.listdir(self.path):
             if name.endswith(".seg.tmp") or (parse_name(name) and name not in kept):
-                self.discard(self.folder / name)
+                self.discard(self.path / name)
 
 
 def in_memory(write: Write) -> Segment:

@@ -1,8 +1,8 @@
-"""What one process holds of the index, segments and tail, and how it catches up with the truth.
+"""What one process holds of the index, segments and unsealed rows, and how it catches up with the truth.
 
-The promise: after `catch_up(snapshot)`, every row that is alive in the snapshot is in exactly one segment or in the
-tail. It rests on the order of things: files are noticed first, the snapshot is opened next, and both under the
-index's lock, so whatever a segment or the tail left out as dead was dead in an older snapshot, and no seq ever
+The promise: after `catch_up(snapshot)`, every row that is alive in the snapshot is in exactly one segment or among
+the unsealed. It rests on the order of things: files are noticed first, the snapshot is opened next, and both under the
+index's lock, so whatever was left out as dead was dead in an older snapshot, and no seq ever
 comes back to life. (The other way round, a merge could drop a row that an older snapshot still needs.)
 
 A segment is admitted when it belongs to this incarnation, ends within the truth, and some of its rows, the last one
@@ -28,8 +28,8 @@ from recollect.adapters.vectors.embedded.segment import (
     Writable,
     write_segment,
 )
-from recollect.adapters.vectors.embedded.segment_folder import Shelf, in_force, in_memory
-from recollect.adapters.vectors.embedded.unsealed_rows import Tail, TailSection, columns_of
+from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder, in_force, in_memory
+from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection, columns_of
 from recollect.adapters.vectors.exact import decode
 from recollect.ports.vectors import FACETS, VectorRow, VectorSnapshot
 
@@ -42,21 +42,21 @@ _FAN_IN = 4
 
 @dataclass(frozen=True)
 class Job:
-    """Segments and tail rows to become one segment."""
+    """Segments and unsealed rows to become one segment."""
 
     after: int
     upto: int
     sources: Sequence[Source]
 
 
-class Holdings:
+class IndexState:
     """Not safe for threads by itself: every call is made under the index's lock."""
 
-    def __init__(self, shelf: Shelf, seal_rows: int) -> None:
-        self.shelf = shelf
+    def __init__(self, folder: SegmentFolder, seal_rows: int) -> None:
+        self.folder = folder
         self.seal_rows = seal_rows
         self.segments: list[Segment] = []
-        self.tail = Tail(0)
+        self.unsealed = UnsealedRows(0)
         self.incarnation: str | None = None
         self._seen = 0
         self._stamp = -1
@@ -66,15 +66,15 @@ class Holdings:
 
     def notice(self) -> None:
         """See which files came and went; before the snapshot is opened."""
-        stamp = self.shelf.stamp()
+        stamp = self.folder.stamp()
         if stamp == self._stamp:
             return
         self._stamp = stamp
-        opened, damaged = self.shelf.open_all(self.segments)
+        opened, damaged = self.folder.open_all(self.segments)
         for name, reason in damaged.items():
             log.warning("index segment %s is set aside and rebuilt: %s", name, reason)
-            if self.shelf.folder is not None:
-                self.shelf.discard(self.shelf.folder / name)
+            if self.folder.path is not None:
+                self.folder.discard(self.folder.path / name)
         self._noticed = opened
 
     def catch_up(self, snapshot: VectorSnapshot) -> None:
@@ -87,12 +87,12 @@ class Holdings:
         self._admit(snapshot, last)
         for after, upto in list(self._gaps()):
             self._fill(snapshot, after, upto)
-        self._extend_tail(snapshot, last)
+        self._extend_unsealed(snapshot, last)
         self._seen = last
 
     def forget(self, incarnation: str | None = None) -> None:
         """Start afresh; the files are looked at again, as if just opened."""
-        self.segments, self.tail = [], Tail(0)
+        self.segments, self.unsealed = [], UnsealedRows(0)
         self.incarnation = incarnation or self.incarnation
         self._seen, self._stamp = 0, -1
         self.notice()
@@ -109,15 +109,15 @@ class Holdings:
                 continue
             log.warning("index segment %s is set aside and rebuilt: %s", segment.path, reason)
             if segment.path is not None:
-                self.shelf.discard(segment.path, segment.inode)
+                self.folder.discard(segment.path, segment.inode)
         self._noticed = None
         self._use(admitted)
 
     def _use(self, segments: Iterable[Segment]) -> None:
         self.segments = in_force(segments)
         end = self.segments[-1].upto if self.segments else 0
-        if end > self.tail.after:
-            self.tail = self.tail.later_than(end)
+        if end > self.unsealed.after:
+            self.unsealed = self.unsealed.later_than(end)
 
     def _objection(self, segment: Segment, snapshot: VectorSnapshot, last: int) -> str:
         if segment.incarnation != self.incarnation:
@@ -135,36 +135,36 @@ class Holdings:
             if segment.after > reached:
                 yield reached, segment.after
             reached = segment.upto
-        if self.tail.after > reached:
-            yield reached, self.tail.after
+        if self.unsealed.after > reached:
+            yield reached, self.unsealed.after
 
     def _fill(self, snapshot: VectorSnapshot, after: int, upto: int) -> None:
         """Read a gap from the truth again; in pieces, so that memory stays bounded whatever its size."""
         while after < upto:
-            piece = Tail(after)
+            piece = UnsealedRows(after)
             while piece.upto < upto and len(piece) < 3 * self.seal_rows:
                 extend(piece, snapshot, upto)
             self._use([*self.segments, self.freeze(piece, snapshot.last_seq())])
             after = piece.upto
 
-    def _extend_tail(self, snapshot: VectorSnapshot, last: int) -> None:
-        while self.tail.upto < last:
-            extend(self.tail, snapshot, last)
-            if len(self.tail) >= 3 * self.seal_rows:  # a bulk load: seal right here, memory stays bounded
-                self._use([*self.segments, self.freeze(self.tail, last)])
+    def _extend_unsealed(self, snapshot: VectorSnapshot, last: int) -> None:
+        while self.unsealed.upto < last:
+            extend(self.unsealed, snapshot, last)
+            if len(self.unsealed) >= 3 * self.seal_rows:  # a bulk load: seal right here, memory stays bounded
+                self._use([*self.segments, self.freeze(self.unsealed, last)])
 
-    def freeze(self, tail: Tail, seen: int) -> Segment:
-        """A piece of the tail as a segment: a file if we may write one now, else in memory until upkeep writes it."""
-        heading = self.heading(tail.after, tail.upto, seen)
-        sources = tail.sections()
+    def freeze(self, unsealed: UnsealedRows, seen: int) -> Segment:
+        """Unsealed rows as a segment: a file if we may write one now, else in memory until upkeep writes it."""
+        heading = self.heading(unsealed.after, unsealed.upto, seen)
+        sources = unsealed.sections()
 
         def write(file: Writable) -> None:
             write_segment(file, heading, sources)
 
         try:
-            with self.shelf.lock() as mine:
+            with self.folder.lock() as mine:
                 if mine:
-                    return self.shelf.put(tail.after, tail.upto, write)
+                    return self.folder.put(unsealed.after, unsealed.upto, write)
         except (OSError, DamagedSegment) as error:  # full, read-only: the answers stay right, the memory grows
             log.warning("a part of the vector index stays in memory for now: %s", error)
         return in_memory(write)
@@ -176,11 +176,11 @@ class Holdings:
 
     def sections(self, key: Key) -> list[Section]:
         found: list[Section] = [segment.sections[key] for segment in self.segments if key in segment.sections]
-        tail = self.tail.section(key)
-        return [*found, tail] if tail else found
+        unsealed = self.unsealed.section(key)
+        return [*found, unsealed] if unsealed else found
 
     def rows(self) -> int:
-        return sum(segment.rows for segment in self.segments) + len(self.tail)
+        return sum(segment.rows for segment in self.segments) + len(self.unsealed)
 
     def take(self, segment: Segment) -> None:
         """Use a segment made by upkeep instead of what it covers, unless the store became another one meanwhile."""
@@ -194,20 +194,20 @@ class Holdings:
             log.warning("index segment %s is set aside and rebuilt: %s", segment.path or "in memory", reason)
         self.segments = [other for other in self.segments if other is not segment]
         if segment.path is not None:
-            self.shelf.discard(segment.path, segment.inode)
+            self.folder.discard(segment.path, segment.inode)
 
     def plan(self, *, force: bool) -> Job | None:
         """The next piece of upkeep: write what is only in memory, else merge segments of about one size."""
         first = len(self.segments)
-        while self.shelf.folder is not None and first and self.segments[first - 1].path is None:
+        while self.folder.path is not None and first and self.segments[first - 1].path is None:
             first -= 1
         unsealed = self.segments[first:]
-        waiting = sum(segment.rows for segment in unsealed) + len(self.tail)
+        waiting = sum(segment.rows for segment in unsealed) + len(self.unsealed)
         if waiting >= self.seal_rows or (waiting and force):
-            after = unsealed[0].after if unsealed else self.tail.after
-            return Job(after, self.tail.upto, [*sources_of(unsealed), *self.tail.sections()])
+            after = unsealed[0].after if unsealed else self.unsealed.after
+            return Job(after, self.unsealed.upto, [*sources_of(unsealed), *self.unsealed.sections()])
         homeless = [segment for segment in self.segments[:first] if segment.path is None]
-        if self.shelf.folder is not None and homeless:
+        if self.folder.path is not None and homeless:
             return merge_job(homeless[:1])
         run = merge_run([segment.rows for segment in self.segments])
         return merge_job(self.segments[run]) if run else None
@@ -239,11 +239,11 @@ def merge_run(rows: Sequence[int]) -> slice | None:
     return None
 
 
-def extend(tail: Tail, snapshot: VectorSnapshot, upto: int) -> None:
-    """Read the next rows into the tail, none beyond `upto`."""
-    rows = snapshot.rows_after(tail.upto, _READ_ROWS)
+def extend(unsealed: UnsealedRows, snapshot: VectorSnapshot, upto: int) -> None:
+    """Read the next rows, none beyond `upto`."""
+    rows = snapshot.rows_after(unsealed.upto, _READ_ROWS)
     within = [row for row in rows if row.seq <= upto]
-    tail.add(within, upto if len(rows) < _READ_ROWS or len(within) < len(rows) else rows[-1].seq)
+    unsealed.add(within, upto if len(rows) < _READ_ROWS or len(within) < len(rows) else rows[-1].seq)
 
 
 # -- comparing with the truth ----------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def witnesses_agree(segment: Segment, snapshot: VectorSnapshot) -> bool:
 
 
 def differing(
-    section: SealedSection | TailSection, numbers: NDArray[np.int64], rows: Sequence[VectorRow]
+    section: SealedSection | UnsealedSection, numbers: NDArray[np.int64], rows: Sequence[VectorRow]
 ) -> list[VectorRow]:
     """The rows of the truth that the section describes otherwise, at the given row numbers."""
     space, dimensions = section.key

@@ -1,8 +1,8 @@
-"""The tail of the embedded index: the rows that no segment covers yet, in memory, in order of seq.
+"""The unsealed rows of the embedded index: those that no segment covers yet, in memory, in order of seq.
 
-Rows are only appended, and a reader gets slices that end where the tail ended then: a search goes on undisturbed
-while others append. Encoded like a segment (int8 with scale and slack), without 1-bit codes: a tail is
-short enough to be scored row by row (20,000 x 384 in 0.2 ms, measured), so the tail never costs recall.
+Rows are only appended, and a reader gets slices that end where they ended then: a search goes on undisturbed
+while others append. Encoded like a segment (int8 with scale and slack), without 1-bit codes: they are
+few enough to be scored row by row (20,000 x 384 in 0.2 ms, measured), so they never cost recall.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels, quantization
-from recollect.adapters.vectors.embedded.quantization import Estimates, Hashes, Key, Picked, Query, Wanted
+from recollect.adapters.vectors.embedded.quantization import Estimates, FacetHashes, Hashes, Key, Query, Selection
 from recollect.adapters.vectors.exact import decode, digest
 from recollect.ports.vectors import FACETS, VectorRow
 
@@ -30,7 +30,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True, eq=False)
-class TailSection:
+class UnsealedSection:
     """The rows of one space as they stood when it was asked for."""
 
     key: Key
@@ -56,20 +56,20 @@ class TailSection:
     def coarse_at(self, rows: kernels.Rows) -> NDArray[np.int8]:
         return self.at("coarse", rows)
 
-    def pick(self, tenant: int, wanted: Wanted) -> Picked:
+    def select(self, tenant: int, wanted: FacetHashes) -> Selection:
         mine = self.columns["tenant"] == np.uint64(tenant)
         mask = quantization.facet_mask(lambda facet: self.columns[FACETS[facet]], wanted)
-        return Picked.passing(0, len(self), mine if mask is None else mine & mask)
+        return Selection.passing(0, len(self), mine if mask is None else mine & mask)
 
-    def estimate(self, picked: Picked, query: Query) -> Estimates:
-        rows = picked.numbers()
+    def estimate(self, selection: Selection, query: Query) -> Estimates:
+        rows = selection.numbers()
         products = kernels.dots(self.columns["coarse"], query.rounded, rows)
         chosen: Any = slice(None) if rows is None else rows
         seq, scale, slack = (self.columns[name][chosen] for name in ("seq", "scale", "slack"))
         return quantization.estimates(products, seq, scale, slack)
 
 
-class _Growing:
+class _GrowingColumns:
     """Columns with room to grow; full arrays are replaced, never resized, because readers hold slices."""
 
     def __init__(self, key: Key) -> None:
@@ -91,28 +91,28 @@ class _Growing:
         self.total = self.total + total
         self.count = stop
 
-    def view(self) -> TailSection:
+    def view(self) -> UnsealedSection:
         shown = {name: column[: self.count] for name, column in self.columns.items()}
-        return TailSection(self.key, shown, (self.total / max(1, self.count)).astype(np.float32))
+        return UnsealedSection(self.key, shown, (self.total / max(1, self.count)).astype(np.float32))
 
-    def later_than(self, seq: int) -> _Growing | None:
+    def later_than(self, seq: int) -> _GrowingColumns | None:
         first = int(np.searchsorted(self.columns["seq"][: self.count], seq, "right"))
         if first == self.count:
             return None
-        rest = _Growing(self.key)
+        rest = _GrowingColumns(self.key)
         kept = {name: column[first : self.count] for name, column in self.columns.items()}
         shown = kept["coarse"] * kept["scale"][:, None]
         rest.append(kept, shown.sum(axis=0, dtype=np.float64))
         return rest
 
 
-class Tail:
+class UnsealedRows:
     """The rows with seq in (after, upto]; whoever changes or reads it holds the index's lock."""
 
     def __init__(self, after: int) -> None:
         self.after = after
         self.upto = after
-        self._parts: dict[Key, _Growing] = {}
+        self._parts: dict[Key, _GrowingColumns] = {}
 
     def __len__(self) -> int:
         return sum(part.count for part in self._parts.values())
@@ -125,21 +125,21 @@ class Tail:
                 groups.setdefault((row.space, len(row.vector) // 2), []).append(row)
         for key, group in groups.items():
             vectors = decode(group, key[1])
-            self._parts.setdefault(key, _Growing(key)).append(
+            self._parts.setdefault(key, _GrowingColumns(key)).append(
                 columns_of(group, quantization.encode(vectors)), np.nan_to_num(vectors).sum(axis=0, dtype=np.float64)
             )
         self.upto = upto
 
-    def section(self, key: Key) -> TailSection | None:
+    def section(self, key: Key) -> UnsealedSection | None:
         part = self._parts.get(key)
         return part.view() if part else None
 
-    def sections(self) -> list[TailSection]:
+    def sections(self) -> list[UnsealedSection]:
         return [part.view() for part in self._parts.values()]
 
-    def later_than(self, seq: int) -> Tail:
+    def later_than(self, seq: int) -> UnsealedRows:
         """What is left when a segment covers everything up to `seq`."""
-        rest = Tail(seq)
+        rest = UnsealedRows(seq)
         rest.upto = max(self.upto, seq)
         for key, part in self._parts.items():
             later = part.later_than(seq)
@@ -149,7 +149,7 @@ class Tail:
 
 
 def columns_of(rows: Sequence[VectorRow], encoded: quantization.Encoded) -> dict[str, NDArray[Any]]:
-    """The columns of rows of one space, as a tail or a segment has them."""
+    """The columns of rows of one space, as a segment has them too."""
     columns: dict[str, NDArray[Any]] = {
         "tenant": np.array([digest(row.organization_id) for row in rows], np.uint64),
         "seq": np.array([row.seq for row in rows], np.int64),

@@ -1,4 +1,4 @@
-"""Chroma as the annex of a vector index: a server, or a folder that only this process uses.
+"""Chroma as the external system of a vector index: a server, or a folder that only this process uses.
 
 One collection per place, with the facets as metadata, and one collection per store for its generations: there an entry
 says up to which seq a generation was fed. Inner product: the vectors are of unit length, and a vector of zeros has no
@@ -24,7 +24,7 @@ from chromadb.errors import ChromaError, NotFoundError, UniqueConstraintError
 from numpy.typing import NDArray
 
 from recollect.adapters.folder_lock import FolderLock
-from recollect.adapters.vectors.external.port import Entry, Generation, Gone, Wanted, next_name
+from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
 from recollect.errors import Closed, IndexFailed, InvalidSettings, RecollectError, StoreBusy
 from recollect.ports.vectors import FACETS
 
@@ -38,7 +38,7 @@ _WRITES = ("/upsert", "/delete")
 _REMEDY = "check that the server runs and vectors.url names it; memories are safe, and the index catches up by itself"
 
 
-class ChromaAnnex:
+class Chroma:
     most_dimensions = 16_000
     exact_rows = 500  # asking for their ids costs 4 ms and searching among them 16 (20,000 x 384, a filter of 1%)
 
@@ -127,7 +127,7 @@ class ChromaAnnex:
                 with self._noticing(generation, place):
                     collection.delete(ids=[str(seq) for seq in seqs[start : start + _BATCH]])
 
-    def within(self, generation: Generation, place: str, wanted: Wanted, most: int) -> list[int] | None:
+    def within(self, generation: Generation, place: str, wanted: FacetHashes, most: int) -> list[int] | None:
         with self._our_errors():
             collection = self._collection(generation, place)
             if collection is None:
@@ -137,7 +137,7 @@ class ChromaAnnex:
             return [int(id) for id in ids] if len(ids) <= most else None
 
     def nearest(
-        self, generation: Generation, place: str, wanted: Wanted, query: NDArray[np.float32], limit: int
+        self, generation: Generation, place: str, wanted: FacetHashes, query: NDArray[np.float32], limit: int
     ) -> list[int]:
         with self._our_errors():
             collection = self._collection(generation, place)
@@ -305,7 +305,7 @@ def _sessions(client: Any) -> list[Any]:
 def _host_and_port(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidSettings("vectors.url is no address of a Chroma server", remedy="write http://host:8000")
+        raise InvalidSettings("vectors.url is not the address of a Chroma server", remedy="write http://host:8000")
     if parts.username or parts.password:
         raise InvalidSettings(
             "vectors.url holds a secret", remedy="put it into a variable, named by vectors.secret_env"
@@ -321,7 +321,7 @@ def _place_name(generation: Generation, place: str) -> str:
     return f"{_control(generation.store)}-{generation.name}-{place}"
 
 
-def _where(wanted: Wanted) -> dict[str, Any] | None:
+def _where(wanted: FacetHashes) -> dict[str, Any] | None:
     tests: list[dict[str, Any]] = [{facet: {"$in": list(values)}} for facet, values in wanted.items()]
     if len(tests) > 1:
         return {"$and": tests}

@@ -1,16 +1,17 @@
-"""A vector index kept in another system (an annex), fed from the truth.
+"""A vector index kept in another system, fed from the truth.
 
 The promise: a search considers every row committed before it began, whichever process wrote it, and shows only what the
-truth proves in the query's own snapshot, scored exactly from the stored vector. What the annex says is a suggestion.
+truth proves in the query's own snapshot, scored exactly from the stored vector. What the other system says is a
+suggestion.
 
-The shape: the stored embedding row with its seq, written in the memory's own transaction, is the outbox. The annex
-remembers up to which seq it was fed; whoever needs it next (a search, or the background after a commit) feeds the rows
-after that. A row that changes gets a new seq, so entries are only added; those of dead rows are skipped by searches and
-removed in upkeep. Another incarnation of the store (a restored backup) is another index. Feeding twice does no harm, so
-processes need no lock among them.
+The shape: the stored embedding row with its seq, written in the memory's own transaction, is the outbox. The other
+system remembers up to which seq it was fed; whoever needs it next (a search, or the background after a commit) feeds
+the rows after that. A row that changes gets a new seq, so entries are only added; those of dead rows are skipped by
+searches and removed in upkeep. Another incarnation of the store (a restored backup) is another index. Feeding twice
+does no harm, so processes need no lock among them.
 
-If the annex is away, a search raises IndexFailed at once for some seconds instead of trying each time, and for longer
-each time that it is still away.
+If it is away, a search raises IndexFailed at once for some seconds instead of trying each time, and for longer each
+time that it is still away.
 
 What proves it: VectorStoreContract in recollect.testing.conformance, tests/property, tests/crash/test_outside_crash.py.
 """
@@ -30,8 +31,8 @@ from numpy.typing import NDArray
 
 from recollect.adapters.vectors.exact import SearchScope, best_of_each, products, scored, unit_query
 from recollect.adapters.vectors.external.port import (
-    Annex,
     Entry,
+    ExternalSystem,
     Generation,
     Gone,
     can_hold,
@@ -46,7 +47,7 @@ from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, Vector
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 FEED_ROWS = 1000
-_NOTE_ROWS = 200  # how many rows are fed before the annex is told to remember it: the rest would be fed once more
+_NOTE_ROWS = 200  # how many rows are fed before the system is told to remember it: the rest would be fed once more
 _SPARE = 10  # asked for besides, since some of the nearest may be dead
 _TRIES = 5
 _PAUSE_SECONDS = 5.0  # after a failure nobody tries; twice as long after the next one
@@ -63,10 +64,10 @@ class _Question(NamedTuple):
     limit: int
 
 
-class OutsideIndex:
-    def __init__(self, truth: VectorTruth, annex: Annex, *, background: bool = True) -> None:
+class ExternalIndex:
+    def __init__(self, truth: VectorTruth, system: ExternalSystem, *, background: bool = True) -> None:
         self._truth = truth
-        self._annex = annex
+        self._system = system
         self._background = background
         self._state: Generation | None = None  # as far as this process knows: never ahead of what is there
         self._noted = 0
@@ -83,7 +84,7 @@ class OutsideIndex:
 
     @property
     def label(self) -> str:
-        return self._annex.label
+        return self._system.label
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class OutsideIndex:
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
         scope, asked = SearchScope.of(organization_id, space, where), unit_query(query)
-        if limit <= 0 or not all(scope.allowed.values()) or len(asked) > self._annex.most_dimensions:
+        if limit <= 0 or not all(scope.allowed.values()) or len(asked) > self._system.most_dimensions:
             return []
         place = place_of(organization_id, space, len(asked))
         question = _Question(scope, place, wanted_hashes(scope.allowed), asked, limit)
@@ -105,19 +106,19 @@ class OutsideIndex:
 
     def _answer(self, snapshot: VectorSnapshot, generation: Generation, asked: _Question) -> list[VectorHit]:
         """Few in scope: all of them. Many: the nearest, and more of them until enough are alive."""
-        if asked.wanted and self._annex.exact_rows:
-            few = self._annex.within(generation, asked.place, asked.wanted, self._annex.exact_rows)
+        if asked.wanted and self._system.exact_rows:
+            few = self._system.within(generation, asked.place, asked.wanted, self._system.exact_rows)
             if few is not None:
                 return _hits(self._proven(snapshot, asked, few), asked.limit)
         query = asked.query.astype(np.float32)
         depth = asked.limit + _SPARE
         while True:
-            found = self._annex.nearest(generation, asked.place, asked.wanted, query, depth)
+            found = self._system.nearest(generation, asked.place, asked.wanted, query, depth)
             proven = self._proven(snapshot, asked, found)
             if len(proven) >= asked.limit or (len(found) < depth and not asked.wanted):
                 return _hits(proven, asked.limit)
             if len(found) < depth:  # a walk through a graph may give up early under a filter
-                every = self._annex.within(generation, asked.place, asked.wanted, snapshot.last_seq())
+                every = self._system.within(generation, asked.place, asked.wanted, snapshot.last_seq())
                 return _hits(self._proven(snapshot, asked, every or []), asked.limit)
             depth *= 4
 
@@ -133,7 +134,7 @@ class OutsideIndex:
     # -- feeding -----------------------------------------------------------------------------------------------------
 
     def _caught_up(self, work: Callable[[VectorSnapshot, Generation], T]) -> T:
-        """Runs the work on a snapshot all of whose rows the annex has."""
+        """Runs the work on a snapshot all of whose rows the system has."""
         for attempt in range(_TRIES):
             try:
                 while True:
@@ -144,7 +145,7 @@ class OutsideIndex:
             except Gone:
                 self._state = None
                 time.sleep(0.01 * attempt)
-        raise IndexFailed(f"the index at {self.label} is torn down again and again", remedy="see who else works on it")
+        raise IndexFailed(f"the index at {self.label} keeps being deleted", remedy="find out what else writes there")
 
     def _fed(self, snapshot: VectorSnapshot) -> tuple[Generation, bool]:
         """Feed one portion; whether that was the last."""
@@ -171,10 +172,10 @@ class OutsideIndex:
         """The generation to feed; a new one if the store went back in time in spite of its incarnation."""
         state = self._state
         if state is None or state.store != store or (state.fed > last and not self._is_younger(state, last)):
-            state = self._annex.current(store)
+            state = self._system.current(store)
             if state is None or (state.fed > last and not self._is_younger(state, last)):
-                state = self._annex.begin(store)
-                self._annex.use(state)
+                state = self._system.begin(store)
+                self._system.use(state)
             self._state, self._noted, self._unnoted, self._dead = state, state.fed, 0, {}
         return state
 
@@ -188,17 +189,17 @@ class OutsideIndex:
     def _push(self, generation: Generation, rows: Sequence[VectorRow]) -> int:
         places: dict[str, list[Entry]] = {}
         for row in rows:
-            if can_hold(row, self._annex.most_dimensions):
+            if can_hold(row, self._system.most_dimensions):
                 place = place_of(row.organization_id, row.space, len(row.vector) // 2)
                 places.setdefault(place, []).append(entry_of(row))
         for place, entries in places.items():
-            self._annex.add(generation, place, entries)
+            self._system.add(generation, place, entries)
         return sum(map(len, places.values()))
 
     def _note(self) -> None:
         state = self._state
         if state is not None and state.fed > self._noted:
-            self._annex.note(state, state.fed)
+            self._system.note(state, state.fed)
             self._noted, self._unnoted = state.fed, 0
 
     @contextmanager
@@ -245,12 +246,12 @@ class OutsideIndex:
         """Remove the dead that searches came across, and remember how far we are."""
         with self._feeding:
             for place in list(self._dead):
-                self._annex.remove(generation, place, sorted(self._dead.pop(place)))
+                self._system.remove(generation, place, sorted(self._dead.pop(place)))
             self._note()
 
     def refresh(self) -> None:
         self.purge()
-        self._caught_up(lambda snapshot, generation: self._annex.tend(generation))
+        self._caught_up(lambda snapshot, generation: self._system.tend(generation))
 
     def purge(self) -> None:
         self._caught_up(self._sweep)
@@ -258,19 +259,19 @@ class OutsideIndex:
     def _sweep(self, snapshot: VectorSnapshot, generation: Generation) -> None:
         last = snapshot.last_seq()
         living = np.fromiter(snapshot.living_seqs(0, last), np.int64)
-        for place in self._annex.places(generation):
+        for place in self._system.places(generation):
             dead: list[int] = []
-            for seqs in self._annex.seqs(generation, place):
+            for seqs in self._system.seqs(generation, place):
                 held = np.asarray(seqs, np.int64)
                 dead += held[(held <= last) & np.isin(held, living, invert=True)].tolist()
             if dead:
-                self._annex.remove(generation, place, dead)
+                self._system.remove(generation, place, dead)
         self._tidy(generation)
 
     def rebuild(self) -> int:
         """The old generation serves until the new one is whole."""
         with self._truth.vector_snapshot() as snapshot:
-            made = self._annex.begin(store_key(snapshot.incarnation))
+            made = self._system.begin(store_key(snapshot.incarnation))
         held = 0
         while True:
             with self._truth.vector_snapshot() as snapshot:
@@ -280,10 +281,10 @@ class OutsideIndex:
                 made = replace(made, fed=snapshot.last_seq() if complete else rows[-1].seq)
             if complete:
                 break
-        self._annex.tend(made)
-        self._annex.note(made, made.fed)
+        self._system.tend(made)
+        self._system.note(made, made.fed)
         with self._feeding:
-            self._annex.use(made)
+            self._system.use(made)
             self._state = None
         return held
 
@@ -292,7 +293,7 @@ class OutsideIndex:
     def behind(self) -> int:
         with self._truth.vector_snapshot() as snapshot:
             store = store_key(snapshot.incarnation)
-            generation = self._annex.current(store)
+            generation = self._system.current(store)
             known = self._state if self._state is not None and self._state.store == store else None
             fed = max(generation.fed, known.fed if known else 0) if generation else 0
             return sum(1 for _ in snapshot.living_seqs(fed, snapshot.last_seq()))
@@ -301,14 +302,14 @@ class OutsideIndex:
         return self._caught_up(self._compare)
 
     def _compare(self, snapshot: VectorSnapshot, generation: Generation) -> list[str]:
-        """What the annex has that the truth has otherwise or not yet; then what the truth has and the annex has not.
+        """What the system has that the truth has otherwise or not yet; then what the truth has and the system has not.
 
         Entries of dead rows are no disagreement: they are never shown, and leave in upkeep.
         """
         found: list[str] = []
         held: set[int] = set()
-        for place in self._annex.places(generation):
-            for entries in self._annex.entries(generation, place):
+        for place in self._system.places(generation):
+            for entries in self._system.entries(generation, place):
                 rows = {row.seq: row for row in snapshot.rows_at([entry.seq for entry in entries])}
                 for entry in entries:
                     held.add(entry.seq)
@@ -320,7 +321,7 @@ class OutsideIndex:
         while rows_after := snapshot.rows_after(after, FEED_ROWS):
             after = rows_after[-1].seq
             for row in rows_after:
-                if row.seq not in held and can_hold(row, self._annex.most_dimensions):
+                if row.seq not in held and can_hold(row, self._system.most_dimensions):
                     found.append("a vector is missing in the vector index")
         return found
 
@@ -332,7 +333,7 @@ class OutsideIndex:
         with suppress(IndexFailed, Gone):  # what is not remembered is fed once more
             if self._away_because is None:
                 self._note()
-        self._annex.close()
+        self._system.close()
 
 
 def _hits(proven: list[tuple[float, str]], limit: int) -> list[VectorHit]:

@@ -1,4 +1,4 @@
-"""A PostgreSQL database with pgvector as the annex of a vector index, beside any record store.
+"""A PostgreSQL database with pgvector as the external system of a vector index, beside any record store.
 
 Everything lies in a schema of its own, `recollect_index`, made on first use: `generation` says up to which seq each
 generation was fed, and each generation has a table of entries (place, seq, facets as hashes, halfvec), so that tearing
@@ -21,13 +21,13 @@ from psycopg.conninfo import make_conninfo
 from recollect.adapters.postgres.connection import Connection, Link
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, found, half, may_create, offered
 from recollect.adapters.ttl_cache import TtlCache
-from recollect.adapters.vectors.external.port import Entry, Generation, Gone, Wanted, next_name
+from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
 from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
     INDEXABLE_DIMENSIONS,
-    Among,
     Halfvecs,
+    RowFilter,
     Server,
     facet_tests,
     literal,
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.generation
 """
 
 
-class PgVectorAnnex:
+class PgVector:
     most_dimensions = MOST_DIMENSIONS
     exact_rows = 0  # the database itself scores small scopes exactly
 
@@ -126,20 +126,20 @@ class PgVectorAnnex:
         text = f"DELETE FROM {_table(generation)} WHERE place = %s AND seq = ANY(%s)"
         self._run(lambda connection: connection.execute(text, (place, list(seqs))))
 
-    def within(self, generation: Generation, place: str, wanted: Wanted, most: int) -> list[int] | None:
+    def within(self, generation: Generation, place: str, wanted: FacetHashes, most: int) -> list[int] | None:
         condition, values = _condition(place, wanted)
         text = f"SELECT seq FROM {_table(generation)} WHERE {condition} LIMIT %s"
         rows = self._run(lambda connection: connection.execute(text, [*values, most + 1]).fetchall())
         return [seq for (seq,) in rows] if len(rows) <= most else None
 
     def nearest(
-        self, generation: Generation, place: str, wanted: Wanted, query: NDArray[np.float32], limit: int
+        self, generation: Generation, place: str, wanted: FacetHashes, query: NDArray[np.float32], limit: int
     ) -> list[int]:
-        among, table = Among(*_condition(place, wanted)), Halfvecs(_table(generation), "seq")
+        row_filter, table = RowFilter(*_condition(place, wanted)), Halfvecs(_table(generation), "seq")
         server = Server(
             lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
         )
-        rows = table.nearest(among, query, limit, self._small_scope, self._broad, server)
+        rows = table.nearest(row_filter, query, limit, self._small_scope, self._broad, server)
         return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:
@@ -254,6 +254,6 @@ def _table(generation: Generation) -> str:
     return f"{SCHEMA}.entry_{generation.store}_{generation.name}"
 
 
-def _condition(place: str, wanted: Wanted) -> tuple[str, list[Any]]:
+def _condition(place: str, wanted: FacetHashes) -> tuple[str, list[Any]]:
     tests, values = facet_tests(wanted)
     return " AND ".join([literal("place = {}", place), *tests]), values

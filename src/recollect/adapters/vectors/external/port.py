@@ -1,4 +1,4 @@
-"""The socket for another system that keeps vectors for us: an annex.
+"""The port to another system that keeps vectors for us.
 
 What goes there are entries: an opaque number (the row's seq), the vector, and the facets as hashes; no id of ours and
 no text. Entries lie in *places*, one per tenant, space and length of vectors, named by a hash. All places of one
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from recollect.adapters.vectors.exact import digest
 from recollect.ports.vectors import FACETS, VectorRow
 
-Wanted = Mapping[str, Sequence[str]]  # facet to the hashes it may have
+FacetHashes = Mapping[str, Sequence[str]]  # facet to the hashes it may have
 
 
 class Gone(Exception):
@@ -43,7 +43,7 @@ class Entry:
     vector: NDArray[np.float32]
 
 
-class Annex(Protocol):
+class ExternalSystem(Protocol):
     """Every verb may raise IndexFailed; those that name a generation may raise Gone."""
 
     label: str
@@ -70,11 +70,11 @@ class Annex(Protocol):
 
     def remove(self, generation: Generation, place: str, seqs: Sequence[int]) -> None: ...
 
-    def within(self, generation: Generation, place: str, wanted: Wanted, most: int) -> list[int] | None:
+    def within(self, generation: Generation, place: str, wanted: FacetHashes, most: int) -> list[int] | None:
         """The seqs of all entries that have the wanted facets; None if there are more than `most`."""
 
     def nearest(
-        self, generation: Generation, place: str, wanted: Wanted, query: NDArray[np.float32], limit: int
+        self, generation: Generation, place: str, wanted: FacetHashes, query: NDArray[np.float32], limit: int
     ) -> list[int]:
         """The seqs of the nearest, best first, as good as this system can."""
 
