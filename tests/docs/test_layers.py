@@ -138,7 +138,7 @@ def test_imports_go_one_way(module: Path) -> None:
         ("adapters/public_fetch.py", "from recollect.services.tenant import Core", True),
         ("interfaces/cli/main.py", "from recollect import adapters", True),
         ("testing/fakes.py", "from recollect.interfaces.client import Recollect", True),
-        ("app.py", "from recollect.adapters.citation_lookup import LocalWorld", False),
+        ("app.py", "from recollect.adapters.citation_lookup import LocalCitationLookup", False),
         ("app/models.py", "from recollect.testing.fakes import HashEmbedder", True),
         ("services/recall/recall.py", "from recollect.errors import NotFound", False),
     ],

@@ -28,8 +28,8 @@ NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 HASH = "0123456789abcdef0123456789abcdef01234567"
 
 
-class SmallWorld:
-    """A world of one file, one commit, one log entry and one page."""
+class SmallLookup:
+    """A lookup of one file, one commit, one log entry and one page."""
 
     is_confined = False
     fetches = False
@@ -74,8 +74,8 @@ class SmallWorld:
         return self.page
 
 
-WORLD = SmallWorld(lines=["one", "two", "three"])
-CUT_OFF = SmallWorld(is_cut_off=True)
+LOOKUP = SmallLookup(lines=["one", "two", "three"])
+CUT_OFF = SmallLookup(is_cut_off=True)
 
 EVERY_TYPE: list[AnyCitation] = [
     cite.commit(HASH, repo="app", message="Fix the parser", diff_summary="+1 -1"),
@@ -103,13 +103,13 @@ class TestEveryType:
         assert cited.source().startswith(f"{cited.type}:")
 
     def test_it_holds_once_sealed(self, cited: AnyCitation) -> None:
-        found = cited.sealed(WORLD).check(WORLD)
+        found = cited.sealed(LOOKUP).check(LOOKUP)
         assert found.state == "holds"
         assert found.note
 
     def test_sealing_twice_changes_nothing(self, cited: AnyCitation) -> None:
-        once = cited.sealed(WORLD)
-        assert once.sealed(SmallWorld(lines=["other"])) == once
+        once = cited.sealed(LOOKUP)
+        assert once.sealed(SmallLookup(lines=["other"])) == once
 
     def test_it_cannot_be_changed(self, cited: AnyCitation) -> None:
         with pytest.raises(ValueError, match="frozen"):
@@ -138,15 +138,15 @@ class TestSources:
 
 class TestCommits:
     def test_part_of_the_message_is_enough(self) -> None:
-        assert cite.commit(HASH, message=" Fix the parser ").check(WORLD).state == "holds"
-        assert cite.commit(HASH).check(WORLD).state == "holds"
+        assert cite.commit(HASH, message=" Fix the parser ").check(LOOKUP).state == "holds"
+        assert cite.commit(HASH).check(LOOKUP).state == "holds"
 
     def test_a_missing_commit_breaks_it(self) -> None:
-        found = cite.commit("f" * 40, repo="app").check(WORLD)
+        found = cite.commit("f" * 40, repo="app").check(LOOKUP)
         assert found == Finding(state="broken", note="commit ffffffffffff is not in app")
 
     def test_another_message_breaks_it(self) -> None:
-        assert cite.commit(HASH, message="Add a parser").check(WORLD).state == "broken"
+        assert cite.commit(HASH, message="Add a parser").check(LOOKUP).state == "broken"
 
     def test_a_repository_out_of_reach_proves_nothing(self) -> None:
         assert cite.commit(HASH).check(CUT_OFF) == Finding(state="unreachable", note="nobody can look")
@@ -160,7 +160,7 @@ class TestCommits:
 
 class TestLogs:
     def test_an_unknown_entry_breaks_it(self) -> None:
-        assert cite.log("run-8").check(WORLD) == Finding(state="broken", note="log entry run-8 is not recorded")
+        assert cite.log("run-8").check(LOOKUP) == Finding(state="broken", note="log entry run-8 is not recorded")
 
     def test_times_are_kept_in_utc(self) -> None:
         cited = cite.log("run-7", timestamp=NOON.astimezone(timezone(timedelta(hours=7))))
@@ -172,7 +172,7 @@ class TestLogs:
 class TestUsers:
     @pytest.mark.parametrize("comment", ["", "  \n"])
     def test_without_a_comment_it_is_broken(self, comment: str) -> None:
-        assert cite.user("alice", comment).check(WORLD).state == "broken"
+        assert cite.user("alice", comment).check(LOOKUP).state == "broken"
 
     @pytest.mark.parametrize("user_id", ["", "a" * 256, "a\x00b", "a\nb"])
     def test_odd_users_are_refused(self, user_id: str) -> None:
@@ -183,34 +183,34 @@ class TestUsers:
 class TestFiles:
     @pytest.mark.parametrize("lines", [None, 2, (1, 3), (3, 3), [1, 2]])
     def test_lines_can_be_none_one_or_a_range(self, lines: Any) -> None:
-        assert cite.file("a.py", lines=lines).sealed(WORLD).check(WORLD).state == "holds"
+        assert cite.file("a.py", lines=lines).sealed(LOOKUP).check(LOOKUP).state == "holds"
 
     def test_a_path_can_be_a_path(self) -> None:
         assert cite.file(Path("src") / "a.py").source() == "file:src/a.py"
 
     def test_sealing_records_the_hash_and_both_ends(self) -> None:
-        assert FileCitation(path="a.py", first_line=2).sealed(WORLD) == FileCitation(
+        assert FileCitation(path="a.py", first_line=2).sealed(LOOKUP) == FileCitation(
             path="a.py", first_line=2, last_line=3, line_hash=line_hash(["two", "three"])
         )
 
     def test_a_hash_recorded_elsewhere_is_kept(self) -> None:
         cited = cite.file("b.py", lines=2, line_hash=line_hash(["two"]))
-        assert cited.sealed(WORLD) == cited
-        assert cited.check(WORLD).state == "broken"
+        assert cited.sealed(LOOKUP) == cited
+        assert cited.check(LOOKUP).state == "broken"
 
     @pytest.mark.parametrize("lines", [(1, 4), (4, 4), (9, 12)])
     def test_lines_it_does_not_have_cannot_be_cited(self, lines: tuple[int, int]) -> None:
         with pytest.raises(InvalidInput, match="has 3 lines") as refused:
-            cite.file("a.py", lines=lines).sealed(WORLD)
+            cite.file("a.py", lines=lines).sealed(LOOKUP)
         assert refused.value.remedy == "cite lines it has"
 
     def test_lines_of_an_empty_file_cannot_be_cited(self) -> None:
         with pytest.raises(InvalidInput, match="has 0 lines"):
-            cite.file("a.py", lines=1).sealed(SmallWorld(lines=[]))
+            cite.file("a.py", lines=1).sealed(SmallLookup(lines=[]))
 
     def test_a_missing_file_cannot_be_cited(self) -> None:
         with pytest.raises(InvalidInput, match="cannot read the cited file") as refused:
-            cite.file("b.py").sealed(WORLD)
+            cite.file("b.py").sealed(LOOKUP)
         assert "line_hash" in refused.value.remedy
 
     @pytest.mark.parametrize("lines", [0, -1, (0, 3), (3, 2), (1, 2, 3), (1,), "12", "x", 1.5, {1, 2}])
@@ -223,10 +223,10 @@ class TestFiles:
     def test_lines_that_do_not_exist_prove_nothing(self, first: int, last: int | None) -> None:
         """The hash of no lines at all is easy to give: it must not hold for lines after the end."""
         cited = FileCitation(path="a.py", first_line=first, last_line=last, line_hash=line_hash([]))
-        assert cited.check(WORLD).state == "broken"
+        assert cited.check(LOOKUP).state == "broken"
 
     def test_a_citation_that_was_never_sealed_proves_nothing(self) -> None:
-        assert cite.file("a.py").check(WORLD).state == "unreachable"
+        assert cite.file("a.py").check(LOOKUP).state == "unreachable"
 
     def test_the_hash_takes_any_text(self) -> None:
         assert line_hash(["a\udc80", "\x00"]).startswith("l1:")
@@ -239,12 +239,12 @@ class TestPages:
     @pytest.mark.parametrize(("at", "hash"), [(None, None), (NOON, None), (None, "p1:00")])
     def test_without_a_crawl_nothing_is_proved(self, at: datetime | None, hash: str | None) -> None:
         cited = cite.url("https://example.org/", crawled_at=at, content_hash=hash)
-        assert cited.check(WORLD).state == "unreachable"
+        assert cited.check(LOOKUP).state == "unreachable"
 
     @pytest.mark.parametrize(("page", "state"), [(None, "holds"), ("p1:00", "holds"), ("p1:11", "broken")])
     def test_what_is_served_now_is_compared(self, page: str | None, state: str) -> None:
         cited = cite.url("https://example.org/", crawled_at=NOON, content_hash="p1:00")
-        assert cited.check(SmallWorld(page=page)).state == state
+        assert cited.check(SmallLookup(page=page)).state == state
 
     def test_a_page_out_of_reach_proves_nothing(self) -> None:
         cited = cite.url("https://example.org/", crawled_at=NOON, content_hash="p1:00")

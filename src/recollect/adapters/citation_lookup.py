@@ -1,10 +1,10 @@
-"""The world that citations are checked against: files and git repositories of this machine, the log, the web.
+"""Looks up what is cited: in files and git repositories of this machine, in the log, on the web.
 
 The promise: looking never changes anything, never runs what a repository or file says, never hangs, and with `roots`
 never sees a file outside them, even while somebody swaps folders for links. Files are opened part by part from their
-root without following links; `repositories` is what asks git.
+root without following links; git_repositories.py asks git.
 
-A confined world is for those who come over a door: without roots it has no file and no repository at all. What is spelt
+A confined lookup is for requests over the network: without roots it has no file and no repository at all. What is spelt
 outside the roots is not even looked for, so that neither the answer nor the time it takes tells whether it is there.
 """
 
@@ -27,12 +27,12 @@ FILE_LIMIT_BYTES = 50_000_000
 STRANGERS_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_LINES = 2_000_000
 GONE = "p1:gone"  # the hash of a page that the server says is gone: no page has it
-# What looks like files there is the state of this machine and of this very process: nobody's to cite over a door.
+# What looks like files there is the state of this machine and of this very process: nobody's to cite over the network.
 _NO_FILES = tuple(map(Path, ("/proc", "/sys", "/dev")))
 
 
-class LocalWorld:
-    """Implements `recollect.domain.provenance.World`.
+class LocalCitationLookup:
+    """Implements `recollect.domain.provenance.CitationLookup`.
 
     Relative paths are taken from `root`. With `roots`, files and repositories outside of them do not exist;
     `repositories` names those that may be cited by name or address, wherever they lie.
@@ -77,7 +77,7 @@ class LocalWorld:
         return any(spelt.is_relative_to(root) for root in self._spelt)
 
     def read_lines(self, path: str) -> list[str] | None:
-        """A confined world lives for one request, which may cite one file ten thousand times: the last one is kept."""
+        """A confined lookup lives for one request, which may cite one file ten thousand times: the last one is kept."""
         if not self.is_confined:
             return self._lines_of(path)
         if self._last_read is None or self._last_read[0] != path:

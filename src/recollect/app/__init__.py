@@ -102,7 +102,7 @@ def build(
     own_store: RecordStore | None = None,
     prepare: Prepare | None = None,
 ) -> Core:
-    from recollect.adapters.citation_lookup import LocalWorld
+    from recollect.adapters.citation_lookup import LocalCitationLookup
     from recollect.adapters.local_folders import LocalFolders
 
     for kind in settings.kinds:
@@ -128,13 +128,13 @@ def build(
 
     keyring = Keyring(store)
 
-    def world(scope: Scope, about: str | None) -> LocalWorld:
-        """The world as whoever asks may see it: their own log, and the files the settings allow.
+    def world(scope: Scope, about: str | None) -> LocalCitationLookup:
+        """What whoever asks may look up: their own log, and the files the settings allow.
 
-        Those who come over a door see no file but in folders that the settings name. What the log says about a memory
+        Requests over the network see no file but in folders that the settings name. What the log says about a memory
         is no evidence for that memory.
         """
-        return LocalWorld(
+        return LocalCitationLookup(
             root=settings.citation_root or (index_folder.parent if index_folder else None),
             roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
             repositories=settings.repositories,

@@ -1,7 +1,7 @@
 """Where memories come from. Each citation type is one class here: its fields, what it points at, how it is checked.
 
-To add a type, write one more class with a `type` and a `check`; records, doors and docs follow. A check looks at
-the world only through `World`, so the rules stay pure and testable.
+To add a type, write one more class with a `type` and a `check`; records, interfaces and docs follow. A check looks at
+files, repositories and pages only through `CitationLookup`, so the rules stay pure and testable.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Finding(BaseModel):
     note: str = ""
 
 
-class World(Protocol):
-    """What citations are checked against."""
+class CitationLookup(Protocol):
+    """Looks up what is cited: in files, repositories, the log, the web."""
 
     is_confined: bool
     """Whether somebody asks who may not see this machine: outside of what the settings name, nothing exists, and no
@@ -91,11 +91,11 @@ class _Cited(BaseModel):
         """What this points at, as one string: citations of one source share it, so it can be rolled back."""
         raise NotImplementedError
 
-    def sealed(self, world: World) -> Self:
+    def sealed(self, lookup: CitationLookup) -> Self:
         """This citation with what can be recorded now, such as the hash of the lines it points at."""
         return self
 
-    def check(self, world: World) -> Finding:
+    def check(self, lookup: CitationLookup) -> Finding:
         raise NotImplementedError
 
 
@@ -109,9 +109,9 @@ class CommitCitation(_Cited):
     def source(self) -> str:
         return f"commit:{self.repo}@{self.hash.lower()}"
 
-    def check(self, world: World) -> Finding:
+    def check(self, lookup: CitationLookup) -> Finding:
         try:
-            found = world.commit_message(self.repo, self.hash)
+            found = lookup.commit_message(self.repo, self.hash)
         except LookupError as error:
             return Finding(state="unreachable", note=str(error))
         if found is None:
@@ -130,8 +130,8 @@ class LogCitation(_Cited):
     def source(self) -> str:
         return f"log:{self.log_id}"
 
-    def check(self, world: World) -> Finding:
-        if world.log_exists(self.log_id):
+    def check(self, lookup: CitationLookup) -> Finding:
+        if lookup.log_exists(self.log_id):
             return Finding(state="holds", note=f"log entry {self.log_id} was found")
         return Finding(state="broken", note=f"log entry {self.log_id} is not recorded")
 
@@ -144,7 +144,7 @@ class UserCitation(_Cited):
     def source(self) -> str:
         return f"user:{self.user_id}"
 
-    def check(self, world: World) -> Finding:
+    def check(self, lookup: CitationLookup) -> Finding:
         if self.comment.strip():
             return Finding(state="holds", note=f"the comment of {self.user_id} is recorded")
         return Finding(state="broken", note=f"{self.user_id} left no comment to hold on to")
@@ -172,33 +172,33 @@ class FileCitation(_Cited):
     def source(self) -> str:
         return f"{WORKSPACE}{self.workspace}/{self.path}" if self.workspace else f"file:{posixpath.normpath(self.path)}"
 
-    def _lines(self, world: World) -> list[str] | None:
-        return world.workspace_lines(self.workspace, self.path) if self.workspace else world.read_lines(self.path)
+    def _lines(self, lookup: CitationLookup) -> list[str] | None:
+        return lookup.workspace_lines(self.workspace, self.path) if self.workspace else lookup.read_lines(self.path)
 
-    def sealed(self, world: World) -> Self:
+    def sealed(self, lookup: CitationLookup) -> Self:
         """With the hash of the lines, and both their ends: an open end would move when the file grows."""
         if self.line_hash is not None:
             return self
-        if world.is_confined and self.first_line and not self.last_line:
+        if lookup.is_confined and self.first_line and not self.last_line:
             raise InvalidInput("the cited lines have no end", remedy="give last_line too, as in file:notes.md:3-9")
-        lines = self._lines(world)
+        lines = self._lines(lookup)
         if lines is None:
-            raise self._unreadable(world)
+            raise self._unreadable(lookup)
         if self._is_whole():
             return self.model_copy(update={"line_hash": line_hash(lines)})
         first, last = self.first_line or 1, self.last_line or len(lines)
         if not first <= last <= len(lines):
-            if world.is_confined:
-                raise self._unreadable(world)
+            if lookup.is_confined:
+                raise self._unreadable(lookup)
             raise InvalidInput(
                 f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines it has"
             )
         sealing = {"first_line": first, "last_line": last, "line_hash": line_hash(lines[first - 1 : last])}
         return self.model_copy(update=sealing)
 
-    def _unreadable(self, world: World) -> InvalidInput:
+    def _unreadable(self, lookup: CitationLookup) -> InvalidInput:
         """One answer for whatever strangers cannot cite: not there, not theirs, no file, no such lines."""
-        if world.is_confined:
+        if lookup.is_confined:
             return InvalidInput(
                 f"cannot read what is cited of '{self.path}'",
                 remedy="cite a file of a workspace, or lines of a text file in the folders that this service may read",
@@ -208,11 +208,11 @@ class FileCitation(_Cited):
             remedy="cite a readable text file, or give the line_hash recorded elsewhere",
         )
 
-    def check(self, world: World) -> Finding:
+    def check(self, lookup: CitationLookup) -> Finding:
         if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
             return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
-        lines = self._lines(world)
-        found = self._found_in(self.path, lines, world) or self._found_renamed(world)
+        lines = self._lines(lookup)
+        found = self._found_in(self.path, lines, lookup) or self._found_renamed(lookup)
         if found is not None:
             return found
         why = (
@@ -220,37 +220,37 @@ class FileCitation(_Cited):
         )
         return Finding(state="broken", note=why)
 
-    def _found_in(self, path: str, lines: list[str] | None, world: World) -> Finding | None:
+    def _found_in(self, path: str, lines: list[str] | None, lookup: CitationLookup) -> Finding | None:
         if lines is None:
             return None
         first, last = self.first_line or 1, self.last_line or len(lines)
         fits = self._is_whole() or first <= last <= len(lines)
-        if fits and self._is_of(lines[first - 1 : last], world):
+        if fits and self._is_of(lines[first - 1 : last], lookup):
             return Finding(state="holds", note=f"{path} is as it was cited")
-        moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1, world)
+        moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1, lookup)
         if moved_to is None:
             return None
         return Finding(state="holds", note=f"the cited lines of {path} now begin at line {moved_to}")
 
-    def _found_renamed(self, world: World) -> Finding | None:
+    def _found_renamed(self, lookup: CitationLookup) -> Finding | None:
         """In a file that was renamed, where the repository says so and the very lines are there."""
-        for name in world.followed(self.path) if not self.workspace else ():
-            found = self._found_in(name, world.read_lines(name), world)
+        for name in lookup.followed(self.path) if not self.workspace else ():
+            found = self._found_in(name, lookup.read_lines(name), lookup)
             if found is not None:
                 return Finding(state="holds", note=f"{self.path} was renamed: {found.note}")
         return None
 
-    def is_unseen(self, world: World) -> bool:
+    def is_unseen(self, lookup: CitationLookup) -> bool:
         """Whether there is nothing to look at, for a reason that those who ask over a door must not learn."""
-        return world.is_confined and not self.workspace and world.read_lines(self.path) is None
+        return lookup.is_confined and not self.workspace and lookup.read_lines(self.path) is None
 
     def _is_whole(self) -> bool:
         return self.first_line is None and self.last_line is None
 
-    def _is_of(self, lines: Sequence[str], world: World) -> bool:
-        return is_hash_of(self.line_hash, line_hash(lines), world)
+    def _is_of(self, lines: Sequence[str], lookup: CitationLookup) -> bool:
+        return is_hash_of(self.line_hash, line_hash(lines), lookup)
 
-    def _found_elsewhere(self, lines: Sequence[str], first: int, count: int, world: World) -> int | None:
+    def _found_elsewhere(self, lines: Sequence[str], first: int, count: int, lookup: CitationLookup) -> int | None:
         """Where the lines begin now, nearest first; None also when the search got too long."""
         if not 1 <= count <= len(lines):
             return None
@@ -260,7 +260,7 @@ class FileCitation(_Cited):
             budget -= _WINDOW_COST + count + sum(map(len, window))
             if budget < 0:
                 return None
-            if self._is_of(window, world):
+            if self._is_of(window, lookup):
                 return start
         return None
 
@@ -275,24 +275,24 @@ class UrlCitation(_Cited):
     def source(self) -> str:
         return f"url:{self.url}"
 
-    def sealed(self, world: World) -> Self:
+    def sealed(self, lookup: CitationLookup) -> Self:
         """With the hash of what is served now, where fetching is allowed."""
         if self.content_hash is not None:
             return self
         try:
-            served = world.page_hash(self.url)
+            served = lookup.page_hash(self.url)
         except LookupError:
             return self
         return self if served is None else self.model_copy(update={"content_hash": served, "crawled_at": now()})
 
-    def check(self, world: World) -> Finding:
+    def check(self, lookup: CitationLookup) -> Finding:
         if self.crawled_at is None or self.content_hash is None:
             return Finding(state="unreachable", note="no crawl time and content hash were recorded")
         try:
-            served = world.page_hash(self.url)
+            served = lookup.page_hash(self.url)
         except LookupError as error:
             return Finding(state="unreachable", note=str(error))
-        if served is not None and not is_hash_of(self.content_hash, served, world):
+        if served is not None and not is_hash_of(self.content_hash, served, lookup):
             return Finding(state="broken", note=f"{self.url} serves something else now")
         how = "serves what was cited" if served else f"was crawled {self.crawled_at:%Y-%m-%d}, its hash is recorded"
         return Finding(state="holds", note=f"{self.url} {how}")
@@ -339,49 +339,54 @@ class Citation(Record):
         """Whether the last look found something out, and the state is what it found."""
         return self.checked_at is not None and self.checked_at == self.tried_at
 
-    def looked_up(self, world: World) -> dict[str, Any]:
-        """What a look at the world changes about this citation.
+    def looked_up(self, lookup: CitationLookup) -> dict[str, Any]:
+        """What looking it up changes about this citation.
 
         To those who ask over a door, what is out of their sight looks like what is not there: neither says anything.
         But lines that once held, at a place they may see, are gone when the file is.
         """
         cited, at = self.cited(), now()
-        if isinstance(cited, FileCitation) and cited.is_unseen(world):
+        if isinstance(cited, FileCitation) and cited.is_unseen(lookup):
             was_seen = self.state in ("holds", "broken")
-            if was_seen and not world.names(cited.path):
+            if was_seen and not lookup.names(cited.path):
                 return {"tried_at": at}
             if not was_seen:
                 note = f"{cited.path} cannot be looked at from here"
                 return {"state": "unreachable", "note": note, "checked_at": at, "tried_at": at}
-        finding = cited.check(world)
-        doubt = self._doubted(cited, world) if finding.state == "holds" else None
+        finding = cited.check(lookup)
+        doubt = self._doubted(cited, lookup) if finding.state == "holds" else None
         found = {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
         if doubt is not None:
             return found | {"state": "claimed", "note": doubt}
-        if isinstance(cited, UrlCitation) and finding.state == "holds" and world.fetches:
+        if isinstance(cited, UrlCitation) and finding.state == "holds" and lookup.fetches:
             found["seen_at"] = at
         return found
 
-    def _doubted(self, cited: AnyCitation, world: World) -> str | None:
+    def _doubted(self, cited: AnyCitation, lookup: CitationLookup) -> str | None:
         """Why this is only a claim, if it is one: who entered it answers for nobody else."""
         if isinstance(cited, UserCitation) and self.confirmed_at is None:
             if self._enterer() == cited.user_id:
-                return f"{cited.user_id} is a key, not a user" if world.account_of(cited.user_id) == "key" else None
-            if self._came_by_door(world):
+                return f"{cited.user_id} is a key, not a user" if lookup.account_of(cited.user_id) == "key" else None
+            if self._came_by_door(lookup):
                 return f"somebody else entered it; {cited.user_id} has not confirmed it"
-            if world.has_users() and world.account_of(cited.user_id) != "user":
+            if lookup.has_users() and lookup.account_of(cited.user_id) != "user":
                 return f"there is no user {cited.user_id} here who could have said so"
-        if isinstance(cited, UrlCitation) and self.seen_at is None and not world.fetches and self._came_by_door(world):
+        if (
+            isinstance(cited, UrlCitation)
+            and self.seen_at is None
+            and not lookup.fetches
+            and self._came_by_door(lookup)
+        ):
             return f"the hash of {cited.url} was given with it; nobody here has seen the page"
         return None
 
     def _enterer(self) -> str | None:
         return self.entered_by if self.entered_through is not None else self.created_by
 
-    def _came_by_door(self, world: World) -> bool:
+    def _came_by_door(self, lookup: CitationLookup) -> bool:
         """Of citations from before this was recorded: whether who made them could have come through one."""
         if self.entered_through is None:
-            return self.created_by is not None and world.account_of(self.created_by) is not None
+            return self.created_by is not None and lookup.account_of(self.created_by) is not None
         return self.entered_through == "door"
 
 
@@ -433,10 +438,10 @@ def line_hash(lines: Sequence[str]) -> str:
     return LINE_HASH + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def is_hash_of(recorded: str | None, found: str, world: World) -> bool:
+def is_hash_of(recorded: str | None, found: str, lookup: CitationLookup) -> bool:
     """Whether a hash is the recorded one, which may be as strangers were shown it."""
     if recorded is not None and recorded.startswith(KEYED_HASH):
-        return hmac.compare_digest(recorded.encode(), world.keyed(found).encode())
+        return hmac.compare_digest(recorded.encode(), lookup.keyed(found).encode())
     return recorded == found
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from recollect.domain.provenance import World
+from recollect.domain.provenance import CitationLookup
 from recollect.domain.record import Record
 from recollect.ports.folders import Folders
 from recollect.ports.models import Embedder, LanguageModel
@@ -55,7 +55,7 @@ class Core:
     store: RecordStore
     vectors: VectorStore
     embedders: tuple[Embedder, ...]
-    world: Callable[[Scope, str | None], World]
+    world: Callable[[Scope, str | None], CitationLookup]
     journal: Journal
     folders: Folders
     keyring: Keyring

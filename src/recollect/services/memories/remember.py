@@ -30,7 +30,7 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.memory import Scope as MemoryScope
-from recollect.domain.provenance import AnyCitation, Citation, World, entered, read_citation
+from recollect.domain.provenance import AnyCitation, Citation, CitationLookup, entered, read_citation
 from recollect.domain.record import LONGEST_SECONDS, Id, Json, Name, Text, Vector, new_id, now
 from recollect.errors import (
     Conflict,
@@ -223,7 +223,7 @@ def _remembered(tenant: Tenant, drafts: Sequence[_Draft], looks_left: int = 3) -
     return _remembered(tenant, drafts, looks_left - 1)
 
 
-def _draft(tenant: Tenant, request: RememberRequest, world: World | None = None) -> _Draft:
+def _draft(tenant: Tenant, request: RememberRequest, world: CitationLookup | None = None) -> _Draft:
     content, text = read_content(request.kind, request.content)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text")

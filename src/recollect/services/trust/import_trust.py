@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from recollect.domain.memory import TRUSTED, Embedding, Memory, Revision
-from recollect.domain.provenance import Citation, World, entered
+from recollect.domain.provenance import Citation, CitationLookup, entered
 from recollect.domain.record import Record, now
 from recollect.services.memories.embeddings import facets_of
 from recollect.services.memories.revise import fallen_steps
@@ -41,7 +41,7 @@ class Proving:
         memory = records[0]
         if not isinstance(memory, Memory) or memory.status not in TRUSTED:
             return records
-        world = cast(World, _WithFile(self.tenant.world(self.tenant.scope, memory.id), self.comes_later))
+        world = cast(CitationLookup, _WithFile(self.tenant.world(self.tenant.scope, memory.id), self.comes_later))
         looked = [one.changed(**one.looked_up(world)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
@@ -95,7 +95,7 @@ def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
 class _WithFile:
     """A world that knows the log entries of the file too, whether or not they were written yet."""
 
-    def __init__(self, world: World, comes_later: Callable[[str], bool]) -> None:
+    def __init__(self, world: CitationLookup, comes_later: Callable[[str], bool]) -> None:
         self._world = world
         self._comes_later = comes_later
 
