@@ -274,8 +274,6 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
 
 
 def _surroundings(service: Service) -> list[Endpoint]:
-    described = JSONResponse(openapi.document(PREFIX)).body
-
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -292,6 +290,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
         return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
 
     async def openapi_json(request: Request) -> Response:
+        described = await asyncio.to_thread(openapi.as_json, PREFIX)
         return Response(described, media_type="application/json")
 
     named = {"/health": health, "/ready": ready, "/metrics": metrics, "/openapi.json": openapi_json}
