@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,17 @@ for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and n
     del os.environ[_name]
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file to copy: making the tables takes longer than most tests."""
+    path = tmp_path_factory.mktemp("empty") / "test.db"
+    recollect.open(path, embedder="hash").close()
+    return path
+
+
 @pytest.fixture
-def mem(tmp_path: Path) -> Iterator[Any]:
+def mem(empty_store: Path, tmp_path: Path) -> Iterator[Any]:
     """An open memory on a real file, with the instant embedder."""
+    shutil.copy(empty_store, tmp_path)
     with recollect.open(tmp_path / "test.db", embedder="hash", citation_root=tmp_path) as opened:
         yield opened

@@ -8,13 +8,16 @@ found_seeds.txt, or as an `@example`, and from then on every `make test` tries i
 from __future__ import annotations
 
 import os
+import random
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import hypothesis.core
 from hypothesis import settings
 
+T = TypeVar("T")
 EVERYDAY = 1
 FOUND = Path(__file__).with_name("found_seeds.txt")
 SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
@@ -28,6 +31,15 @@ def chosen(environment: Mapping[str, str]) -> int:
 
 
 SEED = chosen(os.environ)
+
+
+def some(count: int, of: Iterable[T], purpose: str, *, seed: int = SEED, soak: bool = SOAK) -> list[T]:
+    """So many of them, chosen by the seed for each purpose anew, in their order; all of them in a soak."""
+    whole = list(of)
+    if soak or count >= len(whole):
+        return whole
+    places = random.Random(f"{seed} {purpose}").sample(range(len(whole)), count)
+    return [whole[place] for place in sorted(places)]
 
 
 def load_profile() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from seeds import some
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 PAGES = (
@@ -31,6 +33,11 @@ PAGES = (
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
+
+
+def pages(ids: dict[str, str], purpose: str) -> list[str]:
+    """A third of all pages, others for each purpose and with each seed; every page in a soak."""
+    return some(9, every_page(ids), purpose)
 
 
 def every_page(ids: dict[str, str]) -> list[str]:
@@ -221,7 +228,9 @@ def test_a_reader_reads_and_finds_no_dead_button(visit: Any, filled: Any) -> Non
     assert page.get_by_role("link", name="Audit").count() == 0
     allowed = {"Menu", "Switch between light and dark", "Keyboard shortcuts", "Sign out", "Search", "Filter", "Compare"}
     allowed |= {"Change the password"}  # their own
-    readable = [path for path in every_page(filled.ids) if path not in ("/audit", "/users", "/keys", "/settings")]
+    readable = [
+        path for path in pages(filled.ids, "a reader") if path not in ("/audit", "/users", "/keys", "/settings")
+    ]
     for path in readable:
         page.goto(f"/console{path}")
         named = {one.get_attribute("aria-label") or one.inner_text() for one in page.locator("button:visible").all()}
@@ -428,7 +437,7 @@ def test_light_and_dark_follow_the_system_until_chosen(visit: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_can_be_read(scheme: str, visit: Any, filled: Any) -> None:
     page = visit(color_scheme=scheme)
-    for path in every_page(filled.ids):
+    for path in pages(filled.ids, scheme):
         page.goto(f"/console{path}")
         assert page.evaluate(CONTRAST) == [], path
 
@@ -438,7 +447,7 @@ def test_every_page_keeps_the_rules_of_accessibility(visit: Any, filled: Any) ->
     page = visit(bypass_csp=True)
     page.add_init_script(path=AXE)
     one_of_each = {re.sub(r"/[0-9a-f-]{36}|\?.*", "/", path): path for path in every_page(filled.ids)}
-    for path in (*one_of_each.values(), "/sign-in"):
+    for path in (*some(9, one_of_each.values(), "accessibility"), "/sign-in"):
         page.goto(f"/console{path}")
         found = page.evaluate("axe.run({ rules: { 'color-contrast': { enabled: false } } })")["violations"]
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], path
@@ -447,7 +456,7 @@ def test_every_page_keeps_the_rules_of_accessibility(visit: Any, filled: Any) ->
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_page_is_wider_than_the_screen(width: int, visit: Any, filled: Any) -> None:
     page = visit(viewport={"width": width, "height": 800})
-    for path in every_page(filled.ids):
+    for path in pages(filled.ids, f"width {width}"):
         page.goto(f"/console{path}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.locator("h1").count() == 1, path
@@ -470,7 +479,7 @@ def test_what_somebody_stored_never_runs(visit: Any, filled: Any) -> None:
     page = visit()
     page.on("dialog", lambda dialog: pytest.fail("something ran"))
     odd = ("/search?q=<img+src=x+onerror=alert(1)>", "/search?q=pool&why_not=<script>alert(3)</script>")
-    for path in (*every_page(filled.ids), *odd):
+    for path in (*pages(filled.ids, "stored text"), *hostile_pages(filled.ids), *odd):
         page.goto(f"/console{path}")
         assert page.locator("main img, main script, main iframe, main [onerror]").count() == 0, path
         assert page.locator("a[href^='javascript:']").count() == 0, path

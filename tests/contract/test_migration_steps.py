@@ -5,6 +5,7 @@ The in-memory store has no part in it: nothing of it outlives the program that w
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from recollect.domain.memory import Memory
 from recollect.errors import DuplicateKey, StoreError
 from recollect.ports.records import Insert, Query, Scope
 from recollect.testing.conformance.makers import found, memory, search
+from seeds import SEED, SOAK
 
 ACME = Scope("acme")
 KINDS = {"create_table", "add_column", "add_unique", "drop_unique", "add_index", "drop_index", "index_text"}
@@ -149,81 +151,101 @@ def test_records_that_break_a_new_key_are_named_and_nothing_is_changed(kind: str
         assert store.verify() == []
 
 
-_CHILD = """
+# Imports once and upgrades in a fork for every line it reads: an address, and the statement at which it kills itself.
+_UPGRADER = """
 import os, signal, sys
-from pathlib import Path
-from pebbles import Pebble2, program
+from pebbles import program
 from recollect.app.stores import record_store
-from recollect.adapters.records import sqlite
-address, left = sys.argv[1], int(sys.argv[2])
+from recollect.adapters.records.sqlite import store as sqlite
 
-def traced(*args, **options):
-    connection = connect(*args, **options)
-    def tracer(cursor, statement, bindings):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-    if left:
-        connection.exec_trace = tracer
-    return connection
+def upgrade(address, left):
+    def traced(*args, **options):
+        connection = connect(*args, **options)
+        def tracer(cursor, statement, bindings):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+        if left:
+            connection.exec_trace = tracer
+        return connection
 
-connect, sqlite.connect = sqlite.connect, traced
+    connect, sqlite.connect = sqlite.connect, traced
+    with program(2):
+        record_store(address)[0].close()
+
 print("ready", flush=True)
-sys.stdin.readline()
-with program(2):
-    record_store(address)[0].close()
+for line in sys.stdin:
+    address, left = line.rstrip().rsplit(" ", 1)
+    child = os.fork()
+    if not child:
+        upgrade(address, int(left))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def child(address: str, killed_at: int = 0) -> subprocess.Popen[str]:
-    here = str(Path(__file__).parent)
-    code = f"import sys; sys.path[:0] = [{here!r}]\n{_CHILD}"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, address, str(killed_at)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Upgrader:
+    """A process that brings stores to the second version."""
+
+    def __init__(self) -> None:
+        here = str(Path(__file__).parent)
+        code = f"import sys; sys.path[:0] = [{here!r}]\n{_UPGRADER}"
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def begin(self, address: str, killed_at: int = 0) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{address} {killed_at}\n")
+        self._process.stdin.flush()
+
+    def said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> str:
+        """What it complained of."""
+        return self._process.communicate(timeout=60)[1]
 
 
 def test_a_file_whose_upgrade_was_killed_at_any_statement_is_upgraded_by_the_next(tmp_path: Path) -> None:
+    """At every statement in a soak, else at every eighth or so, others with each seed."""
     kept = tmp_path / "kept.db"
     made = filled(str(kept))
-    killed = 0
-    for number in range(1, 200, 4):
+    killed, number = 0, 0
+    chance = random.Random(f"{SEED} killed at any statement")
+    upgrader = Upgrader()
+    assert upgrader.said() == "ready"
+    while True:
+        number += 1 if SOAK else chance.randint(1, 16)
         path = tmp_path / f"{number}.db"
         path.write_bytes(kept.read_bytes())
-        racer = child(str(path), number)
-        _, problem = racer.communicate("go\n", timeout=60)
-        if racer.returncode == 0:
+        upgrader.begin(str(path), number)
+        code = upgrader.said()
+        if code == "0":
             break
-        assert racer.returncode == -signal.SIGKILL, problem
+        assert code == str(-signal.SIGKILL), upgrader.close()
         killed += 1
         with program(2), opened(str(path)) as store:
             assert store.find(ACME, Query(Pebble2, deleted="yes")).records == [as_upgraded(o, Pebble2) for o in made]
             assert search(store, ACME, "stone", record=Pebble2) == ["a", "b"]
             assert store.verify() == []
     assert killed > 5
+    upgrader.close()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY_STORE if kind != "duckdb"])  # which is for one process
 def test_a_store_is_upgraded_by_several_processes_at_once(kind: str, tmp_path: Path) -> None:
     address = EVERY_STORE[kind](tmp_path)
     filled(address)
-    racers = [child(address) for _ in range(3)]
-    for racer in racers:
-        assert racer.stdout is not None
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        _, problem = racer.communicate(timeout=120)
-        assert racer.returncode == 0, problem
+    upgraders = [Upgrader() for _ in range(3)]
+    assert [one.said() for one in upgraders] == ["ready"] * 3
+    for one in upgraders:
+        one.begin(address)
+    for one in upgraders:
+        code, problem = one.said(), one.close()
+        assert code == "0", problem
     with program(2), opened(address) as store:
         assert search(store, ACME, "stone", record=Pebble2) == ["a", "b"]
         assert store.verify() == []

@@ -28,6 +28,10 @@ from recollect.errors import InvalidSettings, RecollectError, StoreBusy, Unavail
 from recollect.ports.records import Insert, Query, RecordStore
 from recollect.testing.conformance import RecordStoreContract
 from recollect.testing.conformance.makers import embedding, found, memory
+from recollect.testing.conformance.sharing import SharingRules
+from recollect.testing.conformance.snapshots import SnapshotRules
+from recollect.testing.conformance.transactions import TransactionRules
+from seeds import SOAK
 
 pytestmark = needs_pgbouncer
 SIZE = 3
@@ -45,7 +49,7 @@ def address(pooler: PgBouncer) -> str:
     return pooler.before(server().emptied_store())
 
 
-class TestTheWholeContract(RecordStoreContract):
+class ThroughThePooler:
     @pytest.fixture
     def store(self, address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordStore]:
         watch(monkeypatch)
@@ -68,6 +72,17 @@ class TestTheWholeContract(RecordStoreContract):
         yield again
         for one in opened:
             one.close()
+
+
+class TestTheRulesThatDependOnConnections(ThroughThePooler, TransactionRules, SharingRules, SnapshotRules):
+    """What one transaction may leave to the next, and what runs at the same time. The other rules read the same
+    statements off one connection, as without a pooler; they run in a soak."""
+
+    acme, globex = RecordStoreContract.acme, RecordStoreContract.globex
+
+
+class TestTheWholeContract(ThroughThePooler, RecordStoreContract):
+    __test__ = SOAK
 
 
 class TestManyClients:

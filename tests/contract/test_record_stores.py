@@ -16,8 +16,11 @@ from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.adapters.records.in_memory import MemoryStore
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.domain.record import Record
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
+from recollect.testing.conformance.makers import every_type
+from seeds import some
 
 STORES = ("memory", "sqlite", "duckdb", "postgres", "dynamodb")
 
@@ -62,6 +65,14 @@ class TestRecordStores(RecordStoreContract):
         if request.param == "postgres":  # what runs here must run on a cluster, too
             assert Watched.count > 0
             assert Watched.seen == {}
+
+    @pytest.fixture
+    def deleted_types(self, store: RecordStore) -> list[type[Record]]:
+        """All in a soak; else those on which others hang, and some of the rest, others on each store and each seed."""
+        referred = {one.to for record in every_type() for one in record.shape.references.values()}
+        roots = [record for record in every_type() if record.shape.table in referred]
+        leaves = [record for record in every_type() if record.shape.table not in referred]
+        return [*some(8, roots, f"roots {type(store)}"), *some(3, leaves, f"leaves {type(store)}")]
 
     @pytest.fixture
     def reopen(self, store: RecordStore) -> Iterator[Callable[[RecordStore], RecordStore] | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seeds import FOUND, chosen, found
+from seeds import FOUND, chosen, found, some
 
 TESTS = Path(__file__).parents[1]
 PROBE = """
@@ -56,7 +56,7 @@ def probe(tmp_path: Path) -> Path:
 def drawn(folder: Path, **surroundings: str) -> tuple[str, str]:
     """The seed and the choices of a run, and all that it said."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
-    kept |= {"PYTHONPATH": str(TESTS), "PYTHONHASHSEED": "0", **surroundings}
+    kept |= {"PYTHONPATH": str(TESTS), "PYTHONHASHSEED": "0", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **surroundings}
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--rootdir", str(folder), folder]
     said = subprocess.run(command, env=kept, cwd=folder, capture_output=True, text=True).stdout
     line = re.search(r"drawn .*", said)
@@ -84,6 +84,15 @@ def test_a_seed_is_given_chosen_or_the_everyday_one() -> None:
     assert chosen({"RECOLLECT_SEED": "5", "RECOLLECT_SOAK": "1"}) == 5
     assert chosen({}) == chosen({})
     assert chosen({"RECOLLECT_SOAK": "1"}) != chosen({"RECOLLECT_SOAK": "1"})
+
+
+def test_some_of_a_whole_is_another_part_with_every_seed_until_all_were_had() -> None:
+    assert some(3, range(20), "x", seed=1, soak=False) == some(3, range(20), "x", seed=1, soak=False)
+    assert some(3, range(20), "x", seed=1, soak=False) != some(3, range(20), "y", seed=1, soak=False)
+    had = [some(3, range(20), "x", seed=seed, soak=False) for seed in range(60)]
+    assert all(len(part) == 3 and part == sorted(part) for part in had)
+    assert {one for part in had for one in part} == set(range(20))
+    assert some(3, range(20), "x", seed=1, soak=True) == list(range(20))
 
 
 def test_a_soak_runs_all_the_tests_there_are() -> None:

@@ -145,19 +145,22 @@ def world(filled_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def twins(
-    request: pytest.FixtureRequest, filled_store: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., tuple[World, World]]]:
-    """Two worlds that are the same, as earlier probes left them or as they began."""
-    with ExitStack() as stack:
+def twins(request: pytest.FixtureRequest) -> Callable[..., tuple[World, World]]:
+    """Two worlds that are the same, as earlier probes left them or, for those who only read, as they began."""
 
-        def pair(*, fresh: bool) -> tuple[World, World]:
-            if not fresh:
-                return request.getfixturevalue("world"), request.getfixturevalue("twin")
-            one, two = (stack.enter_context(opened(filled_store, tmp_path_factory.mktemp("fresh"))) for _ in "12")
-            return one, two
+    def pair(*, only_read: bool) -> tuple[World, World]:
+        if only_read:
+            return request.getfixturevalue("only_read")
+        return request.getfixturevalue("world"), request.getfixturevalue("twin")
 
-        yield pair
+    return pair
+
+
+@pytest.fixture(scope="module")
+def only_read(filled_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, World]]:
+    folders = [tmp_path_factory.mktemp("only-read") for _ in range(2)]
+    with opened(filled_store, folders[0]) as one, opened(filled_store, folders[1]) as two:
+        yield one, two
 
 
 @pytest.fixture(scope="module")

@@ -139,19 +139,19 @@ class PagingRules:
             topic = None if number % 11 == 0 else f"topic{number * 7919 % 13}"
             return agent(acme, f"{number * 7919 % 10_007:05}{kind}", name=f"n{number % 5}", topic=topic)
 
-        stays = [one(number, "s") for number in range(1000)]
-        leaves = [one(number, "l") for number in range(250)]
+        stays = [one(number, "s") for number in range(300)]
+        leaves = [one(number, "l") for number in range(100)]
         stored(store, acme, *stays, *leaves)
         seen: list[str] = []
         after, turn = None, 0
         while True:
-            page = store.find(acme, Query(Agent, order=order, limit=97, after=after))
+            page = store.find(acme, Query(Agent, order=order, limit=31, after=after))
             seen += [record.id for record in page.records]
             if page.next is None:
                 break
             after = page.next
-            gone = [Delete(Agent, record.id) for record in leaves[turn * 16 : turn * 16 + 16]]
-            store.transact(acme, [*gone, *(Insert(one(5000 + turn * 16 + n, "c")) for n in range(16))])
+            gone = [Delete(Agent, record.id) for record in leaves[turn * 8 : turn * 8 + 8]]
+            store.transact(acme, [*gone, *(Insert(one(5000 + turn * 8 + n, "c")) for n in range(8))])
             turn += 1
         assert len(seen) == len(set(seen))
         assert [id for id in seen if id.endswith("s")] == [
