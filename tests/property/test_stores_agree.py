@@ -1,6 +1,6 @@
 """Every durable store gives the same answers as the plain in-memory store, whatever is done to both.
 
-A failure prints how to replay it. RECOLLECT_SOAK=1 runs ten times as many examples.
+A failure prints how to replay it. RECOLLECT_SOAK=1 runs fifteen times as many examples.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from recollect.ports.records import (
 )
 from seeds import SOAK
 
-TIMES = 10 if SOAK else 1
+TIMES = 15 if SOAK else 1
 TENANTS = ("acme", "globex")
 TYPES: tuple[type[Record], ...] = (User, Agent, Session, Memory, Tag, Citation, AgentState)
 WORDS = ("cat", "moon", "rock", "fox", "lamp", "zinc")  # Porter stemming leaves these alone
@@ -273,13 +273,13 @@ def both_filled(real: RecordStore) -> Iterator[tuple[RecordStore, RecordStore]]:
 
 
 @given(query=queries)
-@settings(max_examples=300 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_both_stores_answer_every_query_alike(filled: tuple[RecordStore, RecordStore], query: Query[Any]) -> None:
     compare_answers(filled, Scope("acme"), query)
 
 
 @given(query=queries)
-@settings(max_examples=100 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=70 * TIMES, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 def test_dynamodb_answers_every_query_alike(
     filled_dynamodb: tuple[RecordStore, RecordStore], query: Query[Any]
 ) -> None:
@@ -478,7 +478,7 @@ class DuckdbAgrees(StoresAgree):
 
 TestDuckdbAgrees = DuckdbAgrees.TestCase
 TestDuckdbAgrees.settings = settings(
-    max_examples=6 * TIMES,
+    max_examples=4 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
@@ -499,7 +499,7 @@ class DynamoAgrees(StoresAgree):
 
 TestDynamoAgrees = DynamoAgrees.TestCase
 TestDynamoAgrees.settings = settings(
-    max_examples=10 * TIMES,
+    max_examples=7 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
@@ -507,7 +507,7 @@ TestDynamoAgrees.settings = settings(
 )
 TestPostgresAgrees = PostgresAgrees.TestCase
 TestPostgresAgrees.settings = settings(
-    max_examples=12 * TIMES,
+    max_examples=8 * TIMES,
     stateful_step_count=30,
     deadline=None,
     print_blob=True,
@@ -515,7 +515,7 @@ TestPostgresAgrees.settings = settings(
 )
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
-    max_examples=40 * TIMES,
+    max_examples=27 * TIMES,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
