@@ -32,7 +32,7 @@ from recollect.ports.records import Insert, Query
 from recollect.services.access_journal import KEPT_NAMES
 from recollect.testing.fakes import HashEmbedder
 
-ELSEWHERE = {"sql"}  # reads only, and not on SQLite: tests/contract/test_duckdb_sql.py
+ELSEWHERE = {"sql"}  # reads only, and not on SQLite: tests/adapters/records/duckdb/test_duckdb_sql.py
 WRITING = [name for name, operation in OPERATIONS.items() if operation.access != "read" and name not in ELSEWHERE]
 # They need a greater permission, but write nothing to the store.
 READ_ONLY = {"verify", "audit.verify", "export", "backup", "partitions", "migrate", "workspace.push"}

@@ -3,7 +3,7 @@
 Python's `difflib` is cubic where much repeats: two texts of 960 words that share nothing but their spaces took it half
 a minute. Here what stands once in both sequences anchors them (as in patience diff), the longest run in order; the
 short gaps between anchors are left to `difflib`, a long gap counts as replaced. So whoever writes a text cannot make
-its comparison expensive; `tests/unit/test_alignment.py` counts.
+its comparison expensive; `tests/domain/test_alignment.py` counts.
 """
 
 from __future__ import annotations

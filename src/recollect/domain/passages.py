@@ -3,7 +3,7 @@
 Passages end where the text does: at a paragraph, a line, a sentence, a word, whichever comes latest in the second half
 of what fits. They overlap a little, so that what stands across an end is whole in one of them. A text without any of
 these (one long line, a script without spaces) is cut all the same. Pure and linear: the same text always gives the same
-passages, and a million characters take a fraction of a second. `tests/unit/test_passages.py` holds it down.
+passages, and a million characters take a fraction of a second. `tests/domain/test_passages.py` holds it down.
 """
 
 from __future__ import annotations

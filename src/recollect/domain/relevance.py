@@ -8,7 +8,7 @@ Everything is pure: no store, no model, no clock of its own. A memory without a 
 those parts at zero, and what remains is plain hybrid search.
 
 Measured end to end on LoCoMo (1,536 questions over 5,882 turns, SQLite FTS5, MiniLM int8): R@5 74.8, R@10 82.6;
-with late interaction 76.6 and 83.6. `tests/unit/test_relevance.py` holds the behaviour down.
+with late interaction 76.6 and 83.6. `tests/domain/test_relevance.py` holds the behaviour down.
 """
 
 from __future__ import annotations

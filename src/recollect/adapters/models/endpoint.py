@@ -5,7 +5,7 @@ again, after the time it asks for; a refusal is not; the key goes to the configu
 repr or log; no answer takes longer or gets larger than allowed.
 Shape: the HTTP client of http_client.py. What is asked and how the answer is read is up to the embedder and the
 language model.
-Proof: `tests/unit/test_openai_compatible.py` and `tests/unit/test_language_model.py` talk to a real server.
+Proof: `tests/adapters/models/test_openai_compatible.py` and `test_language_model.py` talk to a real server.
 """
 
 from __future__ import annotations

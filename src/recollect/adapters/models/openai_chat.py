@@ -5,7 +5,8 @@ no JSON or does not fit is not guessed at. Servers differ in how they take a sch
 first (json_schema, then json_object, then a grammar, then plain text) and a refusal moves on to the next; what worked
 is remembered.
 Shape: POST {base_url}/chat/completions (see endpoint.py).
-Proof: `tests/unit/test_language_model.py` on a loopback server, `tests/services/test_small_model.py` on a real model.
+Proof: `tests/adapters/models/test_language_model.py` on a loopback server,
+`tests/services/learning/test_small_model.py` on a real model.
 """
 
 from __future__ import annotations

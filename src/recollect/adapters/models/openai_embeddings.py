@@ -3,7 +3,7 @@
 Promise: unit-length, finite vectors in the order asked, or a typed error.
 Shape: POST {base_url}/embeddings (see endpoint.py), a batch at a time. `model` names the model and the
 number of dimensions, never the host, so moving the same model to another server keeps the stored vectors valid.
-Proof: `tests/unit/test_openai_compatible.py` talks to a real server on the loopback.
+Proof: `tests/adapters/models/test_openai_compatible.py` talks to a real server on the loopback.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ costs milliseconds. A third is not intended: some 560 characters added or moved 
 vocabulary, follow the interpreter's tables, the reference follows older ones.
 Shape: split at white space, clean each chunk, cut it at punctuation and ideographs, look the pieces up longest
 first. Chunks are handled one at a time, so a book costs no more than its first 254 tokens.
-Proof: `tests/unit/test_wordpiece.py` holds recorded answers of the reference.
+Proof: `tests/adapters/models/test_wordpiece.py` holds recorded answers of the reference.
 """
 
 from __future__ import annotations

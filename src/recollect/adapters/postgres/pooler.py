@@ -4,7 +4,7 @@ What one transaction leaves on its connection is found by another client: prepar
 session. So behind a pooler nothing is prepared, settings last until the end of their transaction, and locks too. A
 pooler is known by the key for cancelling that it hands out: the process it names is not the one that answers. Where
 that does not tell, the address does: `?pooler=transaction`; and `?pooler=session` where each client keeps its own.
-Proof: tests/contract/test_postgres_pooler.py.
+Proof: tests/adapters/records/postgres/test_postgres_pooler.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Promise: what `transact` acknowledged survives kill -9; a damaged block is an er
 is told at once to stay away. Shape: one table per record type with `_row` (the seq of its first write) and `_seq`
 (store-wide, ever growing, given anew on each write), a table of words per searched type, `recollect_store` for the
 counters and the incarnation, `recollect_gone` for what was deleted for good. DuckDB is slow at single statements (about
-half a millisecond each) and fast at many rows, so new rows wait and go in together. Proof: tests/contract, tests/crash.
+half a millisecond each) and fast at many rows, so new rows wait and go in together.
+Proof: tests/adapters/records, tests/crash.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ There are no secondary indexes: a global one lags behind its table, so nothing c
 binds all of a tenant's records to 10 GB. Index entries are items of the same transaction instead. Record partitions
 are not sharded either: the writers of a tenant take turns anyway, and without local indexes DynamoDB splits a large
 partition by itself. Expiry is a matter of filters and `sweep`, as on every store; the table's own time-to-live would
-take a memory away and leave its tags, citations and vectors behind. Proof: tests/contract, tests/property, tests/crash.
+take a memory away and leave its tags, citations and vectors behind.
+Proof: tests/adapters/records, tests/property, tests/crash.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Dropping a month of the access log waits until no writer is under way (the lock that snapshots of vectors take), drops
 the partition and writes the notes about it in one transaction. The statements that distribute are data, so that a test
-can hold them against the rules that Citus has; see tests/contract/test_citus_rules.py.
+can hold them against the rules that Citus has; see tests/adapters/records/postgres/test_citus_rules.py.
 """
 
 from __future__ import annotations

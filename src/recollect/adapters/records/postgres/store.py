@@ -4,7 +4,7 @@ Promise: what `transact` acknowledged is committed; tenants are kept apart twice
 database's row-level security. Shape: one table per record type with `_seq` (store-wide, ever growing, given anew on
 each write), a `_text` of terms where the type is searched, `recollect_gone` for what was deleted for good; see
 postgres_schema. Writers of one tenant take turns, so `_seq` grows in order of commit and no reader of `changes` can
-miss one that commits late; writers of different tenants do not wait. Proof: tests/contract, tests/property.
+miss one that commits late; writers of different tenants do not wait. Proof: tests/adapters/records, tests/property.
 """
 
 from __future__ import annotations

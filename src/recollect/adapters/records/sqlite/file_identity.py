@@ -3,7 +3,7 @@
 Promise: what was copied over a file in use (`cp backup.db team.db` keeps the file and changes all of it) is noticed by
 the next read or write, and neither is answered any more. Costs one look at the file's size and times; only when these
 changed, at most once for each time that somebody moves the log, the file itself is read, without its log. There stands
-the store's incarnation, and a seq that can only grow. Proof: tests/contract/test_sqlite_log.py.
+the store's incarnation, and a seq that can only grow. Proof: tests/adapters/records/sqlite/test_sqlite_log.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Promise: what `transact` acknowledged survives kill -9 and a power cut; a damaged page is an error, never an answer;
 several processes may use one file. Shape: one table per record type with `_row` (stable row number) and `_seq`
 (store-wide, ever growing, given anew on each write), a full-text table per searched type, `recollect_store` for the
-counters and the incarnation, `recollect_gone` for what was deleted for good. Proof: tests/contract, tests/crash.
+counters and the incarnation, `recollect_gone` for what was deleted for good.
+Proof: tests/adapters/records, tests/crash.
 """
 
 from __future__ import annotations

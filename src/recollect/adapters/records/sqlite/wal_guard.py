@@ -1,7 +1,8 @@
 """What keeps a SQLite file's log honest: noted after each commit, looked at before it is moved, never lost in silence.
 
 Promises: a byte that changed in the log is not sealed into the file; acknowledged writes that a cut or damaged log lost
-are named; a file that was deleted or replaced takes no more writes. Proof: tests/contract/test_sqlite_log.py.
+are named; a file that was deleted or replaced takes no more writes.
+Proof: tests/adapters/records/sqlite/test_sqlite_log.py.
 """
 
 from __future__ import annotations

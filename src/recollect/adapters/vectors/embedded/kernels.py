@@ -2,7 +2,8 @@
 
 The promise: the compiled kernel (`_scan.c`, optional) and numpy give the same integers, so which one is there
 changes speed and nothing else. Measured, 1 million codes on one core with 31 GB/s of read bandwidth: 384 bits 2.3 ms
-compiled, 26 ms in numpy; 1536 bits 6.1 and 49 ms. `tests/unit/test_segments.py` runs both against each other.
+compiled, 26 ms in numpy; 1536 bits 6.1 and 49 ms.
+`tests/adapters/vectors/test_segments.py` runs both against each other.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The promise: an estimate from the int8 vector is never further from the true similarity than its `slack`, so the rows
 that may be among the nearest are known for certain, and a truth outside the bounds shows that an index lies.
-`tests/unit/test_segments.py` tries it with random and with hostile vectors.
+`tests/adapters/vectors/test_segments.py` tries it with random and with hostile vectors.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ Why int8 beside the codes, at all lengths: asking SQLite for 4,000 rows takes 22
 are known for certain. A merge re-centres from `coarse` too and reads no vector from the truth.
 
 Checksums are checked block by block when first touched (3.7 GB/s measured): opening costs nothing, a small tenant
-pays for its own range only. What proves it: `tests/unit/test_segments.py`, `tests/crash/test_index_crash.py`.
+pays for its own range only.
+What proves it: `tests/adapters/vectors/test_segments.py`, `tests/crash/test_index_crash.py`.
 """
 
 from __future__ import annotations

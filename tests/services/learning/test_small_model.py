@@ -16,7 +16,7 @@ from recollect.adapters.models.openai_chat import OpenAICompatibleModel
 from recollect.errors import ModelFailed
 from recollect.ports.models import Prompt
 
-SERVER = Path(__file__).parents[1] / "small_model.py"
+SERVER = Path(__file__).parents[2] / "small_model.py"
 
 
 class Mood(BaseModel):
