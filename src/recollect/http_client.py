@@ -4,7 +4,7 @@ Promise: a reply, whatever its status, or NoReply. A redirect is a reply like an
 and the texts to a host that nobody configured. No error repeats a header, a body or the address.
 Shape: httpx2, with the proxies that the environment names, the certificates of the system, and connections that are
 kept open for the next request. One client serves all threads; a process that was forked makes connections of its own.
-Proof: `tests/unit/test_http_client.py`.
+Proof: `tests/adapters/test_http_client.py`.
 """
 
 from __future__ import annotations

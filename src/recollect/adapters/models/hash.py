@@ -2,7 +2,7 @@
 
 Promise: instant, deterministic on every machine and Python, and honest enough that texts sharing words are near.
 Shape: a bag of words hashed into a few dimensions with a sign each, then scaled to unit length.
-Proof: `tests/unit/test_fakes.py`.
+Proof: `tests/testing/test_fakes.py`.
 """
 
 from __future__ import annotations
