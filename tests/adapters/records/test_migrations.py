@@ -57,7 +57,7 @@ def test_migrations_are_numbered_without_gaps_and_named_by_their_number() -> Non
     assert [migration.number for migration in migrations.migrations()] == list(
         range(1, len(migrations.migrations()) + 1)
     )
-    folder = Path(migrations.__file__).parent / "migrations"
+    folder = Path(migrations.__file__).parents[1] / "migrations"
     names = [f"{migration.number:04d}_{migration.name}.json" for migration in migrations.migrations()]
     assert sorted(path.name for path in folder.iterdir()) == names
 
