@@ -308,7 +308,7 @@ class TestCommits:
 
     def test_a_folder_that_is_no_repository_is_unreachable(self, here: LocalCitationLookup, tmp_path: Path) -> None:
         (tmp_path / "plain").mkdir()
-        with pytest.raises(LookupError, match="no readable git repository"):
+        with pytest.raises(LookupError, match="not a readable git repository"):
             here.commit_message("plain", "1234567")
 
     def test_an_outside_address_can_be_mapped_to_a_clone(self, repo: Path, tmp_path: Path) -> None:

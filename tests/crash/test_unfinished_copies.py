@@ -26,16 +26,16 @@ BACKUP = """
 """
 EXPORT = """
     import os, sys, recollect
-    from recollect.adapters import local_folders
-    local_folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
+    from recollect.adapters import atomic_file
+    atomic_file.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.open(sys.argv[1], embedder="hash") as mem:
         mem.remember("the secret is xyzzy")
         mem.export(sys.argv[2])
 """
 DOWNLOAD = """
     import os, sys, recollect
-    from recollect.adapters import local_folders
-    local_folders.publish = lambda aside, target: os.kill(os.getpid(), 9)
+    from recollect.adapters import atomic_file
+    atomic_file.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.connect(sys.argv[1], sys.argv[2]) as mem:
         mem.remember("the secret is xyzzy")
         mem.export(sys.argv[3])

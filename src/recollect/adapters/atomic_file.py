@@ -1,4 +1,6 @@
-"""Files that are written under another name until they are whole, and files that somebody else takes away."""
+"""Files that are whole or not there: written under a temporary name, synced, renamed. What killed
+processes left of them is deleted; a file that somebody deleted or exchanged under us is noticed.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,21 @@ import glob
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from recollect.errors import FileReplaced
+from recollect.ports.folders import private_opener
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_ASIDES = (".part", ".restoring")
+T = TypeVar("T")
+_TEMPORARY_ENDINGS = (".part", ".restoring")
 _LEFT = re.compile(r"\.recollect-[0-9a-f]{16}|.+\.recollect-[0-9a-f]{16}\.part", re.DOTALL)
 _PIECES = ("", "-journal", "-wal", "-shm", "-notes")
 
@@ -34,8 +39,8 @@ def locked(handle: int, *, wait: bool) -> bool:
 
 
 @contextmanager
-def unfinished(store: Path, aside: Path) -> Iterator[None]:
-    """While a copy of a store is written aside, a note beside the store says where: a killed process leaves both.
+def unfinished(store: Path, temporary: Path) -> Iterator[None]:
+    """While a copy of a store is written, a note beside the store says where: a killed process leaves both.
 
     The note is locked for as long as its writer lives, so whoever opens the store next knows what nobody writes now.
     """
@@ -43,7 +48,7 @@ def unfinished(store: Path, aside: Path) -> Iterator[None]:
     handle = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         locked(handle, wait=True)
-        os.write(handle, os.fsencode(aside.absolute()))
+        os.write(handle, os.fsencode(temporary.absolute()))
         yield
     finally:
         os.close(handle)
@@ -59,18 +64,18 @@ def clear_unfinished(store: Path) -> list[Path]:
             try:
                 if not locked(handle, wait=False):
                     continue
-                aside = Path(os.fsdecode(os.read(handle, 8192)))
-                if aside.suffix in _ASIDES and aside.is_absolute():
+                temporary = Path(os.fsdecode(os.read(handle, 8192)))
+                if temporary.suffix in _TEMPORARY_ENDINGS and temporary.is_absolute():
                     for ending in _PIECES:
-                        aside.with_name(aside.name + ending).unlink(missing_ok=True)
+                        temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
                     os.unlink(name)
-                    cleared.append(aside)
+                    cleared.append(temporary)
             finally:
                 os.close(handle)
     return cleared
 
 
-def aside_of(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """The name a file is written under until it is whole: nobody else's, and known for ours."""
     return path.with_name(f"{path.name}.recollect-{secrets.token_hex(8)}.part")
 
@@ -111,9 +116,24 @@ def _clear(folder: int, name: str) -> None:
         os.close(left)
 
 
-def publish(aside: Path, target: Path) -> None:
+def write_whole(temporary: Path, target: Path, write: Callable[[BinaryIO], T]) -> T:
+    """Let a file be written, and give it its name when it is whole and on disk; of one that fails nothing is left."""
+    temporary.unlink(missing_ok=True)
+    try:
+        with open(temporary, "x+b", buffering=1 << 20, opener=private_opener) as file, held(file.fileno()):
+            result = write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            publish(temporary, target)
+        return result
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def publish(temporary: Path, target: Path) -> None:
     """Give a finished file its name, for good: the folder is synced too."""
-    aside.replace(target)
+    temporary.replace(target)
     sync_folder(target.parent)
 
 

@@ -113,7 +113,7 @@ class Repository:
             raise LookupError(f"git cannot be run here: {error.strerror}") from None
         if done.returncode != 0:
             owner = b"dubious ownership" in done.stderr
-            why = "it belongs to another user of this machine" if owner else "it is no readable git repository"
+            why = "it belongs to another user of this machine" if owner else "it is not a readable git repository"
             raise LookupError(f"cannot look into '{self._name}': {why}")
         return done.stdout
 

@@ -1,8 +1,8 @@
 """Folders of this machine, read and written without ever leaving them.
 
 Every part of a path is opened from the handle of the folder above it, without following links, so a folder that is
-swapped for a link in the middle of it leads to an error and not outside. A file is written aside and renamed, so it is
-whole or not there; a link in its place is replaced, never followed.
+swapped for a link in the middle of it leads to an error and not outside. A file is written under a temporary name
+and renamed, so it is whole or not there; a link in its place is replaced, never followed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from recollect.adapters.atomic_file import aside_of, clear_left, held, publish, sync_folder, unfinished
+from recollect.adapters.atomic_file import clear_left, held, sync_folder, temporary_path, unfinished, write_whole
 from recollect.adapters.safe_open import FOLDER, READING, read_regular
 from recollect.errors import InvalidInput, StoreFull, Unsupported
-from recollect.ports.folders import Found, private_opener
+from recollect.ports.folders import Found
 
 T = TypeVar("T")
 DEEPEST = 100
@@ -42,24 +42,16 @@ class LocalFolders:
 
     def keep(self, path: Path, write: Callable[[BinaryIO], T]) -> T:
         clear_left(path.absolute().parent)
-        aside = aside_of(path)
-        try:
-            with self._noted(aside), open(aside, "x+b", opener=private_opener) as file, held(file.fileno()):
-                result = write(file)
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
-                publish(aside, path)
-            return result
-        finally:
-            aside.unlink(missing_ok=True)
+        temporary = temporary_path(path)
+        with self._noted(temporary):
+            return write_whole(temporary, path, write)
 
     @contextmanager
-    def _noted(self, aside: Path) -> Iterator[None]:
+    def _noted(self, temporary: Path) -> Iterator[None]:
         with ExitStack() as note:
             if self._store is not None:
                 with suppress(OSError):  # beside a store that may only be read nothing can be noted
-                    note.enter_context(unfinished(self._store, aside))
+                    note.enter_context(unfinished(self._store, temporary))
             yield
 
     def write(self, root: Path, files: Iterable[tuple[str, bytes]]) -> int:
@@ -93,7 +85,7 @@ def _open_root(root: Path) -> int:
     try:
         return os.open(root, FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no path"
+        why = getattr(error, "strerror", None) or "it is not a path"
         raise InvalidInput(f"cannot open the folder '{root}': {why}", remedy="give an existing folder") from None
 
 
@@ -109,9 +101,9 @@ def _walk(folder: int, prefix: str, limit: int, depth: int) -> Iterator[Found]:
                 data = read_regular(os.open(name, READING, dir_fd=folder), limit)
                 yield Found(path, data, "" if data is not None else f"it is larger than {limit} bytes")
             else:
-                yield Found(path, None, "it is a link" if stat.S_ISLNK(mode) else "it is no regular file")
+                yield Found(path, None, "it is a link" if stat.S_ISLNK(mode) else "it is not a regular file")
         except UnicodeEncodeError:
-            yield Found(os.fsencode(path).decode("utf-8", "replace"), None, "its name is no Unicode")
+            yield Found(os.fsencode(path).decode("utf-8", "replace"), None, "its name is not Unicode")
         except OSError as error:
             yield Found(path, None, f"it cannot be read: {error.strerror}")
 
@@ -143,7 +135,7 @@ def _write(root: int, path: str, data: bytes, *, clears: bool) -> None:
             raise StoreFull("the disk is full", remedy="make room and push again") from None
         raise InvalidInput(
             f"cannot write '{path[:200]}': {error.strerror}",
-            remedy="a part of it may be a link or no folder: remove that, or push into an empty folder",
+            remedy="a part of it may be a link or not a folder: remove that, or push into an empty folder",
         ) from None
     finally:
         os.close(handle)
@@ -177,19 +169,19 @@ def _entered(folder: int, name: str) -> int:
 
 
 def _place(folder: int, name: str, data: bytes) -> None:
-    """Written aside, synced, renamed."""
+    """Written under a temporary name, synced, renamed."""
     if _is_folder(folder, name):
         raise IsADirectoryError(errno.EISDIR, "there is a folder of that name")
-    aside = f".recollect-{secrets.token_hex(8)}"
-    handle = os.open(aside, _WRITING, 0o666, dir_fd=folder)
+    temporary = f".recollect-{secrets.token_hex(8)}"
+    handle = os.open(temporary, _WRITING, 0o666, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as file, held(handle):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        os.unlink(aside, dir_fd=folder)
+        os.unlink(temporary, dir_fd=folder)
         raise
 
 

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from recollect.adapters.atomic_file import publish
+from recollect.adapters.atomic_file import write_whole
 from recollect.adapters.folder_lock import FolderLock
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, Segment, Writable, open_segment, parse
-from recollect.ports.folders import private_opener
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{8})\.seg")
 
@@ -126,15 +125,7 @@ class SegmentFolder:
             return in_memory(write)
         generation = 1 + max((name.generation for name in map(parse_name, self.names()) if name), default=0)
         path = self.path / str(Name(after, upto, generation))
-        unfinished = self.path / f"{path.name}.tmp"
-        try:
-            with open(unfinished, "wb", buffering=1 << 20, opener=private_opener) as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            publish(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(self.path / f"{path.name}.tmp", path, write)
         return self._open(path)
 
     def tidy(self, keep: Iterable[Segment]) -> None:
