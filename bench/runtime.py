@@ -18,7 +18,8 @@ from typing import Any
 import recollect
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
-from recollect.ports.records import Put, revised
+from recollect.ports.records import revised
+from recollect.ports.steps import Put
 from recollect.services.runs.history import lease_name
 from shared import console, disk_bytes, in_words, machine, summary, sync_ms, table, timed
 

@@ -79,7 +79,7 @@ def missing(name: str) -> bool:
 def measure(address: str, data: Corpus, rows: int, times: int) -> dict[str, Any]:
     import recollect
     from recollect.domain.memory import Memory
-    from recollect.ports.records import Order, Query, TextQuery, equal
+    from recollect.ports.query import Order, Query, TextQuery, equal
 
     with recollect.open(address, embedder=Lookup(data.vector)) as mem:
         data.add_people(mem)

@@ -15,7 +15,7 @@ from typing import Any
 
 import recollect
 from recollect.domain.workspaces import Snapshot, TreeNode
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 from shared import console
 
 

@@ -12,7 +12,7 @@ from recollect.domain.audit import Erasure
 from recollect.domain.memory import IndexTask
 from recollect.domain.record import now
 from recollect.domain.sources import Connection, Field, QueryRun, Source, Table
-from recollect.ports.records import Insert
+from recollect.ports.steps import Insert
 
 Ids = Callable[[str], str]
 BESIDES = ("file.txt", "notes.md")

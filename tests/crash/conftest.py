@@ -32,7 +32,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record
-from recollect.ports.records import Query, TextQuery
+from recollect.ports.query import Query, TextQuery
 from recollect.services.memories.embeddings import facets_of, text_of
 from recollect.testing.fakes import HashEmbedder
 from seeds import SEED, SOAK

@@ -26,7 +26,9 @@ from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory, Tag
 from recollect.errors import DuplicateKey, RecollectError, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import Committed, Delete, Insert, Put, Query, RecordStore, Scope, Step, Update
+from recollect.ports.query import Query
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Committed, Delete, Insert, Put, Step, Update
 from recollect.testing.conformance.makers import agent, found, ids, memory, search, stored, tag
 
 ACME = Scope("acme", actor="tester")

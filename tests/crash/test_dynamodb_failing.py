@@ -26,18 +26,9 @@ from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import Organization
 from recollect.errors import Closed, RecollectError, Unavailable
-from recollect.ports.records import (
-    Committed,
-    Delete,
-    DeleteWhere,
-    Insert,
-    Query,
-    RecordStore,
-    Scope,
-    Step,
-    Update,
-    equal,
-)
+from recollect.ports.query import Query, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Committed, Delete, DeleteWhere, Insert, Step, Update
 from recollect.testing.conformance.makers import agent, found, memory, search, session, tag
 
 ACME = Scope("acme", actor="tester")

@@ -28,7 +28,8 @@ from recollect.domain.learning import PatternUse
 from recollect.domain.memory import IndexTask, Memory
 from recollect.domain.record import now
 from recollect.errors import EmbedderFailed, InvalidInput, NotFound, RecollectError, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import Insert, Query
+from recollect.ports.query import Query
+from recollect.ports.steps import Insert
 from recollect.services.access_journal import KEPT_NAMES
 from recollect.testing.fakes import HashEmbedder
 

@@ -21,7 +21,8 @@ import recollect
 from recollect.domain.memory import Memory
 from recollect.domain.tenancy import User
 from recollect.errors import DuplicateKey, VersionConflict
-from recollect.ports.records import Insert, Query
+from recollect.ports.query import Query
+from recollect.ports.steps import Insert
 
 PROCESSES, THREADS = 4, 8
 

@@ -22,7 +22,9 @@ import recollect
 from crash import agent
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
-from recollect.ports.records import Compare, Put, Query, revised
+from recollect.ports.query import Compare, Query
+from recollect.ports.records import revised
+from recollect.ports.steps import Put
 
 
 @pytest.fixture

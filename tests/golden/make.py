@@ -23,7 +23,9 @@ from recollect import app
 from recollect.app.stores import record_store
 from recollect.domain.agents import Lease
 from recollect.domain.record import RECORDS
-from recollect.ports.records import Insert, Order, Query, RecordStore, Scope
+from recollect.ports.query import Order, Query
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Insert
 from recollect.services.admin.export import record_line
 
 HERE = Path(__file__).parent

@@ -37,7 +37,7 @@ from recollect.domain.checkpoints import Checkpoint, CheckpointItems, Checkpoint
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.integrations.langgraph import RecollectSaver
 from recollect.interfaces.cli import main
-from recollect.ports.records import Compare, Query, equal
+from recollect.ports.query import Compare, Query, equal
 from recollect.services.frameworks.checkpoints import CheckpointPage, PutCheckpointRequest
 from seeds import SEED, SOAK
 

@@ -21,7 +21,8 @@ from postgres_server import server
 from recollect.domain.key_value import Item, ItemVector
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.integrations.langgraph import RecollectStore
-from recollect.ports.records import Query, Touch
+from recollect.ports.query import Query
+from recollect.ports.steps import Touch
 from recollect.testing.fakes import HashEmbedder
 
 labels = st.sampled_from(["a", "b", "a b", "ab", "*", "é", "\x1f", "\x1e0", "%", "' OR 1=1 --"])

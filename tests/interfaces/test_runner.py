@@ -19,7 +19,8 @@ from recollect.domain.agents import Agent, Lease
 from recollect.domain.record import now
 from recollect.errors import Conflict, InvalidInput, StoreBusy
 from recollect.interfaces.runner import History
-from recollect.ports.records import Put, Update, revised
+from recollect.ports.records import revised
+from recollect.ports.steps import Put, Update
 from recollect.services.runs.history import lease_name
 
 

@@ -18,7 +18,8 @@ import recollect
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine, line_id
 from recollect.domain.record import new_id, now
 from recollect.errors import NotFound
-from recollect.ports.records import DeleteWhere, Order, Query, Update, equal
+from recollect.ports.query import Order, Query, equal
+from recollect.ports.steps import DeleteWhere, Update
 from recollect.services.frameworks.checkpoint_streams import MOST_SMALL_RUNS
 
 STREAM = "messages"

@@ -20,7 +20,8 @@ import recollect
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, LeaseLost, RecollectError
-from recollect.ports.records import Put, revised
+from recollect.ports.records import revised
+from recollect.ports.steps import Put
 from recollect.services.runs.history import lease_name
 from seeds import SOAK
 

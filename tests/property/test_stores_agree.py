@@ -35,29 +35,9 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import RecollectError
-from recollect.ports.records import (
-    Absent,
-    AnyOf,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Filter,
-    Holds,
-    Insert,
-    IsNull,
-    Linked,
-    OneOf,
-    Order,
-    Put,
-    Query,
-    RecordStore,
-    Require,
-    Scope,
-    Step,
-    TextQuery,
-    Touch,
-    Update,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Order, Query, TextQuery
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 from seeds import SOAK
 
 TIMES = 15 if SOAK else 1

@@ -24,7 +24,8 @@ from probing import MARKER
 from recollect.domain.access import PERMISSIONS
 from recollect.domain.record import RECORDS, new_id
 from recollect.interfaces.serve import application
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.services.access import keys
 from recollect.settings import Settings
 

@@ -14,7 +14,8 @@ from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey
 from recollect.interfaces.remote import _wired
-from recollect.ports.records import Scope, Touch
+from recollect.ports.records import Scope
+from recollect.ports.steps import Touch
 
 
 def ask(world: Any, operation: Operation, key: str | None, fields: dict[str, Any] | None = None) -> Any:

@@ -16,7 +16,7 @@ import recollect
 from recollect.adapters.local_folders import LocalFolders
 from recollect.domain.workspaces import WorkspaceFile
 from recollect.errors import InvalidInput
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 
 ESCAPES = [
     "..", "../x", "a/../../x", "a/..", "/etc/passwd", "//server/x", "./x", "a/./b", "a//b", "a/", "", ".",

@@ -28,7 +28,7 @@ from recollect.errors import (
     Unavailable,
     of_the_system,
 )
-from recollect.ports.records import Put
+from recollect.ports.steps import Put
 from recollect.services.runs.history import lease_name
 
 

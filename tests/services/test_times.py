@@ -18,7 +18,7 @@ from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.serve import application
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 from recollect.services.times import Asking
 from recollect.settings import Settings
 

@@ -29,7 +29,9 @@ from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_e
 from recollect.ports.folders import Folders
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Partitioned
-from recollect.ports.records import Compare, Insert, Query, RecordStore, Scope, equal
+from recollect.ports.query import Compare, Query, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Insert
 from recollect.services.access_journal import Journal
 from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring

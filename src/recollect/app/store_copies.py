@@ -13,7 +13,8 @@ from recollect.adapters.atomic_file import clear_unfinished, unfinished
 from recollect.app.stores import file_of, path_of, postgres_store, record_store
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData, InvalidInput, MissingExtra, NotARecollectStore, NotFound, StoreError
-from recollect.ports.records import Query, RecordStore, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import RecordStore, Scope
 from recollect.services.admin import copy as copying
 from recollect.services.admin.copy import Copied
 from recollect.services.admin.export import Restored

@@ -1,4 +1,4 @@
-"""The socket for record stores: a few generic verbs over typed records, and queries as data.
+"""The socket for record stores: a few generic verbs over typed records. Queries and steps are data.
 
 Every verb takes the tenant's scope first; there is no verb that reads across tenants except `tenants`. A store knows
 record types only through their declared shape, so a new type adds no line here or in any adapter.
@@ -14,21 +14,17 @@ The rules that every store keeps, and `recollect.testing.conformance` checks:
 
 from __future__ import annotations
 
-import base64
-import json
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from recollect.domain.record import Record, now
-from recollect.errors import InvalidInput
+from recollect.ports.query import Beside, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.steps import Committed, Step
 
 R = TypeVar("R", bound=Record)
-Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,238 +40,6 @@ class Scope:
     granted: frozenset[str] | None = None
     address: str | None = None
     timezone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """A field against a value; with `key`, one member of a JSON object field, types compared strictly."""
-
-    field: str
-    operator: Operator
-    value: Any
-    key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """A field is one of these values; or none of them, not even where it is empty."""
-
-    field: str
-    values: tuple[Any, ...]
-    wanted: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    field: str
-    wanted: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """A JSON list field has this text among its members."""
-
-    field: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    filters: tuple[Filter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Linked:
-    """There is a living record of `record` whose `field` is this record's id and that passes `where`."""
-
-    record: type[Record]
-    field: str
-    where: tuple[Filter, ...] = ()
-    wanted: bool = True
-
-
-Filter = Compare | OneOf | IsNull | Holds | AnyOf | Linked
-
-
-def equal(field: str, value: Any) -> Filter:
-    return IsNull(field) if value is None else Compare(field, "=", value)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Empty fields come first going up and last going down; ties are broken by id."""
-
-    field: str
-    descending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Query(Generic[R]):
-    record: type[R]
-    where: tuple[Filter, ...] = ()
-    order: tuple[Order, ...] = ()
-    limit: int | None = None
-    after: str | None = None
-    deleted: Literal["no", "yes", "only"] = "no"
-
-    def ordering(self) -> tuple[Order, ...]:
-        if any(order.field == "id" for order in self.order):
-            return self.order
-        return (*self.order, Order("id", self.order[-1].descending if self.order else False))
-
-    def start(self) -> list[Any] | None:
-        """The ordering values of the last record of the page before this one."""
-        return None if self.after is None else decode_cursor(self.after, self)
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
-    records: list[R]
-    next: str | None = None
-
-
-def encode_cursor(values: Sequence[Any]) -> str:
-    plain = [["t", value.isoformat()] if isinstance(value, datetime) else value for value in values]
-    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
-    try:
-        plain = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        values = [datetime.fromisoformat(value[1]) if isinstance(value, list) else value for value in plain]
-    except (ValueError, TypeError, IndexError, RecursionError):
-        plain = values = []
-    if not isinstance(plain, list) or len(values) != len(query.ordering()):
-        raise InvalidInput("that cursor is not one of ours", remedy="give `next` of the page before, unchanged")
-    return values
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """The stretches of time between these moments, in order: 0 is before the first, 1 from the first on, and so on."""
-
-    field: str
-    edges: tuple[datetime, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Beside(Generic[R]):
-    """What stands beside some records: among those with the same `within`, in order of `by` and then of id.
-
-    Each place is a record's values of `within` and `by`, and its id; `within` and `by` are declared as an index in this
-    order, and neither is empty.
-    """
-
-    record: type[R]
-    within: str
-    by: str
-    places: tuple[tuple[Any, Any, str], ...]
-    reach: int
-    where: tuple[Filter, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TextQuery(Generic[R]):
-    """Any of the terms, in any of the record's declared text fields; best first, ties by id.
-
-    The rarer a term within what the facets leave, the more it counts; other tenants' texts never matter. `facets`
-    must all match and are part of the index; `where` filters what is left.
-    """
-
-    record: type[R]
-    terms: tuple[str, ...]
-    limit: int
-    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    where: tuple[Filter, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TextHit:
-    id: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """Fails with DuplicateKey if the id or a unique key is taken.
-
-    With `restoring`, references may point at soft-deleted records: for imports, and for what is kept about them.
-    """
-
-    record: Record
-    restoring: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Replaces the record if its stored version is still the given one's; the store counts the version up."""
-
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Inserts, or replaces whatever version is there: only for what cannot be lost by overwriting.
-
-    With `restoring`, the record keeps its own version and may refer to soft-deleted records: for imports.
-    """
-
-    record: Record
-    restoring: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Deletes for good, with all that hangs on it. Deleting what is not there is no error."""
-
-    record: type[Record]
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteWhere:
-    """Deletes for good every record, soft-deleted or not, that passes all filters; one filter at least."""
-
-    record: type[Record]
-    where: tuple[Filter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """Adds to counters and sets fields without a new version or seq: for statistics, which never conflict."""
-
-    record: type[Record]
-    id: str
-    add: Mapping[str, int | float] = field(default_factory=dict)
-    put: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Require:
-    """Fails with RequirementFailed unless this living record exists and its fields equal `match`."""
-
-    record: type[Record]
-    id: str
-    match: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """Fails with RequirementFailed, naming the id it found, if a living record passes all filters."""
-
-    record: type[Record]
-    where: tuple[Filter, ...]
-
-
-Step = Insert | Update | Put | Delete | DeleteWhere | Touch | Require | Absent
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What a transaction did: the highest seq it gave out, and how many records it deleted for good."""
-
-    seq: int
-    deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +88,6 @@ class Problem:
     id: str | None = None
     organization_id: str | None = None
     part: Part = "records"
-
-
-Reading = tuple[Query[Any], Sequence[str]]
-"""A query, and the fields that are wanted."""
 
 
 class Reads(Protocol):
@@ -431,61 +191,3 @@ def revised(record: R, tenant: Scope, /, **fields: Any) -> R:
     """A validated copy of a record, marked as changed now by the actor on whose behalf it is."""
     changed: R = record.changed(**{"updated_at": now(), "updated_by": tenant.actor, **fields})
     return changed
-
-
-def passes(record: Record, given: Filter) -> bool | None:
-    """Whether a record passes a filter; None when that depends on other records (Linked)."""
-    if isinstance(given, AnyOf):
-        verdicts = [passes(record, one) for one in given.filters]
-        return None if None in verdicts and True not in verdicts else True in verdicts
-    if isinstance(given, Linked):
-        return None
-    if given.field not in type(record).model_fields:
-        raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'", remedy="see the record reference")
-    value = getattr(record, given.field)
-    if isinstance(given, Compare):
-        return _compares(value, given) if given.key is None else _member_compares(value, given)
-    if isinstance(given, OneOf):
-        return (value in [_as_kept(one) for one in given.values]) == given.wanted
-    if isinstance(given, Holds):
-        return isinstance(value, list) and given.value in value
-    return (value is None) == given.wanted
-
-
-_TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-def _compares(value: Any, given: Compare) -> bool:
-    if given.operator == "!=":
-        return bool(value != _as_kept(given.value))
-    wanted = _as_kept(given.value)
-    return value is not None and wanted is not None and _TESTS[given.operator](value, wanted)
-
-
-def _as_kept(value: Any) -> Any:
-    """As records read a moment without a zone."""
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _member_compares(value: Any, given: Compare) -> bool:
-    """JSON values are compared only with their own type: 1 is neither true nor "1"."""
-    comparable = isinstance(value, dict) and given.key in value and _kind(value[given.key]) == _kind(given.value)
-    if given.operator == "!=":
-        return not (comparable and value[given.key] == given.value)
-    if not comparable:
-        return False
-    if given.value is None or isinstance(given.value, bool):
-        return bool(value[given.key] == given.value)
-    return _TESTS[given.operator](value[given.key], given.value)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return "constant"
-    return "number" if isinstance(value, int | float) else type(value).__name__

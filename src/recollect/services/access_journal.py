@@ -20,7 +20,9 @@ from recollect.domain.audit import AccessLog, AccessOperation
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, RecollectError
-from recollect.ports.records import Insert, OneOf, Query, RecordStore, Scope, Step, Touch
+from recollect.ports.query import OneOf, Query
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Insert, Step, Touch
 
 FLUSH_SECONDS = 1.0
 FLUSH_NOTES = 256

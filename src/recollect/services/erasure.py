@@ -12,7 +12,8 @@ import logging
 
 from recollect.domain.audit import Erasure
 from recollect.errors import IndexFailed, RecollectError
-from recollect.ports.records import DeleteWhere, OneOf, Put, Query, Step
+from recollect.ports.query import OneOf, Query
+from recollect.ports.steps import DeleteWhere, Put, Step
 from recollect.services.tenant import Core, Tenant
 
 log = logging.getLogger("recollect.erasing")

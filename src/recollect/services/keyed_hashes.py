@@ -14,7 +14,8 @@ from recollect.domain.provenance import HASHES, KEYED_HASH, keyed_hash
 from recollect.domain.record import Record
 from recollect.domain.tenancy import Organization
 from recollect.errors import NotFound, VersionConflict
-from recollect.ports.records import RecordStore, Scope, Update, revised
+from recollect.ports.records import RecordStore, Scope, revised
+from recollect.ports.steps import Update
 
 
 class Keyring:

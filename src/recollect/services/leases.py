@@ -13,7 +13,9 @@ from typing import Any
 from recollect.domain.agents import Lease
 from recollect.domain.record import now
 from recollect.errors import LeaseLost, RequirementFailed
-from recollect.ports.records import Compare, Filter, Insert, Put, RecordStore, Require, Scope, Step, Update, revised
+from recollect.ports.query import Compare, Filter
+from recollect.ports.records import RecordStore, Scope, revised
+from recollect.ports.steps import Insert, Put, Require, Step, Update
 from recollect.services.tenant import Tenant
 
 NOBODY = "nobody"

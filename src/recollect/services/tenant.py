@@ -15,20 +15,9 @@ from recollect.domain.provenance import CitationLookup
 from recollect.domain.record import Record
 from recollect.ports.folders import Folders
 from recollect.ports.models import Embedder, LanguageModel
-from recollect.ports.records import (
-    Beside,
-    Committed,
-    Page,
-    Query,
-    Reading,
-    Reads,
-    RecordStore,
-    Scope,
-    Spans,
-    Step,
-    TextHit,
-    TextQuery,
-)
+from recollect.ports.query import Beside, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.records import Reads, RecordStore, Scope
+from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import VectorStore
 from recollect.services.access_journal import Journal
 from recollect.services.keyed_hashes import Keyring

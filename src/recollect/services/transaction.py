@@ -15,7 +15,9 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import Insert, Page, Query, Step, equal, revised
+from recollect.ports.query import Page, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Insert, Step
 from recollect.services.access_journal import named
 from recollect.services.tenant import Tenant
 

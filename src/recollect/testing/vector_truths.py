@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from recollect.domain.memory import Embedding, Memory
 from recollect.domain.tenancy import Organization
-from recollect.ports.records import DeleteWhere, Insert, Put, RecordStore, Scope, Step, equal
+from recollect.ports.query import equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import DeleteWhere, Insert, Put, Step
 from recollect.ports.vectors import FACETS, VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 _EVERYTHING = 1 << 40

@@ -25,7 +25,9 @@ from recollect.app.stores import record_store
 from recollect.domain import tokenizer
 from recollect.domain.memory import Memory
 from recollect.errors import DuplicateKey, StoreError
-from recollect.ports.records import Insert, Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 from recollect.testing.conformance.makers import found, memory, search
 from seeds import SEED, SOAK
 

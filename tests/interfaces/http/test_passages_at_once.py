@@ -16,7 +16,8 @@ from recollect.errors import TooLarge
 from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import OWED_PASSAGES, Upkeep
 from recollect.interfaces.remote import connect
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.settings import ServerSettings
 from recollect.testing.fakes import HashEmbedder
 from serving import served

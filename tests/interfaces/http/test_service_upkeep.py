@@ -14,7 +14,8 @@ from recollect.domain.key_value import Item
 from recollect.errors import EmbedderFailed
 from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import Upkeep
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.settings import ServerSettings
 from recollect.testing.fakes import HashEmbedder
 

@@ -17,7 +17,9 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated, Unavailable
-from recollect.ports.records import Order, Query, Scope, Touch, equal
+from recollect.ports.query import Order, Query, equal
+from recollect.ports.records import Scope
+from recollect.ports.steps import Touch
 from recollect.services.access import keys, passwords
 from recollect.services.admin.import_ import FORMAT, ImportRequest, import_
 from recollect.services.admin.removal import RemovePartyRequest, remove_party

@@ -13,7 +13,9 @@ import recollect
 from recollect.domain.audit import AccessLog, Seal
 from recollect.domain.record import new_id, now
 from recollect.errors import InvalidInput
-from recollect.ports.records import Delete, Insert, Order, Query, Scope, Touch
+from recollect.ports.query import Order, Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Delete, Insert, Touch
 from recollect.services.admin.audit import _digest
 
 

@@ -15,7 +15,9 @@ from recollect.adapters.records.in_memory import MemoryStore
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import Organization
 from recollect.errors import Conflict, InvalidInput, NotFound, StoreBusy
-from recollect.ports.records import Insert, Query, Scope, Update
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert, Update
 from recollect.services.admin.copy import content_hash, copy
 from recollect.testing.conformance import makers
 from seeds import some

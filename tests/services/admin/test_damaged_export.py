@@ -14,7 +14,7 @@ from recollect import cite
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData
 from recollect.interfaces.cli.main import run
-from recollect.ports.records import Put
+from recollect.ports.steps import Put
 from serving import served
 
 MANY = 40

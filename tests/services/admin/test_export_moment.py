@@ -20,7 +20,8 @@ from recollect.adapters.local_folders import LocalFolders
 from recollect.adapters.records.sqlite import store as sqlite
 from recollect.domain.memory import Embedding, Memory
 from recollect.errors import InvalidInput, StoreBusy
-from recollect.ports.records import Delete, Query
+from recollect.ports.query import Query
+from recollect.ports.steps import Delete
 from recollect.services.admin import copy, export
 
 WORDS = ("harbour", "vineyard", "lighthouse", "orchard")

@@ -16,7 +16,8 @@ from recollect.domain.agents import Result
 from recollect.domain.memory import Embedding, Memory, Relationship, Revision, Tag
 from recollect.domain.provenance import Citation
 from recollect.errors import Conflict, DamagedData, DuplicateKey, InvalidInput, StoreFull
-from recollect.ports.records import Delete, Query
+from recollect.ports.query import Query
+from recollect.ports.steps import Delete
 from recollect.services.admin import import_
 
 BATCH = 12

@@ -6,7 +6,8 @@ from typing import Any
 
 from recollect.catalogue import OPERATIONS
 from recollect.domain.audit import FORMER_NAMES, AccessLog
-from recollect.ports.records import Insert, Scope
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 
 HERE = Scope("default")
 

@@ -18,7 +18,8 @@ from recollect.domain.record import now
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, ReferenceMissing, Unauthenticated
 from recollect.interfaces.serve import application
-from recollect.ports.records import Query, Touch, Update
+from recollect.ports.query import Query
+from recollect.ports.steps import Touch, Update
 from recollect.services.access.keys import authenticate
 from recollect.settings import Settings
 

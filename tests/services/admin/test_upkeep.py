@@ -12,7 +12,9 @@ import recollect
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import Embedding
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import DeleteWhere, Problem, Query, equal
+from recollect.ports.query import Query, equal
+from recollect.ports.records import Problem
+from recollect.ports.steps import DeleteWhere
 from recollect.testing.fakes import HashEmbedder
 
 

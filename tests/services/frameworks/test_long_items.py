@@ -14,7 +14,8 @@ from recollect import app
 from recollect.domain.key_value import Item, ItemVector
 from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.domain.record import new_id
-from recollect.ports.records import Compare, DeleteWhere, Insert, Query
+from recollect.ports.query import Compare, Query
+from recollect.ports.steps import DeleteWhere, Insert
 from recollect.testing.fakes import HashEmbedder
 
 STORES = {**EVERY_STORE, "memory": lambda folder: "memory://"}

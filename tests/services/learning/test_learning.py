@@ -13,7 +13,8 @@ import pytest
 import recollect
 from recollect.domain.learning import PatternUse
 from recollect.errors import Conflict, IllegalTransition, ModelFailed, VersionConflict
-from recollect.ports.records import Query, Update
+from recollect.ports.query import Query
+from recollect.ports.steps import Update
 from recollect.testing.fakes import ScriptedModel
 
 ALICE = recollect.cite.user("alice", "was there")

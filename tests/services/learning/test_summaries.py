@@ -14,7 +14,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.extractive import extract, sentences
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, ModelFailed
-from recollect.ports.records import Insert
+from recollect.ports.steps import Insert
 from recollect.testing.fakes import ScriptedModel
 
 TURNS = [

@@ -18,7 +18,7 @@ import recollect.services
 from every_store import EVERY_STORE
 from recollect.domain.audit import Erasure
 from recollect.errors import NotFound, StoreFull
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 from recollect.services.erasure import owed
 
 MARK = "xyzzyplugh"

@@ -13,7 +13,7 @@ import recollect
 from every_store import VECTOR_SEARCH, searched
 from recollect.domain.memory import Embedding
 from recollect.errors import InvalidInput
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 from recollect.testing.fakes import HashEmbedder
 
 Opened = Callable[..., Any]

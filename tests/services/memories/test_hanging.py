@@ -8,7 +8,8 @@ import pytest
 
 from recollect.domain.memory import Tag
 from recollect.errors import InvalidInput, TooLarge
-from recollect.ports.records import Insert, Scope
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 
 MANY = [f"tag{n}" for n in range(100)]
 

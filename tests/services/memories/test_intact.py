@@ -14,7 +14,8 @@ from every_store import EVERY_STORE
 from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import Memory, Revision
 from recollect.errors import DamagedData
-from recollect.ports.records import Put, Query
+from recollect.ports.query import Query
+from recollect.ports.steps import Put
 
 WAYS: dict[str, Callable[[Any, str], object]] = {
     "show": lambda mem, id: mem.show(id),

@@ -13,7 +13,8 @@ from every_store import VECTOR_SEARCH, searched
 from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect.domain.memory import Embedding
 from recollect.domain.passages import MOST_PASSAGES, passages
-from recollect.ports.records import DeleteWhere, Put, Query, equal
+from recollect.ports.query import Query, equal
+from recollect.ports.steps import DeleteWhere, Put
 from recollect.services.memories.embeddings import question_vector, whole_vectors
 from recollect.testing.fakes import HashEmbedder
 

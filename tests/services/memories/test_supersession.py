@@ -12,7 +12,8 @@ import pytest
 import recollect
 from recollect.domain.memory import Revision
 from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.ports.records import Query, Update, equal
+from recollect.ports.query import Query, equal
+from recollect.ports.steps import Update
 
 cite = recollect.cite
 

@@ -202,7 +202,7 @@ def test_every_access_is_counted_and_logged(library: Any) -> None:
     library._core.journal.flush()
     assert library.show("a1").fields["access_count"] == 1
     from recollect.domain.audit import AccessLog
-    from recollect.ports.records import Query, equal
+    from recollect.ports.query import Query, equal
 
     entries = library._core.store.find(library._scope, Query(AccessLog, (equal("operation", "search"),))).records
     assert entries[-1].request_data["memory_ids"] == ["a1"]
@@ -219,7 +219,7 @@ def test_another_organization_sees_nothing(library: Any) -> None:
 
 def test_the_agents_recent_results_come_along(library: Any) -> None:
     from recollect.domain.agents import Cycle, Result
-    from recollect.ports.records import Insert
+    from recollect.ports.steps import Insert
 
     scope = library._scope
     cycle = Cycle(organization_id="default", agent_id="helper", index=0)

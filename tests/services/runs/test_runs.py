@@ -17,7 +17,9 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, LeaseLost, NotFound, ReferenceMissing, TooLarge
-from recollect.ports.records import Put, Query, Update, revised
+from recollect.ports.query import Query
+from recollect.ports.records import revised
+from recollect.ports.steps import Put, Update
 from recollect.services.runs.history import lease_name
 
 

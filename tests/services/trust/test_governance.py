@@ -95,7 +95,7 @@ def test_a_commit_is_looked_up_in_its_repository(mem: Any, tmp_path: Path) -> No
 
 def test_a_log_citation_holds_when_the_entry_is_recorded_for_this_tenant(mem: Any) -> None:
     from recollect.domain.audit import AccessLog
-    from recollect.ports.records import Query
+    from recollect.ports.query import Query
 
     mem.remember("makes a log entry")
     entry = mem._core.store.find(mem._scope, Query(AccessLog)).records[0]

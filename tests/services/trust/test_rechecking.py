@@ -20,7 +20,9 @@ from recollect.domain.record import now
 from recollect.interfaces.client import Recollect
 from recollect.interfaces.http.app import Service
 from recollect.interfaces.http.upkeep import Upkeep
-from recollect.ports.records import Put, Query, Scope, Update
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Put, Update
 from recollect.services.keyed_hashes import Keyring
 from recollect.services.trust import rechecks
 from recollect.settings import ServerSettings

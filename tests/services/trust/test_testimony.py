@@ -14,7 +14,9 @@ from recollect import cite
 from recollect.domain.provenance import Citation
 from recollect.errors import Denied, IllegalTransition, InvalidInput
 from recollect.interfaces.client import Recollect
-from recollect.ports.records import Query, Scope, Update
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Update
 
 ALL = frozenset({"read", "write", "govern", "delete", "admin"})
 

@@ -14,7 +14,8 @@ from clocks import as_another_machine
 from recollect.domain.agents import Cycle
 from recollect.domain.workspaces import Blob, BlobChunk, ChangedBucket, Snapshot, TreeNode, WorkspaceFile
 from recollect.errors import Conflict, DamagedData, InvalidInput, NotFound, TooLarge, VersionConflict
-from recollect.ports.records import Insert, Query, Update, equal
+from recollect.ports.query import Query, equal
+from recollect.ports.steps import Insert, Update
 from recollect.services.workspaces.blobs import BATCH_BYTES, collect
 
 CYCLE = Cycle(organization_id="default", id="cycle", agent_id="ada", index=0)
@@ -453,7 +454,7 @@ def _snapshots(mem: Any) -> list[str]:
 
 
 def _delete(id: str) -> Any:
-    from recollect.ports.records import Delete
+    from recollect.ports.steps import Delete
 
     return Delete(Snapshot, id)
 

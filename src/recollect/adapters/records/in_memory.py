@@ -32,23 +32,9 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
 from recollect.domain.tokenizer import terms_asked
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.records import (
-    Beside,
-    Capabilities,
-    Change,
-    Committed,
-    Linked,
-    OneOf,
-    Page,
-    Problem,
-    Query,
-    Reading,
-    Scope,
-    Spans,
-    Step,
-    TextHit,
-    TextQuery,
-)
+from recollect.ports.query import Beside, Linked, OneOf, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Change, Problem, Scope
+from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)

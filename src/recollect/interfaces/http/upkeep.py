@@ -18,7 +18,8 @@ from recollect.domain.memory import IndexTask
 from recollect.domain.record import new_id
 from recollect.errors import Closed, RecollectError
 from recollect.interfaces.http.app import Service
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.services.admin.audit import SealRequest, seal
 from recollect.services.admin.expiry import SweepRequest, sweep
 from recollect.services.erasure import finish, owed

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from recollect.domain.access import ROLES
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied
-from recollect.ports.records import (
-    Scope,
-)
+from recollect.ports.records import Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,20 +20,9 @@ from recollect.domain.access import PERMISSIONS, ROLES, Permission
 from recollect.domain.record import Id, Name, new_id, now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Filter,
-    Insert,
-    IsNull,
-    Order,
-    Query,
-    Scope,
-    Touch,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
+from recollect.ports.records import Scope, revised
+from recollect.ports.steps import Insert, Touch, Update
 from recollect.services.access.authorize import Principal, refuse_beyond_own, refuse_higher
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant

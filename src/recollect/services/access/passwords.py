@@ -13,13 +13,9 @@ from recollect.domain.access import ROLES
 from recollect.domain.record import Text, now
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import Denied, InvalidInput
-from recollect.ports.records import (
-    Query,
-    Scope,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import Query, equal
+from recollect.ports.records import Scope, revised
+from recollect.ports.steps import Update
 from recollect.services.access.authorize import Principal
 from recollect.services.access.keys import INVALID_CREDENTIALS, KeyMade, make_key, revoking_steps
 from recollect.services.requests import Reply, Request

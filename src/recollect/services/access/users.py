@@ -12,13 +12,9 @@ from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, Name, QueryText, Text
 from recollect.domain.tenancy import User, UserStatus
 from recollect.errors import InvalidInput
-from recollect.ports.records import (
-    IsNull,
-    Order,
-    Query,
-    Update,
-    revised,
-)
+from recollect.ports.query import IsNull, Order, Query
+from recollect.ports.records import revised
+from recollect.ports.steps import Update
 from recollect.services.access.authorize import refuse_beyond_own, refuse_higher
 from recollect.services.access.keys import revoking_steps
 from recollect.services.access.passwords import LONGEST_PASSWORD, hashed_password

@@ -10,7 +10,7 @@ from pydantic import Field
 from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Memory
 from recollect.domain.record import now
-from recollect.ports.records import Compare, Query, Spans
+from recollect.ports.query import Compare, Query, Spans
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for

@@ -13,7 +13,8 @@ from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
 from recollect.domain.memory import canonical
 from recollect.domain.record import Id, QueryText
 from recollect.errors import DuplicateKey, InvalidInput
-from recollect.ports.records import Compare, Filter, Insert, IsNull, OneOf, Order, Query, Step, Touch, equal
+from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.ports.steps import Insert, Step, Touch
 from recollect.services.access_journal import KEPT_NAMES
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant

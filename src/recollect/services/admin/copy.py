@@ -17,20 +17,9 @@ from pydantic import Field
 from recollect.domain.audit import AccessLog
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import (
-    Compare,
-    Delete,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Put,
-    Query,
-    Reads,
-    RecordStore,
-    Scope,
-    Step,
-)
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query
+from recollect.ports.records import Reads, RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Put, Step
 from recollect.services.admin.export import parents_first, record_line
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Reply

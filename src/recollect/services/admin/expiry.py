@@ -10,11 +10,8 @@ from recollect.domain.agents import AgentState
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
 from recollect.errors import RequirementFailed, VersionConflict
-from recollect.ports.records import (
-    Compare,
-    DeleteWhere,
-    Query,
-)
+from recollect.ports.query import Compare, Query
+from recollect.ports.steps import DeleteWhere
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.removal_plan import burying_steps, overdue
 from recollect.services.erasure import erase_traces, owed, owing

@@ -21,7 +21,8 @@ from pydantic import Field
 
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Query, Reads, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Reads, Scope
 from recollect.services.admin.salvage import Lost, fault, readable
 from recollect.services.keyed_hashes import shown_record
 from recollect.services.memories.indexing import Progress

@@ -32,7 +32,8 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record, Unique
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Step
+from recollect.ports.query import OneOf, Query
+from recollect.ports.steps import DeleteWhere, Insert, Put, Step
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.export import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
 from recollect.services.memories.content_hashes import difference

@@ -16,7 +16,8 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import Record, now
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.models import Embedder
-from recollect.ports.records import Compare, IsNull, Linked, OneOf, Part, Problem, Query, equal
+from recollect.ports.query import Compare, IsNull, Linked, OneOf, Query, equal
+from recollect.ports.records import Part, Problem
 from recollect.services.admin.salvage import UNREADABLE, Lost, readable
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks.checkpoint_streams import check_items

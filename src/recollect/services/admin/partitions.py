@@ -19,7 +19,9 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, Unsupported
 from recollect.ports.partitions import Distributable, Partition, Partitioned
-from recollect.ports.records import Compare, DeleteWhere, OneOf, Order, Query, Scope
+from recollect.ports.query import Compare, OneOf, Order, Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import DeleteWhere
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From

@@ -24,21 +24,9 @@ from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS, Record, now
 from recollect.domain.tenancy import Project, User
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Delete,
-    Filter,
-    IsNull,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Absent, Delete, Require, Step, Update
 from recollect.services.agents.parties import PARTIES
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.embeddings import restored_steps

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from recollect.domain.record import Record
 from recollect.errors import DamagedData
-from recollect.ports.records import Order, Query, Reads, Scope, encode_cursor
+from recollect.ports.query import Order, Query, encode_cursor
+from recollect.ports.records import Reads, Scope
 from recollect.services.memories.content_hashes import difference
 
 R = TypeVar("R", bound=Record)

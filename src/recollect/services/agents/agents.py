@@ -15,7 +15,8 @@ from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, 
 from recollect.domain.conversations import Message
 from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
-from recollect.ports.records import Absent, OneOf, Query, Require, Step, Update, equal
+from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.steps import Absent, Require, Step, Update
 from recollect.services.requests import Reply, Request
 from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant

@@ -16,21 +16,8 @@ from pydantic import Field
 from recollect.domain.agents import Agent, Block, BlockLink, BlockRevision
 from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, RequirementFailed, TooLarge
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Filter,
-    Insert,
-    Linked,
-    Order,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-)
+from recollect.ports.query import Compare, Filter, Linked, Order, Query, equal
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step, Update
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request

@@ -14,16 +14,8 @@ from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Json, JsonList, Name, QueryText, Record, Text
 from recollect.domain.tenancy import Project, User
 from recollect.errors import DuplicateKey, InvalidInput
-from recollect.ports.records import (
-    AnyOf,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Query,
-    Step,
-    equal,
-)
+from recollect.ports.query import AnyOf, Filter, OneOf, Order, Query, equal
+from recollect.ports.steps import Insert, Step
 from recollect.services.agents.agents import at_work
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant

@@ -15,19 +15,8 @@ from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import canonical
 from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, now
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, TooLarge, VersionConflict
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Delete,
-    Filter,
-    Insert,
-    IsNull,
-    Order,
-    Query,
-    Step,
-    Update,
-    equal,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
+from recollect.ports.steps import Delete, Insert, Step, Update
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request

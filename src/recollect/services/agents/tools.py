@@ -10,18 +10,8 @@ from recollect.domain.agents import Agent, Tool, ToolLink
 from recollect.domain.json_schema import schema_problems
 from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import DuplicateKey, InvalidInput, NotFound
-from recollect.ports.records import (
-    Delete,
-    DeleteWhere,
-    Filter,
-    Holds,
-    Insert,
-    Linked,
-    Order,
-    Query,
-    Update,
-    equal,
-)
+from recollect.ports.query import Filter, Holds, Linked, Order, Query, equal
+from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.request_limits import MOST_TAGS
 from recollect.services.requests import Reply, Request

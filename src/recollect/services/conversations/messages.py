@@ -29,20 +29,8 @@ from recollect.errors import (
     RequirementFailed,
     TooLarge,
 )
-from recollect.ports.records import (
-    Absent,
-    Delete,
-    DeleteWhere,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    TextQuery,
-    equal,
-)
+from recollect.ports.query import Filter, OneOf, Order, Query, TextQuery, equal
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.derived import erasing_steps

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
-from recollect.ports.records import OneOf, Query
+from recollect.ports.query import OneOf, Query
 from recollect.services.agents.agents import AgentRequest, given_to
 from recollect.services.conversations.messages import MessageView, view
 from recollect.services.recall.context import as_label, harmless, tokens_in

@@ -14,7 +14,8 @@ from pydantic import Field
 from recollect.domain.conversations import Message, Session
 from recollect.domain.record import Id, Json, Name, QueryText, Text, now
 from recollect.errors import InvalidInput
-from recollect.ports.records import Filter, IsNull, Order, Query, Update, equal
+from recollect.ports.query import Filter, IsNull, Order, Query, equal
+from recollect.ports.steps import Update
 from recollect.services.requests import Reply, Request
 from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant

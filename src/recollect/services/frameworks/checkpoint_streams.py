@@ -16,7 +16,9 @@ from typing import Any
 from recollect.domain.checkpoints import Checkpoint, CheckpointItems, CheckpointLine
 from recollect.domain.record import derived_id
 from recollect.errors import DamagedData, InvalidInput
-from recollect.ports.records import Compare, DeleteWhere, Insert, OneOf, Order, Problem, Query, Step, equal
+from recollect.ports.query import Compare, OneOf, Order, Query, equal
+from recollect.ports.records import Problem
+from recollect.ports.steps import DeleteWhere, Insert, Step
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import made
 

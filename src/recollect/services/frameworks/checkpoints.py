@@ -40,23 +40,9 @@ from recollect.errors import (
     RequirementFailed,
     VersionConflict,
 )
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Put,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Delete, DeleteWhere, Insert, Put, Require, Step, Update
 from recollect.services.frameworks.checkpoint_streams import (
     Span,
     Spans,

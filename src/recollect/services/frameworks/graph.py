@@ -19,7 +19,8 @@ from pydantic import ConfigDict, Field
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Order, Query, Step, equal
+from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.steps import DeleteWhere, Insert, Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content

@@ -35,21 +35,8 @@ from recollect.domain.passages import MOST_PASSAGES
 from recollect.domain.record import LONGEST_SECONDS, Json, QueryText, Text, now
 from recollect.errors import TooLarge
 from recollect.ports.models import Embedder
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Filter,
-    IsNull,
-    OneOf,
-    Order,
-    Put,
-    Query,
-    Step,
-    Touch,
-    equal,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.ports.steps import Delete, DeleteWhere, Put, Step, Touch
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.embeddings import (
     Vectorized,

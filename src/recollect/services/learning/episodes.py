@@ -16,7 +16,7 @@ from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Json, Text, clipped
 from recollect.domain.run_branches import history_of
 from recollect.errors import Conflict
-from recollect.ports.records import OneOf, Query
+from recollect.ports.query import OneOf, Query
 from recollect.services.memories.remember import RememberRequest, remember
 from recollect.services.memories.revise import Receipt
 from recollect.services.request_limits import MOST_CITATIONS, MOST_TAGS

@@ -18,7 +18,9 @@ from recollect.domain.memory import TRUSTED, Memory
 from recollect.domain.pattern_templates import filled, read_slots, slots_of
 from recollect.domain.record import Id, QueryText, Text, now
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
-from recollect.ports.records import Insert, OneOf, Order, Query, Require, Update, equal, revised
+from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Insert, Require, Update
 from recollect.services.learning.success_rates import (
     COUNTER,
     PATTERNS,

@@ -23,19 +23,8 @@ from recollect.domain.record import Id, Text, clipped, clipped_within, now
 from recollect.domain.similarity import Matrix, grouped, likeness
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Filter,
-    Insert,
-    Linked,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    equal,
-)
+from recollect.ports.query import Compare, Filter, Linked, OneOf, Order, Query, equal
+from recollect.ports.steps import Absent, Insert, Require, Step
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.learning.success_rates import (
     COUNTER,

@@ -19,7 +19,8 @@ from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import LONG_TERM, Memory, standing_for
 from recollect.domain.record import Id, clipped, now
 from recollect.errors import Conflict, InvalidInput
-from recollect.ports.records import AnyOf, Compare, Delete, Filter, Holds, IsNull, Order, Query, Touch, equal
+from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Order, Query, equal
+from recollect.ports.steps import Delete, Touch
 from recollect.services.learning.summaries import (
     Item,
     Unit,

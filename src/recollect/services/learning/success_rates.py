@@ -14,7 +14,8 @@ from pydantic import Field
 from recollect.domain.learning import Outcome, PatternUse, Posterior, posterior, verdict
 from recollect.domain.memory import TRUSTED, Memory, Relationship
 from recollect.domain.record import now
-from recollect.ports.records import Compare, IsNull, OneOf, Query, Step, Touch
+from recollect.ports.query import Compare, IsNull, OneOf, Query
+from recollect.ports.steps import Step, Touch
 from recollect.services.memories.derived import GENERALIZED
 from recollect.services.memories.revise import change_steps
 from recollect.services.requests import Reply

@@ -29,7 +29,8 @@ from recollect.domain.provenance import cite
 from recollect.domain.record import Id, Text, clipped_within
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
-from recollect.ports.records import Absent, Compare, Delete, OneOf, Query, Require, Step, equal
+from recollect.ports.query import Compare, OneOf, Query, equal
+from recollect.ports.steps import Absent, Delete, Require, Step
 from recollect.ports.vectors import VectorSource
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps

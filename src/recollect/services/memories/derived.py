@@ -15,18 +15,9 @@ from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
 from recollect.domain.pattern_templates import Try, generalized
 from recollect.domain.provenance import Citation, cite
 from recollect.errors import IllegalTransition
-from recollect.ports.records import (
-    Absent,
-    Delete,
-    DeleteWhere,
-    OneOf,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Require, Step, Update
 from recollect.services.memories.embeddings import reindex_steps
 from recollect.services.memories.revise import MADE_FROM_OTHERS, dependants, new_content
 from recollect.services.tenant import Tenant

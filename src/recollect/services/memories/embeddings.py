@@ -20,7 +20,9 @@ from recollect.domain.questions import embedded_text
 from recollect.domain.relevance import Codes, token_codes
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
-from recollect.ports.records import DeleteWhere, Insert, OneOf, Put, Query, Scope, Step, equal
+from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.records import Scope
+from recollect.ports.steps import DeleteWhere, Insert, Put, Step
 from recollect.ports.vectors import FACETS
 from recollect.services.tenant import Core, Tenant
 

@@ -16,21 +16,8 @@ from pydantic import Field
 from recollect.domain.memory import Embedding, IndexTask, Memory
 from recollect.errors import IndexFailed, RequirementFailed
 from recollect.ports.models import Embedder
-from recollect.ports.records import (
-    Compare,
-    DeleteWhere,
-    Filter,
-    Insert,
-    IsNull,
-    Linked,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    Touch,
-    equal,
-)
+from recollect.ports.query import Compare, Filter, IsNull, Linked, OneOf, Order, Query, equal
+from recollect.ports.steps import DeleteWhere, Insert, Require, Step, Touch
 from recollect.services.memories.embeddings import embedded, embeddings, passages_of, text_of
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant

@@ -13,19 +13,8 @@ from recollect.domain.memory import UTTERANCES, Embedding, IndexTask, Memory, Re
 from recollect.domain.record import Id, Text, now
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Filter,
-    IsNull,
-    OneOf,
-    Order,
-    Query,
-    Step,
-    equal,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.ports.steps import Delete, DeleteWhere, Step
 from recollect.services.erasure import erase_traces, is_owed, owing
 from recollect.services.memories.content_hashes import check_revision, intact
 from recollect.services.memories.derived import erasing_steps, forgetting_steps

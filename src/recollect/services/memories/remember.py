@@ -41,15 +41,8 @@ from recollect.errors import (
     TooLarge,
     VersionConflict,
 )
-from recollect.ports.records import (
-    Absent,
-    Insert,
-    OneOf,
-    Order,
-    Query,
-    Step,
-    equal,
-)
+from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.steps import Absent, Insert, Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.embeddings import (
     GivenVectors,

@@ -34,22 +34,9 @@ from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Name, Text, Vector, now
 from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict
-from recollect.ports.records import (
-    Absent,
-    AnyOf,
-    Compare,
-    DeleteWhere,
-    Filter,
-    Insert,
-    IsNull,
-    OneOf,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Absent, DeleteWhere, Insert, Require, Step, Update
 from recollect.services.memories.content_hashes import intact
 from recollect.services.memories.embeddings import LATER, GivenVectors, check_lengths, given_vector, reindex_steps
 from recollect.services.request_limits import MOST_NAMESPACES, MOST_TAGS

@@ -12,7 +12,8 @@ from datetime import datetime
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
 from recollect.domain.record import now
 from recollect.errors import Conflict
-from recollect.ports.records import OneOf, Order, Query, Step, equal
+from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.steps import Step
 from recollect.services.memories.revise import change_steps
 from recollect.services.tenant import Tenant
 

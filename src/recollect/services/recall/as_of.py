@@ -13,7 +13,7 @@ from recollect.domain.memory import Memory, Revision
 from recollect.domain.questions import Question
 from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Ranking, late_similarities
 from recollect.errors import EmbedderFailed
-from recollect.ports.records import AnyOf, Compare, OneOf, Query, TextQuery, equal, passes
+from recollect.ports.query import AnyOf, Compare, OneOf, Query, TextQuery, equal, passes
 from recollect.services.memories.content_hashes import check_revision
 from recollect.services.memories.embeddings import GivenVectors, embedded
 from recollect.services.recall.candidates import Pool, by_meaning, gather

@@ -9,14 +9,7 @@ from pydantic import Field
 
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, QueryText, now
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    Filter,
-    OneOf,
-    Order,
-    Query,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query
 from recollect.services.memories.content_hashes import intact, left_out_note
 from recollect.services.recall.filters import Wanted, narrow
 from recollect.services.requests import Reply, Request

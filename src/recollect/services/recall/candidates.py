@@ -25,7 +25,7 @@ from recollect.domain.relevance import (
 )
 from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import Vectors
-from recollect.ports.records import Beside, OneOf, Query, TextQuery
+from recollect.ports.query import Beside, OneOf, Query, TextQuery
 from recollect.ports.vectors import StoredVector, VectorSource
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
 from recollect.services.recall.filters import NO_SUMMARY, Narrowed

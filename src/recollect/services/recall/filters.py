@@ -19,7 +19,7 @@ from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Name, QueryText
 from recollect.errors import InvalidInput
-from recollect.ports.records import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
+from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Request
 from recollect.services.times import From, Through

@@ -24,7 +24,7 @@ from recollect.domain.record import Id, Name, QueryText, Record, Vector, now
 from recollect.domain.relevance import Ranked, least_match
 from recollect.domain.tokenizer import is_paired, terms_asked, terms_of
 from recollect.errors import InvalidInput
-from recollect.ports.records import OneOf, Order, Query, equal
+from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.services.memories.content_hashes import left_out_note
 from recollect.services.memories.embeddings import given_vector
 from recollect.services.recall.as_of import gather_past

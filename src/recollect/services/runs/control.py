@@ -17,7 +17,9 @@ from recollect.domain.agents import Cycle, Execution, Lease, Result
 from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.domain.run_branches import between, branch_of, history_of, past_for_fork
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidInput
-from recollect.ports.records import Compare, Delete, Insert, OneOf, Order, Query, Step, Update, equal, revised
+from recollect.ports.query import Compare, OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Delete, Insert, Step, Update
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.leases import NOBODY, is_held, taking
 from recollect.services.requests import Reply, Request

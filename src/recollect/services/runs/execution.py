@@ -18,7 +18,9 @@ from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Json, JsonList, Name, Text, now
 from recollect.domain.run_branches import branch_of
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
-from recollect.ports.records import Insert, Order, Query, Require, Step, Update, equal, revised
+from recollect.ports.query import Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Insert, Require, Step, Update
 from recollect.services.leases import ending, fenced, held_with
 from recollect.services.memories.remember import RememberRequest, remembering
 from recollect.services.requests import Reply, Request

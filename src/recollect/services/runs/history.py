@@ -16,7 +16,7 @@ from pydantic import Field
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
 from recollect.domain.record import Id, Name, QueryText
 from recollect.domain.run_branches import Stretch, between, branch_of, history_of
-from recollect.ports.records import Compare, Filter, OneOf, Order, Query, equal
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.services.leases import is_held
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant

@@ -18,19 +18,9 @@ from recollect.domain.agents import Agent, Cycle, Execution, Lease
 from recollect.domain.record import Id, Name, Text, now
 from recollect.domain.run_branches import branch_of, history_of
 from recollect.errors import Conflict, IllegalTransition
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Filter,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Absent, Require, Step, Update
 from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
 from recollect.services.requests import Reply, Request
 from recollect.services.runs.execution import DriveRequest, is_overdue, not_running

@@ -11,7 +11,7 @@ from pydantic import Field
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, CitationState
 from recollect.domain.record import Id, QueryText
-from recollect.ports.records import Filter, OneOf, Order, Query, equal
+from recollect.ports.query import Filter, OneOf, Order, Query, equal
 from recollect.services.keyed_hashes import shown_evidence
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant

@@ -12,7 +12,8 @@ from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation, UserCitation
 from recollect.domain.record import Id, now
 from recollect.errors import Denied, InvalidInput, NotFound
-from recollect.ports.records import Require, Update, revised
+from recollect.ports.records import revised
+from recollect.ports.steps import Require, Update
 from recollect.services.requests import Request
 from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant

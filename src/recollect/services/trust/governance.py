@@ -16,7 +16,9 @@ from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relati
 from recollect.domain.provenance import Citation, CitationState, read_citation
 from recollect.domain.record import Id, Json, QueryText, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
-from recollect.ports.records import Delete, Insert, OneOf, Query, Require, Step, Update, equal, revised
+from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Delete, Insert, Require, Step, Update
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.derived import supported_steps
 from recollect.services.memories.remember import citation_mark, citation_record

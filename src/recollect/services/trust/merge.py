@@ -16,20 +16,9 @@ from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Text
 from recollect.errors import IllegalTransition, InvalidInput, NotFound, RequirementFailed, VersionConflict
-from recollect.ports.records import (
-    Delete,
-    DeleteWhere,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Query,
-    Require,
-    Step,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import Filter, OneOf, Order, Query, equal
+from recollect.ports.records import revised
+from recollect.ports.steps import Delete, DeleteWhere, Insert, Require, Step, Update
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.revise import change_steps, fallen_steps
 from recollect.services.requests import Request

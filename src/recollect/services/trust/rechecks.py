@@ -17,7 +17,9 @@ from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import DuplicateKey, VersionConflict
-from recollect.ports.records import AnyOf, Compare, IsNull, OneOf, Order, Query, Update, revised
+from recollect.ports.query import AnyOf, Compare, IsNull, OneOf, Order, Query
+from recollect.ports.records import revised
+from recollect.ports.steps import Update
 from recollect.services.leases import is_held, taking
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of

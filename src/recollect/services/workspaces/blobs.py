@@ -32,22 +32,9 @@ from recollect.domain.workspaces import (
     blob_hash,
 )
 from recollect.errors import DamagedData, DuplicateKey, RequirementFailed
-from recollect.ports.records import (
-    Compare,
-    Delete,
-    Insert,
-    OneOf,
-    Order,
-    Problem,
-    Put,
-    Query,
-    RecordStore,
-    Require,
-    Scope,
-    Step,
-    Touch,
-    equal,
-)
+from recollect.ports.query import Compare, OneOf, Order, Query, equal
+from recollect.ports.records import Problem, RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
 from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import made

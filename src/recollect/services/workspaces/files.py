@@ -37,21 +37,8 @@ from recollect.errors import (
     TooLarge,
     VersionConflict,
 )
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Delete,
-    Filter,
-    Insert,
-    OneOf,
-    Order,
-    Put,
-    Query,
-    Step,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
+from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request

@@ -16,7 +16,7 @@ from recollect.domain.record import Text
 from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blob_hash
 from recollect.errors import DamagedData
 from recollect.ports.folders import Found
-from recollect.ports.records import OneOf, Order, Query, equal
+from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.services.requests import Reply
 from recollect.services.retry import persistently
 from recollect.services.tenant import Core, Tenant

@@ -18,7 +18,8 @@ from recollect.domain.hash_tree import Difference, Entries, Entry, bucket_of, di
 from recollect.domain.record import Id, QueryText, Text, id_after, now
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
-from recollect.ports.records import Delete, Insert, OneOf, Order, Put, Query, Require, Step, Touch, equal
+from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply
 from recollect.services.retry import insistently

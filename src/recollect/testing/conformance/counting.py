@@ -9,7 +9,8 @@ import pytest
 
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
-from recollect.ports.records import Compare, Query, RecordStore, Scope, Spans, equal
+from recollect.ports.query import Compare, Query, Spans, equal
+from recollect.ports.records import RecordStore, Scope
 from recollect.testing.conformance.makers import NOON, memory, stored
 
 

@@ -13,7 +13,9 @@ from recollect.domain.conversations import Session
 from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
-from recollect.ports.records import Insert, Query, RecordStore, Scope, TextQuery
+from recollect.ports.query import Query, TextQuery
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Insert
 
 R = TypeVar("R", bound=Record)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

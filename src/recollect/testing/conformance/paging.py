@@ -12,20 +12,9 @@ import pytest
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput
-from recollect.ports.records import (
-    Beside,
-    Compare,
-    Delete,
-    Filter,
-    Insert,
-    Order,
-    Query,
-    RecordStore,
-    Scope,
-    TextQuery,
-    Update,
-    equal,
-)
+from recollect.ports.query import Beside, Compare, Filter, Order, Query, TextQuery, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, session, stored
 
 ORDERS: list[tuple[Order, ...]] = [

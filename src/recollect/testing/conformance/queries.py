@@ -11,22 +11,9 @@ from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
-from recollect.ports.records import (
-    AnyOf,
-    Compare,
-    DeleteWhere,
-    Filter,
-    Holds,
-    IsNull,
-    Linked,
-    OneOf,
-    Order,
-    Query,
-    RecordStore,
-    Scope,
-    TextQuery,
-    equal,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Order, Query, TextQuery, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import DeleteWhere
 from recollect.ports.vectors import VectorSource
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, stored, tag, user
 

@@ -11,17 +11,9 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.record import Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import ReferenceMissing
-from recollect.ports.records import (
-    Delete,
-    Insert,
-    Linked,
-    OneOf,
-    Put,
-    Query,
-    RecordStore,
-    Scope,
-    Update,
-)
+from recollect.ports.query import Linked, OneOf, Query
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Put, Update
 from recollect.testing.conformance.makers import (
     agent,
     every_type,

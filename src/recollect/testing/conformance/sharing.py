@@ -14,24 +14,9 @@ from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import Closed, DuplicateKey, InvalidInput, NotFound, RequirementFailed, VersionConflict
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Insert,
-    IsNull,
-    Linked,
-    Put,
-    Query,
-    RecordStore,
-    Require,
-    Scope,
-    TextQuery,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Compare, IsNull, Linked, Query, TextQuery, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Touch, Update
 from recollect.testing.conformance.makers import agent, ids, memory, one_of_each, search, session, stored, tag, user
 
 WRITERS = 32

@@ -8,20 +8,9 @@ import pytest
 
 from recollect.domain.memory import Memory, Tag
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.records import (
-    Compare,
-    Delete,
-    Insert,
-    Linked,
-    OneOf,
-    Order,
-    Query,
-    Reads,
-    RecordStore,
-    Scope,
-    Update,
-    equal,
-)
+from recollect.ports.query import Compare, Linked, OneOf, Order, Query, equal
+from recollect.ports.records import Reads, RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import memory, stored, tag
 
 

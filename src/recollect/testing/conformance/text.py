@@ -8,18 +8,9 @@ from recollect.domain.conversations import Message
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.record import Record
 from recollect.domain.sources import Source
-from recollect.ports.records import (
-    Compare,
-    Delete,
-    Holds,
-    Insert,
-    Linked,
-    RecordStore,
-    Scope,
-    TextQuery,
-    Update,
-    equal,
-)
+from recollect.ports.query import Compare, Holds, Linked, TextQuery, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import agent, memory, one_of_each, search, session, stored, tag, user
 
 HOSTILE_TERMS = [

@@ -19,25 +19,9 @@ from recollect.errors import (
     RequirementFailed,
     VersionConflict,
 )
-from recollect.ports.records import (
-    Absent,
-    Compare,
-    Delete,
-    DeleteWhere,
-    Insert,
-    IsNull,
-    OneOf,
-    Put,
-    Query,
-    RecordStore,
-    Require,
-    Scope,
-    Step,
-    Touch,
-    Update,
-    equal,
-    revised,
-)
+from recollect.ports.query import Compare, IsNull, OneOf, Query, equal
+from recollect.ports.records import RecordStore, Scope, revised
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, session, stored, tag, user
 
 ACME = Scope("acme")

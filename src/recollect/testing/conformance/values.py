@@ -17,20 +17,9 @@ from recollect.domain.record import Record
 from recollect.domain.sources import Source, Table
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
-from recollect.ports.records import (
-    Delete,
-    Insert,
-    Linked,
-    OneOf,
-    Order,
-    Query,
-    RecordStore,
-    Require,
-    Scope,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Linked, OneOf, Order, Query, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Delete, Insert, Require, Touch, Update
 from recollect.testing.conformance.makers import (
     agent,
     embedding,

@@ -13,7 +13,7 @@ from recollect.adapters.records.duckdb.store import DuckdbStore
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, TooLarge, Unsupported
 from recollect.interfaces.cli import main
-from recollect.ports.records import Query
+from recollect.ports.query import Query
 
 SECRET = "xyzzy of globex"
 OTHER_TABLES = [

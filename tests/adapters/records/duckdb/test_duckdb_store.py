@@ -36,19 +36,9 @@ from recollect.errors import (
     StoreBusy,
     StoreError,
 )
-from recollect.ports.records import (
-    Absent,
-    Delete,
-    DeleteWhere,
-    Insert,
-    IsNull,
-    Linked,
-    Put,
-    Query,
-    Scope,
-    Update,
-    equal,
-)
+from recollect.ports.query import IsNull, Linked, Query, equal
+from recollect.ports.records import Scope
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Update
 from recollect.testing.conformance.makers import agent, embedding, found, ids, memory, search, session, stored, tag
 from seeds import SEED, SOAK
 
@@ -300,7 +290,8 @@ def test_traces_are_erased_from_a_store_whose_log_was_left_by_a_killed_process(p
         from pathlib import Path
         from recollect.adapters.records.duckdb.store import DuckdbStore
         from recollect.domain.tenancy import Organization
-        from recollect.ports.records import Insert, Scope
+        from recollect.ports.records import Scope
+        from recollect.ports.steps import Insert
         store = DuckdbStore(Path({str(path)!r}))
         store.transact(Scope("acme"), [Insert(Organization(organization_id="acme", id="acme", name="A"))])
         os.kill(os.getpid(), 9)

@@ -23,19 +23,9 @@ from recollect.domain.memory import Embedding, Memory, Tag
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import InvalidSettings, NewerStore, NotARecollectStore, StoreBusy, Unavailable
-from recollect.ports.records import (
-    Absent,
-    Delete,
-    DeleteWhere,
-    Insert,
-    Query,
-    RecordStore,
-    Scope,
-    Step,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Query, equal
+from recollect.ports.records import RecordStore, Scope
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Step, Touch, Update
 from recollect.testing.conformance.makers import (
     agent,
     embedding,

@@ -25,7 +25,9 @@ from recollect.adapters.records.postgres.schema import DDL
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
 from recollect.errors import Unavailable
-from recollect.ports.records import Insert, Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 from recollect.testing.conformance.makers import found, memory, one_of_each, search
 
 CITUS = os.environ.get("RECOLLECT_CITUS_URL")

@@ -15,7 +15,7 @@ from recollect.adapters.records.postgres import preflight
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.app import check_settings
 from recollect.errors import InvalidSettings, StoreReadOnly
-from recollect.ports.records import Insert
+from recollect.ports.steps import Insert
 from recollect.testing.conformance.makers import found, one_of_each
 
 INJECTED = (

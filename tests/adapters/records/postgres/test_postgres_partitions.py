@@ -17,7 +17,9 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.errors import Denied, InvalidInput, Unavailable
 from recollect.interfaces.cli.main import run
-from recollect.ports.records import Insert, Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 
 OLD = datetime(2021, 3, 5, tzinfo=UTC)
 HANGING = (Tag, Citation, Embedding, Relationship, Revision)

@@ -25,7 +25,9 @@ from recollect.adapters.vectors.pgvector import PgVectorStore
 from recollect.app import restore_backup
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidSettings, RecollectError, StoreBusy, Unavailable
-from recollect.ports.records import Insert, Query, RecordStore
+from recollect.ports.query import Query
+from recollect.ports.records import RecordStore
+from recollect.ports.steps import Insert
 from recollect.testing.conformance import RecordStoreContract
 from recollect.testing.conformance.makers import embedding, found, memory
 from recollect.testing.conformance.sharing import SharingRules

@@ -57,7 +57,9 @@ from recollect.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from recollect.ports.records import Compare, Delete, Insert, Query, Scope, TextQuery, Update
+from recollect.ports.query import Compare, Query, TextQuery
+from recollect.ports.records import Scope
+from recollect.ports.steps import Delete, Insert, Update
 from recollect.ports.vectors import FACETS
 from recollect.testing.conformance.makers import agent, embedding, found, memory, one_of_each, search, stored, user
 
@@ -521,7 +523,8 @@ class TestFailures:
         code = f"""
 import time, recollect.domain
 from recollect.adapters.records.postgres.store import PostgresStore
-from recollect.ports.records import Insert, Scope
+from recollect.ports.records import Scope
+from recollect.ports.steps import Insert
 from recollect.testing.conformance.makers import agent, memory
 store, acme = PostgresStore({address!r}), Scope("acme")
 def work(connection):

@@ -12,7 +12,8 @@ import pytest
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.memory import Embedding, Memory
 from recollect.errors import DamagedData, NotARecollectStore, StoreError
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.testing.conformance.makers import embedding, found, ids, memory, search, stored
 from seeds import SEED, SOAK
 

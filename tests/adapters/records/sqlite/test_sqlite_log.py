@@ -20,7 +20,8 @@ from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.records.sqlite.wal_notes import LogNotes, notes_of
 from recollect.domain.memory import Memory
 from recollect.errors import DamagedData, FileReplaced
-from recollect.ports.records import Query, Scope
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
 from recollect.testing.conformance.makers import found, memory, stored
 
 ACME = Scope("acme")

@@ -22,19 +22,9 @@ from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
 from recollect.errors import InvalidInput, NewerStore, NotARecollectStore, StoreBusy, StoreError, StoreFull
-from recollect.ports.records import (
-    Compare,
-    Delete,
-    DeleteWhere,
-    Insert,
-    IsNull,
-    OneOf,
-    Put,
-    Query,
-    Scope,
-    TextQuery,
-    Update,
-)
+from recollect.ports.query import Compare, IsNull, OneOf, Query, TextQuery
+from recollect.ports.records import Scope
+from recollect.ports.steps import Delete, DeleteWhere, Insert, Put, Update
 from recollect.testing.conformance.makers import agent, found, ids, memory, search, session, stored
 
 ACME = Scope("acme")

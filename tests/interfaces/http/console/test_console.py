@@ -33,7 +33,8 @@ from recollect.interfaces.http.console.templating import (
     word_diff,
 )
 from recollect.interfaces.serve import application
-from recollect.ports.records import Scope, Touch
+from recollect.ports.records import Scope
+from recollect.ports.steps import Touch
 from recollect.services.access import keys
 from recollect.settings import Settings
 

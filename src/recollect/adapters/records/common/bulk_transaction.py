@@ -16,7 +16,9 @@ from typing import Any, Protocol, cast
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.sql_transaction import VERBS, Steps, Tables, insert_statement
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.records import Absent, Committed, Compare, Filter, Insert, OneOf, Query, Scope, Step
+from recollect.ports.query import Compare, Filter, OneOf, Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Absent, Committed, Insert, Step
 
 AT_ONCE = 1000
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from recollect.domain.record import Column, ColumnType, Record, storable
 from recollect.errors import InvalidInput
-from recollect.ports.records import (
+from recollect.ports.query import (
     AnyOf,
     Beside,
     Compare,
@@ -28,8 +28,8 @@ from recollect.ports.records import (
     Query,
     Spans,
     TextQuery,
-    Touch,
 )
+from recollect.ports.steps import Touch
 
 OPERATORS = frozenset(get_args(Operator))
 _TYPES: dict[ColumnType, tuple[type, ...]] = {

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.domain.record import ColumnType
-from recollect.ports.records import Compare
+from recollect.ports.query import Compare
 
 Bind = Callable[[Any], str]
 """Adds a value to the statement's bound values and gives its place-holder."""

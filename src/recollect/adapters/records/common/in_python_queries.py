@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.domain.record import Record
-from recollect.ports.records import AnyOf, Beside, Filter, Linked, Page, Query, Spans, TextHit, encode_cursor, passes
+from recollect.ports.query import AnyOf, Beside, Filter, Linked, Page, Query, Spans, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
 LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}

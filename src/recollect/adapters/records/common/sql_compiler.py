@@ -14,7 +14,8 @@ from recollect.adapters.records.common.checks import check_filters, check_orderi
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.dialect import Dialect, same
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.records import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Scope, Spans
+from recollect.ports.query import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Spans
+from recollect.ports.records import Scope
 
 
 def quoted(identifier: str) -> str:

@@ -13,7 +13,8 @@ from recollect.adapters.records.common.dialect import Dialect, same
 from recollect.adapters.records.common.sql_compiler import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.records import Beside, Change, Page, Query, Reading, Scope, Spans, encode_cursor
+from recollect.ports.query import Beside, Page, Query, Reading, Spans, encode_cursor
+from recollect.ports.records import Change, Scope
 
 R = TypeVar("R", bound=Record)
 H = TypeVar("H")

@@ -24,21 +24,9 @@ from recollect.errors import (
     RequirementFailed,
     VersionConflict,
 )
-from recollect.ports.records import (
-    Absent,
-    Committed,
-    Delete,
-    DeleteWhere,
-    Insert,
-    Put,
-    Query,
-    Require,
-    Scope,
-    Step,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Query, equal
+from recollect.ports.records import Scope
+from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 
 CHUNK = 500
 KEY = 2  # organization_id and id are the first columns of every record

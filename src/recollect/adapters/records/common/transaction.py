@@ -13,20 +13,9 @@ from recollect.adapters.records.common.checks import checked_touch
 from recollect.adapters.records.common.sql_transaction import referrers
 from recollect.domain.record import Record, Unique
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, ReferenceMissing, RequirementFailed, VersionConflict
-from recollect.ports.records import (
-    Absent,
-    Delete,
-    DeleteWhere,
-    Insert,
-    Put,
-    Query,
-    Require,
-    Scope,
-    Step,
-    Touch,
-    Update,
-    equal,
-)
+from recollect.ports.query import Query, equal
+from recollect.ports.records import Scope
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 
 
 class Ground(Protocol):

@@ -19,7 +19,8 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.domain.record import Record
 from recollect.domain.tokenizer import terms_asked
-from recollect.ports.records import Query, Scope, TextHit, TextQuery
+from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.records import Scope
 
 NAMES = ("term", "row")
 INDEXED_AT_ONCE = 2000

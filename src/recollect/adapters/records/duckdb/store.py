@@ -33,26 +33,9 @@ from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, our_e
 from recollect.adapters.records.duckdb.maintenance import check, migrate, rebuild_text
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
-from recollect.ports.records import (
-    Absent,
-    AnyOf,
-    Capabilities,
-    Committed,
-    Compare,
-    Filter,
-    Insert,
-    Linked,
-    Problem,
-    Query,
-    Require,
-    Scope,
-    SqlAnswer,
-    SqlLimits,
-    Step,
-    TextHit,
-    TextQuery,
-    Update,
-)
+from recollect.ports.query import AnyOf, Compare, Filter, Linked, Query, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Problem, Scope, SqlAnswer, SqlLimits
+from recollect.ports.steps import Absent, Committed, Insert, Require, Step, Update
 from recollect.ports.vectors import StoredVector, VectorRow
 
 FEW = 8  # rows that are given one by one; taking columns apart costs a millisecond, whatever their length

@@ -22,7 +22,8 @@ from recollect.adapters.records.dynamodb.log import Head, Tenant
 from recollect.adapters.records.dynamodb.snapshot import Name, View, values_of
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy
-from recollect.ports.records import Linked, Page, Query, Reading, Scope, Spans
+from recollect.ports.query import Linked, Page, Query, Reading, Spans
+from recollect.ports.records import Scope
 
 R = TypeVar("R", bound=Record)
 AT_ONCE = 500

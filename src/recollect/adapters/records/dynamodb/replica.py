@@ -25,7 +25,7 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
 from recollect.domain.tokenizer import terms_asked
 from recollect.errors import StoreBusy
-from recollect.ports.records import Beside, Filter, TextHit, TextQuery, passes
+from recollect.ports.query import Beside, Filter, TextHit, TextQuery, passes
 from recollect.ports.vectors import StoredVector, VectorRow
 
 

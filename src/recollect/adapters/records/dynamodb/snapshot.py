@@ -28,7 +28,7 @@ from recollect.adapters.records.dynamodb.keys import Key, field_word, index_word
 from recollect.adapters.records.dynamodb.log import Head, Tenant
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
-from recollect.ports.records import AnyOf, Compare, Filter, Linked, OneOf, Query
+from recollect.ports.query import AnyOf, Compare, Filter, Linked, OneOf, Query
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")

@@ -37,22 +37,9 @@ from recollect.adapters.records.dynamodb.snapshot import View
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.records import (
-    Beside,
-    Capabilities,
-    Change,
-    Committed,
-    OneOf,
-    Page,
-    Problem,
-    Query,
-    Reading,
-    Scope,
-    Spans,
-    Step,
-    TextHit,
-    TextQuery,
-)
+from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Change, Problem, Scope
+from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorTruth
 
 R = TypeVar("R", bound=Record)

@@ -26,21 +26,9 @@ from recollect.adapters.records.dynamodb.snapshot import Name, View, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
-from recollect.ports.records import (
-    Absent,
-    Committed,
-    Delete,
-    DeleteWhere,
-    Insert,
-    OneOf,
-    Put,
-    Query,
-    Require,
-    Scope,
-    Step,
-    Touch,
-    Update,
-)
+from recollect.ports.query import OneOf, Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 
 FEW = 4
 ORGANIZATION = Organization.shape.table

@@ -15,7 +15,7 @@ from typing import Any
 from recollect.adapters.records.common.checks import in_utc
 from recollect.adapters.records.common.dialect import Bind, json_text, same
 from recollect.domain.record import ColumnType
-from recollect.ports.records import Compare
+from recollect.ports.query import Compare
 
 
 def _our_utc(moment: datetime) -> datetime:

@@ -22,7 +22,8 @@ from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.domain.tokenizer import terms_asked
-from recollect.ports.records import Query, Scope, TextHit, TextQuery
+from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.records import Scope
 
 FEW = 2000
 COMMON = 200  # holders; how many there are of such a term is noted for a while, since one more hardly matters

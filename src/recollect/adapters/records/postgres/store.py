@@ -43,18 +43,9 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.partitions import Partition
-from recollect.ports.records import (
-    Capabilities,
-    Committed,
-    Insert,
-    Problem,
-    Query,
-    Remark,
-    Scope,
-    Step,
-    TextHit,
-    TextQuery,
-)
+from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Problem, Remark, Scope
+from recollect.ports.steps import Committed, Insert, Step
 from recollect.ports.vectors import StoredVector
 
 SEQS_AT_ONCE = 16

@@ -11,7 +11,7 @@ import apsw
 
 from recollect.adapters.records.common.dialect import Bind, json_text, moment_text, same
 from recollect.domain.record import ColumnType
-from recollect.ports.records import Compare
+from recollect.ports.query import Compare
 
 MOST_MARKS = 50
 

@@ -21,7 +21,8 @@ from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.domain.record import Record, TextIndex
 from recollect.domain.tokenizer import terms_asked
-from recollect.ports.records import Query, Scope, TextHit, TextQuery
+from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.records import Scope
 
 if TYPE_CHECKING:
     import numpy as np

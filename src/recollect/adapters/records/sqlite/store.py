@@ -59,16 +59,9 @@ from recollect.adapters.records.sqlite.wal_guard import (
 from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
-from recollect.ports.records import (
-    Capabilities,
-    Committed,
-    Problem,
-    Query,
-    Scope,
-    Step,
-    TextHit,
-    TextQuery,
-)
+from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.records import Capabilities, Problem, Scope
+from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)

@@ -1,0 +1,228 @@
+"""Queries as data: filters, order, pages, counts by field, text search. The conformance kit checks what each means."""
+
+from __future__ import annotations
+
+import base64
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from recollect.domain.record import Record
+from recollect.errors import InvalidInput
+
+R = TypeVar("R", bound=Record)
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A field against a value; with `key`, one member of a JSON object field, types compared strictly."""
+
+    field: str
+    operator: Operator
+    value: Any
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A field is one of these values; or none of them, not even where it is empty."""
+
+    field: str
+    values: tuple[Any, ...]
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    field: str
+    wanted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A JSON list field has this text among its members."""
+
+    field: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """There is a living record of `record` whose `field` is this record's id and that passes `where`."""
+
+    record: type[Record]
+    field: str
+    where: tuple[Filter, ...] = ()
+    wanted: bool = True
+
+
+Filter = Compare | OneOf | IsNull | Holds | AnyOf | Linked
+
+
+def equal(field: str, value: Any) -> Filter:
+    return IsNull(field) if value is None else Compare(field, "=", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Empty fields come first going up and last going down; ties are broken by id."""
+
+    field: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[R]):
+    record: type[R]
+    where: tuple[Filter, ...] = ()
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    after: str | None = None
+    deleted: Literal["no", "yes", "only"] = "no"
+
+    def ordering(self) -> tuple[Order, ...]:
+        if any(order.field == "id" for order in self.order):
+            return self.order
+        return (*self.order, Order("id", self.order[-1].descending if self.order else False))
+
+    def start(self) -> list[Any] | None:
+        """The ordering values of the last record of the page before this one."""
+        return None if self.after is None else decode_cursor(self.after, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[R]):
+    records: list[R]
+    next: str | None = None
+
+
+def encode_cursor(values: Sequence[Any]) -> str:
+    plain = [["t", value.isoformat()] if isinstance(value, datetime) else value for value in values]
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
+    try:
+        plain = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        values = [datetime.fromisoformat(value[1]) if isinstance(value, list) else value for value in plain]
+    except (ValueError, TypeError, IndexError, RecursionError):
+        plain = values = []
+    if not isinstance(plain, list) or len(values) != len(query.ordering()):
+        raise InvalidInput("that cursor is not one of ours", remedy="give `next` of the page before, unchanged")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The stretches of time between these moments, in order: 0 is before the first, 1 from the first on, and so on."""
+
+    field: str
+    edges: tuple[datetime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside(Generic[R]):
+    """What stands beside some records: among those with the same `within`, in order of `by` and then of id.
+
+    Each place is a record's values of `within` and `by`, and its id; `within` and `by` are declared as an index in this
+    order, and neither is empty.
+    """
+
+    record: type[R]
+    within: str
+    by: str
+    places: tuple[tuple[Any, Any, str], ...]
+    reach: int
+    where: tuple[Filter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery(Generic[R]):
+    """Any of the terms, in any of the record's declared text fields; best first, ties by id.
+
+    The rarer a term within what the facets leave, the more it counts; other tenants' texts never matter. `facets`
+    must all match and are part of the index; `where` filters what is left.
+    """
+
+    record: type[R]
+    terms: tuple[str, ...]
+    limit: int
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    where: tuple[Filter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextHit:
+    id: str
+    score: float
+
+
+Reading = tuple[Query[Any], Sequence[str]]
+"""A query, and the fields that are wanted."""
+
+
+def passes(record: Record, given: Filter) -> bool | None:
+    """Whether a record passes a filter; None when that depends on other records (Linked)."""
+    if isinstance(given, AnyOf):
+        verdicts = [passes(record, one) for one in given.filters]
+        return None if None in verdicts and True not in verdicts else True in verdicts
+    if isinstance(given, Linked):
+        return None
+    if given.field not in type(record).model_fields:
+        raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'", remedy="see the record reference")
+    value = getattr(record, given.field)
+    if isinstance(given, Compare):
+        return _compares(value, given) if given.key is None else _member_compares(value, given)
+    if isinstance(given, OneOf):
+        return (value in [_as_kept(one) for one in given.values]) == given.wanted
+    if isinstance(given, Holds):
+        return isinstance(value, list) and given.value in value
+    return (value is None) == given.wanted
+
+
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _compares(value: Any, given: Compare) -> bool:
+    if given.operator == "!=":
+        return bool(value != _as_kept(given.value))
+    wanted = _as_kept(given.value)
+    return value is not None and wanted is not None and _TESTS[given.operator](value, wanted)
+
+
+def _as_kept(value: Any) -> Any:
+    """As records read a moment without a zone."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _member_compares(value: Any, given: Compare) -> bool:
+    """JSON values are compared only with their own type: 1 is neither true nor "1"."""
+    comparable = isinstance(value, dict) and given.key in value and _kind(value[given.key]) == _kind(given.value)
+    if given.operator == "!=":
+        return not (comparable and value[given.key] == given.value)
+    if not comparable:
+        return False
+    if given.value is None or isinstance(given.value, bool):
+        return bool(value[given.key] == given.value)
+    return _TESTS[given.operator](value[given.key], given.value)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return "constant"
+    return "number" if isinstance(value, int | float) else type(value).__name__
