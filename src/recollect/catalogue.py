@@ -289,8 +289,8 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
 def carry_out(operation: Operation, core: Core, scope: Any, request: Request, progress: Any = None) -> Any:
     """Run the operation with a request that is valid; what comes of it is in the access log."""
     from recollect.errors import RequirementFailed, typed_os_errors
+    from recollect.retry import retry
     from recollect.services.requests import sanitized
-    from recollect.services.retry import insistently
     from recollect.services.times import in_zone, zone_for
 
     tenant = core.for_scope(scope)
@@ -300,7 +300,7 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
         scope, operation.access, operation.name, asked, failures_only=operation.unlogged, refused=refused
     )
     with attended, typed_os_errors():
-        reply = insistently(lambda: operation.function(tenant, request, *more), RequirementFailed, tries=LOOKS)
+        reply = retry(lambda: operation.function(tenant, request, *more), RequirementFailed, tries=LOOKS)
     return in_zone(reply, zone_for(tenant, getattr(request, "user", None)))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from recollect.errors import RecollectError, VersionConflict
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -24,7 +26,9 @@ class Retry:
     longest_pause_seconds: float = 60.0
     sleep: Callable[[float], None] | None = None
 
-    def run(self, attempt: Callable[[int], T], on: type[E], asked_pause: Callable[[E], float | None]) -> T:
+    def run(
+        self, attempt: Callable[[int], T], on: type[E] | tuple[type[E], ...], asked_pause: Callable[[E], float | None]
+    ) -> T:
         """What `attempt` returns; it is called with its number, from 1.
 
         After an error `on`, `asked_pause` says how many seconds to wait at least (0 for no wish), or None where trying
@@ -40,3 +44,17 @@ class Retry:
             usual = self.first_pause_seconds * 2 ** (number - 1) * random.uniform(0.5, 1.0)
             (self.sleep or time.sleep)(min(max(usual, asked), self.longest_pause_seconds))
         return attempt(self.tries)
+
+
+CONTENTION = Retry(first_pause_seconds=0.001, longest_pause_seconds=0.064)
+"""For those who were in each other's way: looking afresh mends it, and soon."""
+
+
+def retry(attempt: Callable[[], T], *failures: type[RecollectError], tries: int = 100) -> T:
+    """Again when it fails in a way that looking afresh may mend; what still fails then is raised."""
+    return replace(CONTENTION, tries=tries + 1).run(lambda number: attempt(), failures, lambda error: 0.0)
+
+
+def retry_unless_pinned(version: int | None, attempt: Callable[[], T]) -> T:
+    """Read, change and write again for as long as others are quicker, unless the caller insists on a version."""
+    return attempt() if version is not None else retry(attempt, VersionConflict)

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
     "ports": {"domain"},
     "services": {"ports", "domain", "retry"},
-    "catalogue": {"services", "ports", "domain"},
+    "catalogue": {"services", "ports", "domain", "retry"},
     "settings": {"domain"},
     "adapters": {"ports", "domain", "http_client", "retry"},
     "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", "http_client", "retry", ""},

@@ -251,7 +251,7 @@ def test_a_report_that_others_keep_overtaking_pauses_and_gives_up(mem: Any, monk
         return transact(scope, steps)
 
     monkeypatch.setattr(store, "transact", overtaken)
-    monkeypatch.setattr("recollect.services.retry.time.sleep", pauses.append)
+    monkeypatch.setattr("recollect.retry.time.sleep", pauses.append)
     with pytest.raises(VersionConflict):
         mem.pattern.report(use, True)
     assert len(pauses) > 10

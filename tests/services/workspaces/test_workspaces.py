@@ -315,7 +315,7 @@ def test_a_snapshot_waits_for_a_writer_that_is_quicker_eighty_times(
         furnished(mem)
         mem.workspace.write("w", "file", "0")
         pauses: list[float] = []
-        monkeypatch.setattr("recollect.services.retry.time.sleep", pauses.append)
+        monkeypatch.setattr("recollect.retry.time.sleep", pauses.append)
         transact, times = mem._core.store.transact, iter(range(1, 81))
 
         def overtaken(scope: Any, steps: Any) -> Any:

@@ -12,12 +12,12 @@ from recollect.domain.record import Record, now
 from recollect.errors import RequirementFailed, VersionConflict
 from recollect.ports.query import Compare, Query
 from recollect.ports.steps import DeleteWhere
+from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
 from recollect.services.admin.removal_plan import burying_steps, overdue
 from recollect.services.erasure import erase_traces, owed, owing
 from recollect.services.memories.derived import erasing_steps
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
 from recollect.services.workspaces.blobs import collect
@@ -51,7 +51,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
     if request.dry_run:
         return Swept(expired=memories, states=states, removed=len(removed))
     for party in removed:
-        insistently(partial(_bury, tenant, party), VersionConflict, RequirementFailed)
+        retry(partial(_bury, tenant, party), VersionConflict, RequirementFailed)
     blobs, _ = collect(tenant)
     if memories or states:
         gone = [id for (id,) in tenant.select(Query(Memory, expired, deleted="yes"), ("id",))]

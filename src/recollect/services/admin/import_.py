@@ -34,12 +34,12 @@ from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
 from recollect.ports.query import OneOf, Query
 from recollect.ports.steps import DeleteWhere, Insert, Put, Step
+from recollect.retry import retry
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.export import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
 from recollect.services.memories.content_hashes import difference
 from recollect.services.memories.indexing import Progress, refreshed
 from recollect.services.requests import Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
 from recollect.services.trust.import_trust import Proving
@@ -302,7 +302,7 @@ def _write(tenant: Tenant, batch: Sequence[Record], existing: str, before: int) 
         return count
 
     try:
-        return insistently(attempt, DuplicateKey, tries=2)
+        return retry(attempt, DuplicateKey, tries=2)
     except Conflict as error:
         raise _stopped(error, before) from None
 

@@ -9,12 +9,12 @@ from pydantic import Field
 from recollect.domain.record import Id, now
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput, VersionConflict
+from recollect.retry import retry
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.removal_plan import Plan, Taken, counted, planned, removing_steps, returning_steps
 from recollect.services.agents.parties import PARTIES, Party, PartyView, view
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged
 from recollect.services.workspaces.blobs import collect
@@ -55,7 +55,7 @@ def remove_party(tenant: Tenant, request: RemovePartyRequest) -> Removed:
     Users and agents take their memories along; sessions and projects leave them behind. What belongs to other users is
     never taken unless that was said.
     """
-    return insistently(lambda: _remove(tenant, request), VersionConflict)
+    return retry(lambda: _remove(tenant, request), VersionConflict)
 
 
 def _remove(tenant: Tenant, request: RemovePartyRequest) -> Removed:
@@ -108,7 +108,7 @@ class UnremovePartyRequest(Request):
 
 def unremove_party(tenant: Tenant, request: UnremovePartyRequest) -> PartyView:
     """Bring a removed party back with all that was hidden with it; what was handed over stays where it is."""
-    return insistently(lambda: _unremove(tenant, request), VersionConflict)
+    return retry(lambda: _unremove(tenant, request), VersionConflict)
 
 
 def _unremove(tenant: Tenant, request: UnremovePartyRequest) -> PartyView:

@@ -17,8 +17,8 @@ from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.steps import Absent, Require, Step, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
@@ -104,7 +104,7 @@ def revise_agent(tenant: Tenant, request: ReviseAgentRequest) -> AgentView:
         agent = as_of_version(load(tenant, Agent, request.id), request.version)
         return _changed(tenant, agent, "revise agent", [], **given)
 
-    return persistently(request.version, attempt)
+    return retry_unless_pinned(request.version, attempt)
 
 
 def pause_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
@@ -133,7 +133,7 @@ def _moved(tenant: Tenant, id: str, to: str) -> AgentView:
             )
         return _changed(tenant, agent, f"{to} agent", [], status=to)
 
-    return persistently(None, attempt)
+    return retry_unless_pinned(None, attempt)
 
 
 class InContextRequest(AgentRequest):
@@ -172,7 +172,7 @@ def in_context(tenant: Tenant, request: InContextRequest) -> InContext:
             raise
         return InContext(agent=agent.id, messages=ids, version=after.version)
 
-    return persistently(request.version, attempt)
+    return retry_unless_pinned(request.version, attempt)
 
 
 def _in_mind(base: Sequence[str], request: InContextRequest) -> list[str]:

@@ -18,10 +18,10 @@ from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, RequirementFailed, TooLarge
 from recollect.ports.query import Compare, Filter, Linked, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
@@ -224,7 +224,7 @@ def _rewritten(
             raise _label_taken(after, conflict) from None
         return _view(tenant, after.changed(version=block.version + 1))
 
-    return persistently(version, attempt)
+    return retry_unless_pinned(version, attempt)
 
 
 def _kept(tenant: Tenant, before: Block, after: Block) -> list[Step]:

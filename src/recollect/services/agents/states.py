@@ -17,10 +17,10 @@ from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, now
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
 from recollect.ports.steps import Delete, Insert, Step, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.times import Through
 from recollect.services.transaction import commit, load, logged, made, rewritten
@@ -67,7 +67,7 @@ def save(tenant: Tenant, request: SaveStateRequest) -> StateView:
         raise TooLarge(f"a state of {size} bytes", remedy=f"at most {LARGEST_STATE}; keep large things in a workspace")
     moment = now()
     expires = moment + timedelta(seconds=request.ttl_seconds) if request.ttl_seconds else request.expires_at
-    return persistently(request.version, lambda: _saved(tenant, request, expires))
+    return retry_unless_pinned(request.version, lambda: _saved(tenant, request, expires))
 
 
 def _saved(tenant: Tenant, request: SaveStateRequest, expires: datetime | None) -> StateView:

@@ -12,10 +12,10 @@ from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
 from recollect.errors import DuplicateKey, InvalidInput, NotFound
 from recollect.ports.query import Filter, Holds, Linked, Order, Query, equal
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.request_limits import MOST_TAGS
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
@@ -146,7 +146,7 @@ def revise(tenant: Tenant, request: ReviseToolRequest) -> ToolView:
             raise _taken(after.name, error) from None
         return _view(tenant, after.changed(version=tool.version + 1))
 
-    return persistently(request.version, attempt)
+    return retry_unless_pinned(request.version, attempt)
 
 
 class RemoveToolRequest(ToolRequest):

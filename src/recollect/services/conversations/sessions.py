@@ -16,8 +16,8 @@ from recollect.domain.record import Id, Json, Name, QueryText, Text, now
 from recollect.errors import InvalidInput
 from recollect.ports.query import Filter, IsNull, Order, Query, equal
 from recollect.ports.steps import Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
@@ -138,7 +138,7 @@ def _changed(tenant: Tenant, id: str, action: str, fields: dict[str, Any], versi
         commit(tenant, [Update(after), logged(tenant, "update", action, None, id=id, fields=sorted(fields))])
         return _view(tenant, after.changed(version=session.version + 1))
 
-    return persistently(version, attempt)
+    return retry_unless_pinned(version, attempt)
 
 
 def _view(tenant: Tenant, session: Session) -> SessionView:

@@ -43,6 +43,7 @@ from recollect.errors import (
 from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Put, Require, Step, Update
+from recollect.retry import retry
 from recollect.services.frameworks.checkpoint_streams import (
     Span,
     Spans,
@@ -59,7 +60,6 @@ from recollect.services.frameworks.checkpoint_streams import (
 )
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Bytes, Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged, made
 
@@ -113,7 +113,7 @@ class PutCheckpointReply(Reply):
 
 def put(tenant: Tenant, request: PutCheckpointRequest) -> PutCheckpointReply:
     """Save a checkpoint, the new items with it, and let go of what retention does not keep."""
-    return insistently(lambda: _put(tenant, request), *_OTHERS_WERE_QUICKER)
+    return retry(lambda: _put(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
 def _put(tenant: Tenant, request: PutCheckpointRequest) -> PutCheckpointReply:
@@ -297,7 +297,7 @@ def write(tenant: Tenant, request: WriteCheckpointRequest) -> WriteCheckpointRep
     """Save what a task wrote; a place that was written before keeps its value unless told to replace it."""
     if len(request.slots) != len(request.values):
         raise InvalidInput("there are not as many values as slots", remedy="give one value for each slot")
-    return insistently(lambda: _write(tenant, request), *_OTHERS_WERE_QUICKER)
+    return retry(lambda: _write(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
 def _write(tenant: Tenant, request: WriteCheckpointRequest) -> WriteCheckpointReply:
@@ -389,7 +389,7 @@ class CheckpointPage(Reply):
 
 def get(tenant: Tenant, request: GetCheckpointRequest) -> CheckpointPage:
     """The checkpoint with its items and pending writes; an empty page if there is none."""
-    return insistently(lambda: _get(tenant, request), DamagedData, tries=LOOKS)
+    return retry(lambda: _get(tenant, request), DamagedData, tries=LOOKS)
 
 
 def _get(tenant: Tenant, request: GetCheckpointRequest) -> CheckpointPage:
@@ -421,7 +421,7 @@ class ListCheckpointsRequest(Request):
 
 def list_checkpoints(tenant: Tenant, request: ListCheckpointsRequest) -> CheckpointPage:
     """Checkpoints with their items and pending writes, page by page."""
-    return insistently(lambda: _listed(tenant, request), DamagedData, tries=LOOKS)
+    return retry(lambda: _listed(tenant, request), DamagedData, tries=LOOKS)
 
 
 def _listed(tenant: Tenant, request: ListCheckpointsRequest) -> CheckpointPage:
@@ -571,7 +571,7 @@ def delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDele
     """Delete checkpoints for good, with what was written towards their successors."""
     if (request.thread is None) == (not request.runs):
         raise InvalidInput("it is not clear what to delete", remedy="give a thread, or runs")
-    return insistently(lambda: _delete(tenant, request), *_OTHERS_WERE_QUICKER)
+    return retry(lambda: _delete(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
 def _delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
@@ -618,7 +618,7 @@ def prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDelete
     """Let go of old checkpoints."""
     if request.keep is None and request.keep_seconds is None:
         raise InvalidInput("nothing says what to keep", remedy="give keep or keep_seconds")
-    return insistently(lambda: _prune(tenant, request), *_OTHERS_WERE_QUICKER)
+    return retry(lambda: _prune(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
 def _prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
@@ -641,7 +641,7 @@ class CheckpointsCopied(Reply):
 
 def copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
     """Copy a thread with all its namespaces, checkpoints, items and writes, as it is at one moment."""
-    return insistently(lambda: _copy(tenant, request), *_OTHERS_WERE_QUICKER)
+    return retry(lambda: _copy(tenant, request), *_OTHERS_WERE_QUICKER)
 
 
 def _copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:

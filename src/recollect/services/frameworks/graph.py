@@ -21,13 +21,13 @@ from recollect.domain.record import Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import DeleteWhere, Insert, Step
+from recollect.retry import retry
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
 from recollect.services.recall.filters import Wanted, narrow
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 
@@ -171,7 +171,7 @@ def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> Entities:
         _add(tenant, [_content(one) for one in new if one.name not in known])
         return Entities(entities=new)
 
-    return insistently(create, VersionConflict)
+    return retry(create, VersionConflict)
 
 
 def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relations:
@@ -211,7 +211,7 @@ def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additio
         _observe(tenant, nodes, known)
         return Additions(results=results)
 
-    return insistently(add, VersionConflict)
+    return retry(add, VersionConflict)
 
 
 def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> Done:
@@ -227,7 +227,7 @@ def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> D
         _observe(tenant, nodes, known)
         return Done(message="Observations deleted successfully")
 
-    return insistently(delete, VersionConflict)
+    return retry(delete, VersionConflict)
 
 
 def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
@@ -243,7 +243,7 @@ def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
             commit(tenant, steps)
         return Done(message="Entities deleted successfully")
 
-    return insistently(delete, VersionConflict)
+    return retry(delete, VersionConflict)
 
 
 def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> Done:

@@ -21,6 +21,7 @@ from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConfli
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Insert, Require, Update
+from recollect.retry import retry
 from recollect.services.learning.success_rates import (
     COUNTER,
     PATTERNS,
@@ -35,7 +36,6 @@ from recollect.services.learning.success_rates import (
 from recollect.services.memories.derived import GENERALIZED
 from recollect.services.recall.recall import RecallRequest, find, note_search
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 
@@ -224,7 +224,7 @@ class Reported(Reply):
 def report(tenant: Tenant, request: ReportRequest) -> Reported:
     """Say once whether an application worked; a pattern that keeps failing loses its trust, then its place."""
     # The same may have been reported, or the pattern changed, a moment ago.
-    return insistently(lambda: _report(tenant, request), VersionConflict)
+    return retry(lambda: _report(tenant, request), VersionConflict)
 
 
 def _report(tenant: Tenant, request: ReportRequest) -> Reported:

@@ -15,13 +15,13 @@ from recollect.domain.tenancy import User
 from recollect.errors import Conflict, InvalidInput, NotFound, VersionConflict
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, DeleteWhere, Step
+from recollect.retry import retry
 from recollect.services.erasure import erase_traces, is_owed, owing
 from recollect.services.memories.content_hashes import check_revision, intact
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, kept_steps
 from recollect.services.memories.supersession import reinstated_steps
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged
 
@@ -128,7 +128,7 @@ def prune(tenant: Tenant, request: PruneRequest) -> Pruned:
     if not request.dry_run:
         for start in range(0, len(ids), PAGE):
             some = ids[start : start + PAGE]
-            insistently(partial(_forget_all, tenant, some), VersionConflict)  # others change or prune them, too
+            retry(partial(_forget_all, tenant, some), VersionConflict)  # others change or prune them, too
     return Pruned(forgotten=ids, kept=total - len(ids))
 
 

@@ -14,8 +14,8 @@ from recollect.domain.record import Id, now
 from recollect.errors import Denied, InvalidInput, NotFound
 from recollect.ports.records import revised
 from recollect.ports.steps import Require, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.requests import Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of, commit, load, logged
 from recollect.services.trust.governance import Standing, standing
@@ -30,7 +30,7 @@ class ConfirmRequest(Request):
 
 def confirm(tenant: Tenant, request: ConfirmRequest) -> Standing:
     """Confirm that you said what a memory cites of you: the claim then holds, and can carry a promotion."""
-    return persistently(None, lambda: _confirmed(tenant, request))
+    return retry_unless_pinned(None, lambda: _confirmed(tenant, request))
 
 
 def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:

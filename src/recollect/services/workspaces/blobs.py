@@ -35,7 +35,7 @@ from recollect.errors import DamagedData, DuplicateKey, RequirementFailed
 from recollect.ports.query import Compare, OneOf, Order, Query, equal
 from recollect.ports.records import Problem, RecordStore, Scope
 from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
-from recollect.services.retry import insistently
+from recollect.retry import retry
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import made
 
@@ -50,7 +50,7 @@ def steadily(look: Callable[[], T]) -> T:
     """A look at files, snapshots or their content; again if what it was led to is gone, which is damage only if it
     stays so.
     """
-    return insistently(look, DamagedData, tries=LOOKS)
+    return retry(look, DamagedData, tries=LOOKS)
 
 
 def use_steps(tenant: Tenant, contents: Mapping[str, Content]) -> list[Step]:

@@ -39,10 +39,10 @@ from recollect.errors import (
 )
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
+from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply, Request
-from recollect.services.retry import persistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made, rewritten
 from recollect.services.workspaces.blobs import collect, use_steps
@@ -164,7 +164,7 @@ def write(tenant: Tenant, request: WriteFileRequest) -> FileView:
     """Write a file: made new, or in place of what it held."""
     data = content_of(request)
     workspace = load(tenant, Workspace, request.id)
-    return persistently(request.version, lambda: _written(tenant, workspace.id, request, data))
+    return retry_unless_pinned(request.version, lambda: _written(tenant, workspace.id, request, data))
 
 
 def content_of(request: WriteFileRequest) -> Content:
@@ -360,7 +360,7 @@ def remove(tenant: Tenant, request: RemoveFileRequest) -> FilesChanged:
         change.commit("remove files", {})
         return FilesChanged(files=[file.path for file in files])
 
-    return persistently(None, attempt)
+    return retry_unless_pinned(None, attempt)
 
 
 def _meant(tenant: Tenant, workspace: str, path: str, folder: bool) -> Sequence[WorkspaceFile]:
@@ -396,7 +396,7 @@ def move(tenant: Tenant, request: MoveFileRequest) -> FilesChanged:
         change.commit("move files", {})
         return FilesChanged(files=moved)
 
-    return persistently(None, attempt)
+    return retry_unless_pinned(None, attempt)
 
 
 def file_view(file: WorkspaceFile) -> FileView:

@@ -17,8 +17,8 @@ from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blo
 from recollect.errors import DamagedData
 from recollect.ports.folders import Found
 from recollect.ports.query import OneOf, Order, Query, equal
+from recollect.retry import retry_unless_pinned
 from recollect.services.requests import Reply
-from recollect.services.retry import persistently
 from recollect.services.tenant import Core, Tenant
 from recollect.services.transaction import load
 from recollect.services.workspaces.blobs import BATCH_BYTES, read_blob, steadily, stored_file
@@ -62,9 +62,9 @@ def pull(tenant: Tenant, request: PullRequest) -> Pulled:
     seen: set[str] = set()
     for batch in _batches(tenant, request, report):
         seen.update(batch)
-        persistently(None, partial(_pull_some, tenant, request.id, batch, report))
+        retry_unless_pinned(None, partial(_pull_some, tenant, request.id, batch, report))
     if request.mirror:
-        report.removed = persistently(None, lambda: _remove_others(tenant, request.id, seen))
+        report.removed = retry_unless_pinned(None, lambda: _remove_others(tenant, request.id, seen))
     return report
 
 

@@ -20,9 +20,9 @@ from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
+from recollect.retry import retry
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.requests import Reply
-from recollect.services.retry import insistently
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
@@ -62,7 +62,7 @@ def snapshot(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
 def _once_still(attempt: Callable[[], T]) -> T:
     """Looks again, with growing pauses, while others write to the workspace, or prune its snapshots."""
     try:
-        return insistently(lambda: steadily(attempt), RequirementFailed)
+        return retry(lambda: steadily(attempt), RequirementFailed)
     except RequirementFailed:
         raise StoreBusy("the workspace changed all the while", remedy="try again when its writers pause") from None
 
