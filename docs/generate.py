@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -647,7 +648,22 @@ IN_SHORT = ("peers", "recall_quality", "checkpoints", "runtime", "scale")
 
 def _rows(names: Iterable[str]) -> list[tuple[str, str, str]]:
     found = [RESULTS / f"{name}.json" for name in names]
-    return [row for path in found if path.exists() for row in _figures(path.stem, json.loads(path.read_text()))]
+    read = [row for path in found if path.exists() for row in _figures(path.stem, json.loads(path.read_text()))]
+    return [(what, _NUMBER.sub(_in_short, figure), by) for what, figure, by in read]
+
+
+_NUMBER = re.compile(r"(?<![\w@.])\d[\d,]*(?:\.\d+)?")
+
+
+def _in_short(number: re.Match[str]) -> str:
+    """With three digits, since no measurement is worth more; what is below one does not become one."""
+    said, value = number[0], float(number[0].replace(",", ""))
+    if sum(digit.isdigit() for digit in said.lstrip("0.")) <= 3:
+        return said
+    rounded = float(f"{value:.3g}")
+    if value < 1 <= rounded:
+        rounded = 0.999
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
 def _figures(name: str, report: Any) -> Iterator[tuple[str, str, str]]:

@@ -121,6 +121,12 @@ def test_figures_come_from_the_results_and_only_from_there(tmp_path: Path, monke
     assert made.with_figures(made.with_figures(empty)) == made.with_figures(empty)
 
 
+def test_figures_are_told_with_three_digits() -> None:
+    said = "p50 0.5573 ms, 34.592 ms, R@10 76.6, recall@10 0.9995, 1,933 bytes, 179,830 bytes, 1.0, 242/s"
+    short = "p50 0.557 ms, 34.6 ms, R@10 76.6, recall@10 0.999, 1,930 bytes, 180,000 bytes, 1.0, 242/s"
+    assert generator()._NUMBER.sub(generator()._in_short, said) == short
+
+
 def test_the_reports_of_the_benchmarks_are_understood() -> None:
     recall = {"questions": 3, "turns": 5, "recall": {"R@5": 70.1}, "latency_ms": {"median": 4, "p95": 9}}
     add = {"recollect": {"p50_ms": 1}, "chroma": {"p50_ms": 2}}
