@@ -24,7 +24,12 @@ AXE_READY := .node/axe/.ready-4.14.0
 # The store that `make serve` opens.
 STORE ?= recollect.db
 
-.PHONY: demo serve browser pooler test soak lint types bench bench-recall bench-scale docs lock migration golden clean
+.DEFAULT_GOAL := help
+.PHONY: help demo serve browser pooler test check promise soak lint types bench bench-recall bench-scale docs lock \
+	migration golden hooks clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 	@$(BIN)/python examples/demo.py
@@ -34,6 +39,15 @@ serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: m
 
 test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser pooler  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
+
+check: $(TEST_READY) lint types  ## while you work: style, types and the tests of what changed
+	@$(BIN)/python tests/changed.py
+
+promise: $(TEST_READY) $(EMULATOR_READY)  ## the tests of one promise of docs/promises.md: make promise N=7
+	@$(BIN)/python tests/promises.py $(N)
+
+hooks: $(TEST_READY)  ## check style and types before each commit (needs pre-commit)
+	@pre-commit install
 
 # Programs of Debian that tests need. Where one cannot be installed the tests say which of them were left out.
 # The console is tested in Chromium, PostgreSQL behind PgBouncer.
@@ -53,11 +67,11 @@ soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser po
 	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
 	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider
 
-lint: $(TEST_READY)
+lint: $(TEST_READY)  ## ruff: rules and format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(TEST_READY)
+types: $(TEST_READY)  ## mypy: strict for the code, also over tests and bench
 	@$(BIN)/mypy
 
 bench: $(BENCH_READY)  ## speed beside other stores and other services, in one run
@@ -134,5 +148,5 @@ $(AXE_READY):
 	@npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix .node/axe $(AXE)
 	@touch $@
 
-clean:
+clean:  ## delete what was set up and built
 	rm -rf $(VENV) .node build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
