@@ -130,7 +130,7 @@ def build(
 
     keyring = Keyring(store)
 
-    def world(scope: Scope, about: str | None) -> LocalCitationLookup:
+    def citation_lookup(scope: Scope, about: str | None) -> LocalCitationLookup:
         """What whoever asks may look up: their own log, and the files the settings allow.
 
         Requests over the network see no file but in folders that the settings name. What the log says about a memory
@@ -153,7 +153,7 @@ def build(
         store,
         vectors,
         embedders,
-        world,
+        citation_lookup,
         Journal(store),
         LocalFolders(file_of(settings.store) if own_store is None else None),
         keyring,

@@ -44,7 +44,7 @@ class Core:
     store: RecordStore
     vectors: VectorStore
     embedders: tuple[Embedder, ...]
-    world: Callable[[Scope, str | None], CitationLookup]
+    citation_lookup: Callable[[Scope, str | None], CitationLookup]
     journal: Journal
     folders: Folders
     keyring: Keyring

@@ -97,7 +97,7 @@ def test_the_same_content_is_kept_once(desk: Any) -> None:
 def test_large_content_is_cut_and_whole_again(every: Any) -> None:
     mem = furnished(every)
     data = random.Random(7).randbytes(BATCH_BYTES + 123_456)
-    (folder := Path(mem._core.world(mem._scope, None)._root) / "large").mkdir()
+    (folder := Path(mem._core.citation_lookup(mem._scope, None)._root) / "large").mkdir()
     (folder / "big.bin").write_bytes(data)
     mem.workspace.pull("w", str(folder))
     assert mem.workspace.read("w", "big.bin").data == data

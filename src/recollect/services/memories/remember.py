@@ -175,8 +175,8 @@ def remember(tenant: Tenant, request: RememberRequest) -> Receipt:
 
 def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
-    world = tenant.world(tenant.scope, None)
-    drafts = [_draft(tenant, one, world) for one in request.memories]
+    lookup = tenant.citation_lookup(tenant.scope, None)
+    drafts = [_draft(tenant, one, lookup) for one in request.memories]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
     return RememberManyReply(receipts=_remembered(tenant, drafts))
 
@@ -216,7 +216,7 @@ def _remembered(tenant: Tenant, drafts: Sequence[_Draft], looks_left: int = 3) -
     return _remembered(tenant, drafts, looks_left - 1)
 
 
-def _draft(tenant: Tenant, request: RememberRequest, world: CitationLookup | None = None) -> _Draft:
+def _draft(tenant: Tenant, request: RememberRequest, lookup: CitationLookup | None = None) -> _Draft:
     content, text = read_content(request.kind, request.content)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text")
@@ -224,8 +224,8 @@ def _draft(tenant: Tenant, request: RememberRequest, world: CitationLookup | Non
         raise TooLarge(
             f"the text has {len(text)} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one memory"
         )
-    world = world or tenant.world(tenant.scope, None)
-    citations = [(one, one.sealed(world)) for one in map(read_citation, request.cites)]
+    lookup = lookup or tenant.citation_lookup(tenant.scope, None)
+    citations = [(one, one.sealed(lookup)) for one in map(read_citation, request.cites)]
     memory = _memory(tenant, request, content, text)
     return _Draft(
         request,

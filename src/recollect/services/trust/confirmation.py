@@ -42,7 +42,7 @@ def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:
     _refuse_others(tenant, citation)
     if citation.confirmed_at is None:
         said = revised(citation, tenant.scope, confirmed_by=tenant.scope.actor, confirmed_at=now())
-        seen = said.changed(**said.looked_up(tenant.world(tenant.scope, memory.id)))
+        seen = said.changed(**said.looked_up(tenant.citation_lookup(tenant.scope, memory.id)))
         unchanged = Require(Memory, memory.id, {"content_hash": memory.content_hash})
         entry = logged(tenant, "update", "confirm", memory, citation=citation.id)
         commit(tenant, [unchanged, Update(seen), entry])

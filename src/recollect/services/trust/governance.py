@@ -47,9 +47,9 @@ class Cited(Reply):
 def cite_memory(tenant: Tenant, request: CiteRequest) -> Cited:
     """Add citations to a memory."""
     memory = load(tenant, Memory, request.id)
-    world = tenant.world(tenant.scope, None)
+    lookup = tenant.citation_lookup(tenant.scope, None)
     given = [read_citation(one) for one in request.cites]
-    cited = [citation_record(tenant, memory.id, one.sealed(world), one) for one in given]
+    cited = [citation_record(tenant, memory.id, one.sealed(lookup), one) for one in given]
     stored = citations_of(tenant, memory.id)
     had = {citation_mark(citation) for citation in stored}
     records = list({mark: one for one in cited if (mark := citation_mark(one)) not in had}.values())
@@ -117,7 +117,7 @@ class Checked(Reply):
 
 
 def check(tenant: Tenant, request: CheckRequest) -> Checked:
-    """Check citations against the world; what no longer holds takes its memory's status away."""
+    """Look citations up again; what no longer holds takes its memory's status away."""
     where = [equal("memory_id", request.id)] if request.id else []
     if request.id:
         load(tenant, Memory, request.id)
@@ -198,7 +198,8 @@ def _found(checked: Sequence[Citation]) -> dict[str, int]:
 
 
 def looked_up(tenant: Tenant, citation: Citation) -> Citation:
-    return revised(citation, tenant.scope, **citation.looked_up(tenant.world(tenant.scope, citation.memory_id)))
+    lookup = tenant.citation_lookup(tenant.scope, citation.memory_id)
+    return revised(citation, tenant.scope, **citation.looked_up(lookup))
 
 
 class MoveRequest(Request):

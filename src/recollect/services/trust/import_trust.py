@@ -1,7 +1,7 @@
 """What an import may bring with it: trust only where it can be proven here.
 
 A file says of its memories that they are verified, and of its citations that they hold. Here that counts for nothing:
-the citations of every trusted memory are looked up in this world, and one of which none holds comes in as a hypothesis,
+the citations of every trusted memory are looked up here, and one of which none holds comes in as a hypothesis,
 with what it was in its history. Who imports over a door has entered every citation of the file themself: whoever it
 says entered or confirmed them was not asked. (Copying a whole store and restoring a backup take everything as it is.)
 """
@@ -41,8 +41,9 @@ class Proving:
         memory = records[0]
         if not isinstance(memory, Memory) or memory.status not in TRUSTED:
             return records
-        world = cast(CitationLookup, _WithFile(self.tenant.world(self.tenant.scope, memory.id), self.comes_later))
-        looked = [one.changed(**one.looked_up(world)) if isinstance(one, Citation) else one for one in records]
+        here = self.tenant.citation_lookup(self.tenant.scope, memory.id)
+        lookup = cast(CitationLookup, _WithFile(here, self.comes_later))
+        looked = [one.changed(**one.looked_up(lookup)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
             # Who opened the store answers for what the file says was found, and when, where the same is found here.
@@ -93,14 +94,14 @@ def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
 
 
 class _WithFile:
-    """A world that knows the log entries of the file too, whether or not they were written yet."""
+    """Knows the log entries of the file too, whether or not they were written yet."""
 
-    def __init__(self, world: CitationLookup, comes_later: Callable[[str], bool]) -> None:
-        self._world = world
+    def __init__(self, lookup: CitationLookup, comes_later: Callable[[str], bool]) -> None:
+        self._lookup = lookup
         self._comes_later = comes_later
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._world, name)
+        return getattr(self._lookup, name)
 
     def log_exists(self, log_id: str) -> bool:
-        return self._world.log_exists(log_id) or self._comes_later(log_id)
+        return self._lookup.log_exists(log_id) or self._comes_later(log_id)
