@@ -12,12 +12,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
+from importlib.metadata import entry_points
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id, Name
@@ -25,8 +27,22 @@ from recollect.domain.tenancy import TimeZone
 from recollect.errors import InvalidSettings
 
 PREFIX = "RECOLLECT_"
-Provider = Literal["minilm", "openai", "hash", "none"]
-VectorProvider = Literal["auto", "embedded", "pgvector", "chroma"]
+
+
+def _known(group: str, built_in: tuple[str, ...], given: str) -> str:
+    """A provider that is built in, or that an installed package adds; it is imported when it is used, not here."""
+    if given not in built_in and not entry_points(group=group, name=given):
+        raise ValueError(f"is not one of {', '.join(built_in)}, and no installed package adds it to {group}")
+    return given
+
+
+EmbedderProvider = Annotated[
+    str, AfterValidator(partial(_known, "recollect.embedders", ("minilm", "openai", "hash", "none")))
+]
+VectorProvider = Annotated[
+    str, AfterValidator(partial(_known, "recollect.vectors", ("auto", "embedded", "pgvector", "chroma")))
+]
+ModelProvider = Annotated[str, AfterValidator(partial(_known, "recollect.language_models", ("none", "openai")))]
 
 
 class _Settings(BaseModel):
@@ -42,7 +58,7 @@ class _Settings(BaseModel):
 class EmbedderSettings(_Settings):
     """Which model turns text into vectors."""
 
-    provider: Provider = Field(
+    provider: EmbedderProvider = Field(
         "minilm",
         description="minilm (built in), openai (any OpenAI-compatible endpoint), hash (for tests), none (words only)",
     )
@@ -74,7 +90,7 @@ class VectorSettings(_Settings):
 class LanguageModelSettings(_Settings):
     """Which model words patterns and summaries. Without one they are put together from what was said."""
 
-    provider: Literal["none", "openai"] = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
+    provider: ModelProvider = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
     base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
     model: str | None = Field(None, description="The endpoint's model name")
     api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")

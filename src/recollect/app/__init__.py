@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.config_check import check_settings as check_settings
 from recollect.app.models import embedders_of, language_model_of
 from recollect.app.store_copies import copy as copy
 from recollect.app.store_copies import restore_backup as restore_backup
-from recollect.app.stores import file_of, record_store, refuse_missing
+from recollect.app.stores import check_store, file_of, record_store, refuse_missing
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
@@ -71,8 +71,8 @@ def open(
         settings["embedder"] = embedder
     if own_model is None:
         settings["language_model"] = language_model
-    store = source if _is_store(source) else None
-    loaded = load(None if store is not None else cast("str | Path | None", source), **settings)
+    named, store = (source, None) if source is None or isinstance(source, str | Path) else (None, check_store(source))
+    loaded = load(named, **settings)
     if store is None and not create:
         refuse_missing(loaded.store)
     makes = create if create_organization is None else create_organization
@@ -80,10 +80,6 @@ def open(
     with typed_os_errors():
         core = build(loaded, own, own_model, store, prepare)
     return Recollect(core, Scope(loaded.organization, loaded.actor), prepare)
-
-
-def _is_store(given: object) -> TypeGuard[RecordStore]:
-    return not isinstance(given, str | type) and all(hasattr(given, verb) for verb in ("capabilities", "transact"))
 
 
 def _own(given: Any, verb: str, what: str) -> Any:

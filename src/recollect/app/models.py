@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from recollect.app.plugins import made
 from recollect.errors import InvalidSettings, MissingExtra
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, secret
@@ -25,6 +28,8 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
         return HashEmbedder(settings.dimensions or 64)
     if settings.provider == "openai":
         return _endpoint(settings)
+    if settings.provider != "minilm":
+        return cast(Embedder, made("recollect.embedders", settings.provider, Embedder, settings))
     try:
         from recollect.adapters.models.minilm import MiniLM
     except ImportError:  # pragma: no cover - part of the base install
@@ -48,6 +53,8 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
 def language_model_of(settings: LanguageModelSettings, retries: int = 3) -> LanguageModel | None:
     if settings.provider == "none":
         return None
+    if settings.provider != "openai":
+        return cast(LanguageModel, made("recollect.language_models", settings.provider, LanguageModel, settings))
     from recollect.adapters.models.openai_chat import OpenAICompatibleModel
 
     if not settings.base_url or not settings.model:

@@ -1,4 +1,7 @@
-"""The record stores: which one an address means. To add one, write its maker and a line in `_STORES`."""
+"""The record stores: which one an address means. To add one, write its maker and a line in `_STORES`.
+
+Other packages add theirs by an entry point (see app/plugins.py).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,48 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import unquote, urlsplit
 
+from recollect.app.plugins import is_installed, made, package_of
 from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly
+from recollect.ports.records import RecordStore, missing_verbs
+
+if TYPE_CHECKING:
+    from recollect.adapters.records.postgres.store import PostgresStore
+
+Opened = tuple[RecordStore, Path | None]
+"""A store, and the folder beside it for the vector index."""
 
 
-def record_store(address: str, postgres_upkeep: str | None = None) -> tuple[Any, Path | None]:
-    """The store that an address means, and the folder beside it for the vector index."""
-    maker = _STORES[_scheme_of(address)]
+def record_store(address: str, postgres_upkeep: str | None = None) -> Opened:
+    """The store that an address means."""
+    scheme = _scheme_of(address)
+    if scheme not in _STORES:
+        return _added_store(scheme, address), None
+    maker = _STORES[scheme]
     return (postgres_store(address, postgres_upkeep), None) if maker is _postgres else maker(address)
+
+
+def _added_store(scheme: str, address: str) -> RecordStore:
+    store = cast(RecordStore, made(PLUGINS, scheme, RecordStore, address))
+    store.migrate()
+    return store
+
+
+def check_store(given: object) -> RecordStore:
+    """A store that was handed in, if it has everything that the port asks for."""
+    remedy = "give a path, an address such as postgresql://…, a YAML settings file or a record store"
+    if isinstance(given, type):
+        raise InvalidSettings(f"{given.__name__} is a class, not a store", remedy=remedy)
+    missing = missing_verbs(given)
+    if not missing and isinstance(given, RecordStore):
+        return given
+    if "transact" not in missing:  # somebody is writing a store
+        remedy = "add what is missing; `python -m recollect.testing.conformance` checks the rest"
+    raise InvalidSettings(
+        f"{type(given).__name__} is not a record store: it has no {', '.join(missing)}", remedy=remedy
+    )
 
 
 def _scheme_of(address: str) -> str:
@@ -25,10 +60,11 @@ def _scheme_of(address: str) -> str:
             f"'{scheme}://' is the address of a service, not of a store",
             remedy="use recollect.connect(url, key)",
         )
-    if scheme not in _STORES:
+    if scheme not in _STORES and not is_installed(PLUGINS, scheme):
         raise InvalidSettings(
             f"no store is known for '{scheme}://'",
-            remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://",
+            remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://, "
+            f"or install the package that adds it to {PLUGINS}",
         )
     return scheme
 
@@ -49,6 +85,8 @@ def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
     scheme = _scheme_of(address)
     if scheme == "memory":
         return "in memory, for as long as the program runs"
+    if scheme not in _STORES:
+        return f"added by {package_of(PLUGINS, scheme)}"
     path = file_of(address)
     if path is not None and not path.exists():
         return _could_be_made(path)
@@ -89,14 +127,14 @@ def path_of(address: str) -> Path:
     return path
 
 
-def _sqlite(address: str) -> tuple[Any, Path | None]:
+def _sqlite(address: str) -> Opened:
     from recollect.adapters.records.sqlite.store import SqliteStore
 
     path, index = _file_and_index(address)
     return SqliteStore(path), index
 
 
-def _duckdb(address: str) -> tuple[Any, Path | None]:
+def _duckdb(address: str) -> Opened:
     try:
         from recollect.adapters.records.duckdb.store import DuckdbStore
     except ImportError:
@@ -117,17 +155,17 @@ def _file_and_index(address: str) -> tuple[Path, Path]:
     return path, index
 
 
-def _memory(address: str) -> tuple[Any, Path | None]:
+def _memory(address: str) -> Opened:
     from recollect.adapters.records.in_memory import MemoryStore
 
     return MemoryStore(), None
 
 
-def _postgres(address: str) -> tuple[Any, Path | None]:
+def _postgres(address: str) -> Opened:
     return postgres_store(address), None
 
 
-def postgres_store(address: str, upkeep: str | None = None) -> Any:
+def postgres_store(address: str, upkeep: str | None = None) -> PostgresStore:
     try:
         from recollect.adapters.records.postgres.store import PostgresStore
     except ImportError:
@@ -135,7 +173,7 @@ def postgres_store(address: str, upkeep: str | None = None) -> Any:
     return PostgresStore(address, upkeep=upkeep)
 
 
-def _dynamodb(address: str) -> tuple[Any, Path | None]:
+def _dynamodb(address: str) -> Opened:
     try:
         from recollect.adapters.records.dynamodb.store import DynamoStore
     except ImportError:
@@ -143,10 +181,11 @@ def _dynamodb(address: str) -> tuple[Any, Path | None]:
     return DynamoStore(address), None
 
 
+PLUGINS: Literal["recollect.stores"] = "recollect.stores"
 _FILES = frozenset({"sqlite", "duckdb"})
 
 
-_STORES: dict[str, Callable[[str], tuple[Any, Path | None]]] = {
+_STORES: dict[str, Callable[[str], Opened]] = {
     "": _sqlite,
     "sqlite": _sqlite,
     "duckdb": _duckdb,

@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
+from recollect.app.plugins import made, package_of
 from recollect.errors import InvalidSettings, MissingExtra
-from recollect.ports.vectors import VectorStore
+from recollect.ports.records import RecordStore
+from recollect.ports.vectors import TenantVectors, VectorStore, VectorTruth
 from recollect.settings import Settings, VectorSettings, secret_of
 
 if TYPE_CHECKING:
     from recollect.adapters.vectors.external.port import ExternalSystem
 
+BUILT_IN = ("auto", "embedded", "pgvector", "chroma")
 
-def vector_store(store: Any, index_folder: Path | None, settings: Settings) -> VectorStore:
+
+def vector_store(store: RecordStore, index_folder: Path | None, settings: Settings) -> VectorStore:
     """What the settings name; else the database's own vectors where it has some, or else the embedded index."""
     vectors = settings.vectors
     _check_vectors(vectors)
-    own = getattr(store, "has_vectors", False)
-    if vectors.provider == "chroma":
-        return _external(store, settings, _chroma(vectors))
-    if vectors.provider == "pgvector" and vectors.url:
-        return _external(store, settings, _pgvector(vectors, vectors.url))
-    if vectors.provider == "pgvector" and not own:
+    if vectors.provider == "pgvector" and not vectors.url and not store.capabilities.pgvector:
         raise _no_pgvector()
-    if own and vectors.provider != "embedded":
-        from recollect.adapters.vectors.pgvector import PgVectorStore
+    if vectors.provider not in BUILT_IN:
+        return _each_truth(store, lambda truth: _added(truth, vectors))
+    if vectors.provider != "embedded" and not vectors.url and store.capabilities.pgvector:
+        return _own_pgvector(store, settings)
+    if vectors.provider in ("auto", "embedded"):
+        from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 
-        return PgVectorStore(store, background=settings.background)
-    from recollect.adapters.vectors.embedded.index import EmbeddedIndex
+        return _each_truth(store, lambda truth: EmbeddedIndex(truth, index_folder, background=settings.background))
+    from recollect.adapters.vectors.external.index import ExternalIndex
 
-    if hasattr(store, "vectors_of"):
+    system = _chroma(vectors) if vectors.provider == "chroma" else _pgvector(vectors, vectors.url or "")
+    return _each_truth(store, lambda truth: ExternalIndex(truth, system, background=settings.background))
+
+
+def _each_truth(store: RecordStore, make: Callable[[VectorTruth], VectorStore]) -> VectorStore:
+    """One index of all the store's vectors, or one for each tenant where the store counts by tenant."""
+    if isinstance(store, TenantVectors):
         from recollect.adapters.vectors.per_tenant import PerTenant
 
-        return PerTenant(store, lambda truth: EmbeddedIndex(truth, None, background=settings.background))
-    return EmbeddedIndex(store, index_folder, background=settings.background)
+        return PerTenant(store, make)
+    assert isinstance(store, VectorTruth), "app/stores.py opens no other"
+    return make(store)
+
+
+def _added(truth: VectorTruth, vectors: VectorSettings) -> VectorStore:
+    return cast(VectorStore, made("recollect.vectors", vectors.provider, VectorStore, truth, vectors))
+
+
+def _own_pgvector(store: RecordStore, settings: Settings) -> VectorStore:
+    from recollect.adapters.records.postgres.store import PostgresStore
+    from recollect.adapters.vectors.pgvector import PgVectorStore
+
+    assert isinstance(store, PostgresStore), "no other store has pgvector"
+    return PgVectorStore(store, background=settings.background)
 
 
 def _no_pgvector() -> InvalidSettings:
@@ -49,6 +72,8 @@ def examine_vectors(settings: Settings) -> str:
     """Try the vector store that the settings name, without making anything; what is there, in a sentence."""
     vectors = settings.vectors
     _check_vectors(vectors)
+    if vectors.provider not in BUILT_IN:
+        return f"added by {package_of('recollect.vectors', vectors.provider)}"
     if vectors.path is not None and not vectors.path.exists():
         return f"{vectors.path} will be made when it is first used"
     system = _chroma(vectors) if vectors.provider == "chroma" else None
@@ -66,6 +91,8 @@ def examine_vectors(settings: Settings) -> str:
 
 def _check_vectors(vectors: VectorSettings) -> None:
     """Settings that only another provider would heed are a mistake, not something to overlook."""
+    if vectors.provider not in BUILT_IN:
+        return
     takes = {"chroma": {"url", "path"}, "pgvector": {"url"}}.get(vectors.provider, set())
     given = {name for name in ("url", "path") if getattr(vectors, name) is not None}
     secrets = {name for name in ("secret_env", "secret_file") if getattr(vectors, name) is not None}
@@ -80,15 +107,6 @@ def _check_vectors(vectors: VectorSettings) -> None:
             "Chroma needs a server or a folder, and not both",
             remedy="set vectors.url to http://host:8000, or vectors.path to a folder",
         )
-
-
-def _external(store: Any, settings: Settings, system: ExternalSystem) -> VectorStore:
-    from recollect.adapters.vectors.external.index import ExternalIndex
-    from recollect.adapters.vectors.per_tenant import PerTenant
-
-    if hasattr(store, "vectors_of"):
-        return PerTenant(store, lambda truth: ExternalIndex(truth, system, background=settings.background))
-    return ExternalIndex(store, system, background=settings.background)
 
 
 def _chroma(vectors: VectorSettings) -> ExternalSystem:

@@ -14,15 +14,18 @@ The rules that every store keeps, and `recollect.testing.conformance` checks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from recollect.domain.record import Record, now
+from recollect.ports.partitions import Partitioned
+from recollect.ports.protocols import missing
 from recollect.ports.query import Beside, Page, Query, Reading, Spans, TextHit, TextQuery
 from recollect.ports.steps import Committed, Step
+from recollect.ports.vectors import StoredVector, TenantVectors, VectorTruth
 
 R = TypeVar("R", bound=Record)
 
@@ -63,16 +66,24 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
+    """What a store says of itself. Each optional one names the protocol that the store follows, too (`OPTIONAL`)."""
+
     name: str
     durable: bool
     many_processes: bool
-    text_search: bool = True
     sql: bool = False
-    """Whether the store is a `SqlStore`, too."""
+    """Users may query it in SQL: it is a `SqlStore`."""
+    partitions: bool = False
+    """Its large tables are kept in pieces by month: it is `Partitioned`."""
+    vectors_by_tenant: bool = False
+    """Its seqs are counted tenant by tenant, so the vectors are read by tenant: it is `TenantVectors`, else a
+    `VectorTruth`."""
+    pgvector: bool = False
+    """The database finds the nearest vectors itself, by pgvector."""
     row_by_row: bool = False
-    """Whether reading gives the interpreter away and takes it again for every row."""
+    """Reading releases the interpreter and takes it again for every row."""
     remarks: tuple[Remark, ...] = ()
-    """What a person should know of how this store was found."""
+    """What an operator should know about how this store is set up."""
 
 
 Part = Literal["records", "index", "vectors"]
@@ -112,7 +123,10 @@ class Reads(Protocol):
         """
 
 
+@runtime_checkable
 class RecordStore(Reads, Protocol):
+    """What every store has. It is also a `VectorTruth`, or `TenantVectors` where its capabilities say so."""
+
     @property
     def capabilities(self) -> Capabilities: ...
 
@@ -135,6 +149,9 @@ class RecordStore(Reads, Protocol):
         """All the steps or none. Concurrent calls may share one disk sync; each fails or succeeds alone."""
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]: ...
+
+    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> Sequence[StoredVector]:
+        """All the vectors of these memories in one space, in any order."""
 
     def changes(self, scope: Scope, after: int, limit: int = 1000) -> list[Change]:
         """What changed after a seq, oldest first, each record once with its latest change."""
@@ -176,8 +193,9 @@ class SqlAnswer:
     is_cut: bool
 
 
+@runtime_checkable
 class SqlStore(Protocol):
-    """A record store that lets its users ask in SQL."""
+    """A record store that its users may query in SQL."""
 
     def query_sql(self, scope: Scope, statement: str, limits: SqlLimits) -> SqlAnswer:
         """One SELECT over the tenant's own living records, one view per record type.
@@ -185,6 +203,19 @@ class SqlStore(Protocol):
         The statement is a stranger's: it must not write, read a file, change a setting, or see by any name or function
         what belongs to another tenant or to the store itself.
         """
+
+
+OPTIONAL: Mapping[str, type] = {"sql": SqlStore, "partitions": Partitioned, "vectors_by_tenant": TenantVectors}
+"""The protocols that capabilities name."""
+
+
+def missing_verbs(store: object) -> list[str]:
+    """What the port, or a capability that the store claims, asks for and the store does not have."""
+    capabilities = getattr(store, "capabilities", None)
+    if not isinstance(capabilities, Capabilities):
+        return missing(store, RecordStore, VectorTruth)
+    claimed = [port for name, port in OPTIONAL.items() if getattr(capabilities, name)]
+    return missing(store, RecordStore, *claimed, *(() if capabilities.vectors_by_tenant else (VectorTruth,)))
 
 
 def revised(record: R, tenant: Scope, /, **fields: Any) -> R:

@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from recollect.ports.records import Scope
 
 FACETS = ("user_id", "agent_id", "session_id", "project_id", "kind", "scope", "status")
 
@@ -62,21 +60,24 @@ class VectorSnapshot(Protocol):
         """The seqs of living rows in (after, upto], ascending: what a merge of segments keeps."""
 
 
+@runtime_checkable
 class VectorTruth(Protocol):
-    """Where a derived index reads the vectors from."""
+    """Where a derived index reads the vectors from: most record stores."""
 
     def vector_snapshot(self) -> AbstractContextManager[VectorSnapshot]: ...
 
 
+@runtime_checkable
+class TenantVectors(Protocol):
+    """A record store that counts seqs per tenant: each tenant has an index of its own."""
+
+    def tenants(self) -> list[str]: ...
+
+    def vectors_of(self, organization_id: str) -> VectorTruth: ...
+
+
 StoredVector = tuple[str, bytes, bytes | None, int | None, int | None]
 """Memory id, vector, token codes, and where the passage stands that it is of; a memory may have several."""
-
-
-class VectorSource(Protocol):
-    """A record store that lets the vectors of known memories be read."""
-
-    def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> Sequence[StoredVector]:
-        """All those of these memories in the space, in no order."""
 
 
 class VectorStore(Protocol):

@@ -58,7 +58,9 @@ def _update(text: str, upkeep: bool) -> list[str]:
 
 
 def _delete(text: str, upkeep: bool) -> list[str]:
-    return [] if _TENANT.search(text.partition(" WHERE ")[2]) else ["deletes without naming the organization"]
+    if not re.match(r"DELETE FROM " + _TABLE, text) or _TENANT.search(text.partition(" WHERE ")[2]):
+        return []
+    return ["deletes without naming the organization"]
 
 
 def _insert(text: str, upkeep: bool) -> list[str]:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.errors import Closed
-from recollect.ports.vectors import VectorHit, VectorStore, VectorTruth
-
-
-class TruthOfTenants(Protocol):
-    def tenants(self) -> list[str]: ...
-
-    def vectors_of(self, organization_id: str) -> VectorTruth: ...
+from recollect.ports.vectors import TenantVectors, VectorHit, VectorStore, VectorTruth
 
 
 class PerTenant:
     label = "an index for each tenant"
 
-    def __init__(self, truth: TruthOfTenants, make: Callable[[VectorTruth], VectorStore]) -> None:
+    def __init__(self, truth: TenantVectors, make: Callable[[VectorTruth], VectorStore]) -> None:
         self._truth = truth
         self._make = make
         self._lock = threading.Lock()

@@ -31,7 +31,6 @@ from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.steps import Absent, Delete, Require, Step
-from recollect.ports.vectors import VectorSource
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
 from recollect.services.memories.remember import RememberRequest, fresh_steps
@@ -179,7 +178,7 @@ def _stored_vectors(tenant: Tenant, ids: Sequence[str]) -> dict[str, list[Placed
     if tenant.embedder is None or not ids:
         return {}
     space = space_name(LONG_TERM, tenant.embedder.model)
-    rows = cast(VectorSource, tenant.store).stored_vectors(tenant.scope, space, ids)
+    rows = tenant.store.stored_vectors(tenant.scope, space, ids)
     found: dict[str, list[Placed]] = {}
     for id, vector, _, start, _ in sorted(rows, key=lambda row: row[3] or 0):
         found.setdefault(id, []).append((start or 0, np.frombuffer(vector, dtype="<f2").astype(np.float32)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from recollect.domain.relevance import (
 from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import Vectors
 from recollect.ports.query import Beside, OneOf, Query, TextQuery
-from recollect.ports.vectors import StoredVector, VectorSource
+from recollect.ports.vectors import StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
 from recollect.services.recall.filters import NO_SUMMARY, Narrowed
 from recollect.services.tenant import Tenant
@@ -302,8 +302,8 @@ def _higher(one: float | None, other: float | None) -> float | None:
 
 def stored_of(tenant: Tenant, narrowed: Narrowed, asked: Asked, ids: Sequence[str]) -> list[StoredVector]:
     """The stored vectors of these memories that the question can be compared with: all of their passages."""
-    source = cast(VectorSource, tenant.store)
-    return [row for space in _spaces(asked, narrowed) for row in source.stored_vectors(tenant.scope, space, ids)]
+    read = tenant.store.stored_vectors
+    return [row for space in _spaces(asked, narrowed) for row in read(tenant.scope, space, ids)]
 
 
 def similarities(stored: Sequence[StoredVector], vector: Vectors) -> list[tuple[StoredVector, float]]:

@@ -6,7 +6,7 @@ from taking the process down. That someone asked is in the access log; the state
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pydantic import Field
 
@@ -41,7 +41,7 @@ class SqlReply(Reply):
 
 def sql(tenant: Tenant, request: SqlRequest) -> SqlReply:
     """Answer one SELECT; times are UTC, JSON fields come as JSON, bytes as base64."""
-    if not tenant.store.capabilities.sql:
+    if not isinstance(tenant.store, SqlStore):
         raise Unsupported(
             f"the {tenant.store.capabilities.name} store cannot be asked in SQL",
             remedy="move the memories into a DuckDB store (recollect copy, or export and import) and ask that:"
@@ -49,6 +49,6 @@ def sql(tenant: Tenant, request: SqlRequest) -> SqlReply:
         )
     tenant.journal.flush()
     limits = SqlLimits(request.limit, request.seconds, request.megabytes)
-    found = cast(SqlStore, tenant.store).query_sql(tenant.scope, request.statement, limits)
+    found = tenant.store.query_sql(tenant.scope, request.statement, limits)
     tenant.journal.note(tenant.scope, "search", "sql", [])
     return SqlReply(columns=found.columns, types=found.types, rows=found.rows, cut=found.is_cut)

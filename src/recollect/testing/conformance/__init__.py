@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = "contract transactions references queries paging text values sharing snapshots counting vectors"
+_PARTS = "contract transactions references queries paging text values sharing snapshots counting capabilities vectors"
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from recollect.testing.conformance.contract import RecordStoreContract  # noqa: E402

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from recollect.ports.records import RecordStore, Scope
+from recollect.testing.conformance.capabilities import CapabilityRules
 from recollect.testing.conformance.counting import CountingRules
 from recollect.testing.conformance.makers import found
 from recollect.testing.conformance.paging import PagingRules
@@ -29,6 +30,7 @@ class RecordStoreContract(
     SharingRules,
     SnapshotRules,
     CountingRules,
+    CapabilityRules,
 ):
     @pytest.fixture
     def store(self) -> RecordStore:

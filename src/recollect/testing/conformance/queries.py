@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from recollect.errors import InvalidInput
 from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Order, Query, TextQuery, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import DeleteWhere
-from recollect.ports.vectors import VectorSource
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, stored, tag, user
 
 HOSTILE_KEYS = (
@@ -317,9 +316,6 @@ class QueryRules:
         for bad in ("colour", "shape", "rowid", "*"):
             with pytest.raises(InvalidInput):
                 store.select(acme, Query(Memory), (bad,))
-
-    def test_no_memories_have_no_vectors(self, store: RecordStore, acme: Scope) -> None:
-        assert list(cast(VectorSource, store).stored_vectors(acme, "long_term/some-model", [])) == []
 
     def test_text_search_refuses_what_is_not_declared(self, store: RecordStore, acme: Scope) -> None:
         with pytest.raises(InvalidInput):

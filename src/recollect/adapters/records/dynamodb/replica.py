@@ -271,7 +271,7 @@ class VectorMoment:
         return seq <= self._head.seq and self._vectors.is_alive(seq, self._moment)
 
 
-class TenantVectors:
+class ReplicaVectors:
     """Where the index of one tenant reads its vectors from."""
 
     def __init__(self, followed: Followed) -> None:

@@ -32,7 +32,7 @@ from recollect.adapters.records.dynamodb.codec import Values
 from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import Tenant
 from recollect.adapters.records.dynamodb.moment import Moment
-from recollect.adapters.records.dynamodb.replica import Followed, Places, TenantVectors, Vectors, Words
+from recollect.adapters.records.dynamodb.replica import Followed, Places, ReplicaVectors, Vectors, Words
 from recollect.adapters.records.dynamodb.snapshot import View
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.memory import Embedding
@@ -55,7 +55,7 @@ class DynamoStore:
         self._tenants: dict[str, Tenant] = {}
         self._followed: dict[str, Followed] = {}
         self._lock = threading.Lock()
-        self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True)
+        self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True, vectors_by_tenant=True)
         try:
             self.migrate()
         except BaseException:
@@ -160,7 +160,7 @@ class DynamoStore:
 
     def vectors_of(self, organization_id: str) -> VectorTruth:
         """The vectors of one tenant: seqs are counted per tenant, so an index belongs to one."""
-        return TenantVectors(self._following(organization_id))
+        return ReplicaVectors(self._following(organization_id))
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
         followed = self._following(scope.organization_id)

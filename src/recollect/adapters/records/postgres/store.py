@@ -9,7 +9,7 @@ miss one that commits late; writers of different tenants do not wait. Proof: tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,8 @@ _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 class PostgresStore(SqlReads):
     dialect = DIALECT
-    facet_columns = FACET_COLUMNS
-    embedding_tables = tuple(f"embedding_{number}" for number in range(tables_of.BY_TENANT["embedding"]))
+    facet_columns: Mapping[str, str] = FACET_COLUMNS
+    embedding_tables: Sequence[str] = tuple(f"embedding_{number}" for number in range(tables_of.BY_TENANT["embedding"]))
 
     def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
@@ -68,7 +68,14 @@ class PostgresStore(SqlReads):
         self.has_vectors = self.vectors_are_new = False
         try:
             self.migrate()
-            self.capabilities = Capabilities("postgres", durable=True, many_processes=True, remarks=self._remarks())
+            self.capabilities = Capabilities(
+                "postgres",
+                durable=True,
+                many_processes=True,
+                partitions=True,
+                pgvector=self.has_vectors,
+                remarks=self._remarks(),
+            )
         except BaseException:
             self.link.close()
             raise
