@@ -12,7 +12,7 @@ from unittest import mock
 from pydantic import Field
 
 import recollect.domain  # registers the records
-from recollect.adapters.records.common import migrations, sql_compiler, sql_transaction
+from recollect.adapters.records.common import migrations, sql_compiler, transaction
 from recollect.domain.record import RECORDS, Id, JsonList, Record, Reference, Shape, Text, TextIndex, Unique
 
 _OF_TENANT = {"organization_id": Reference("organization")}
@@ -92,7 +92,7 @@ def program(version: int) -> Iterator[Any]:
 
 def _forget_statements() -> None:
     sql_compiler.changes_statement.cache_clear()
-    sql_transaction.referrers.cache_clear()
+    transaction.referrers.cache_clear()
 
 
 assert recollect.domain

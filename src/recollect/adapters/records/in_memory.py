@@ -26,8 +26,9 @@ from recollect.adapters.records.common.in_python_queries import (
     paged,
     stand_beside,
 )
+from recollect.adapters.records.common.record_tables import RecordTables, dangling
 from recollect.adapters.records.common.text_terms import terms_of
-from recollect.adapters.records.common.transaction import Planner, dangling, unique_values
+from recollect.adapters.records.common.transaction import Transaction, unique_values
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
 from recollect.domain.tokenizer import terms_asked
@@ -93,7 +94,7 @@ class MemoryStore:
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         with self._reading():
-            return _Transaction(self, scope).apply(steps)
+            return _Tables(self, scope).apply(steps)
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
         check_text(query)
@@ -198,25 +199,24 @@ class MemoryStore:
         return (table, organization_id, id) in self._records
 
 
-class _Transaction:
-    """The ground of one transaction: the store itself, with what each change replaced."""
+class _Tables(RecordTables):
+    """The tables of one transaction: the store itself, with what each change replaced."""
 
     def __init__(self, store: MemoryStore, scope: Scope) -> None:
         self._store = store
         self._scope = scope
         self._undo: list[Callable[[], None]] = []
+        self.seq = store._seq
 
     def apply(self, steps: Sequence[Step]) -> Committed:
-        seq = self._store._seq
-        planner = Planner(self, self._scope)
         try:
-            planner.apply(steps)
+            done = Transaction(self, self._scope).apply(steps)
         except BaseException:
             for undo in reversed(self._undo):
                 undo()
-            self._store._seq = seq
             raise
-        return Committed(self._store._seq if self._store._seq > seq else 0, planner.deleted)
+        self._store._seq = self.seq
+        return done
 
     def read(self, table: str, id: str) -> Record | None:
         return self._store._records.get((table, self._scope.organization_id, id))
@@ -224,15 +224,12 @@ class _Transaction:
     def matching(self, query: Query[R]) -> list[R]:
         return self._store._matching(self._scope, query)
 
-    def foresee(self, table: str, ids: Sequence[str]) -> None:
-        """Everything is at hand."""
-
-    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
+    def hanging(self, record: type[R], field: str, ids: Sequence[str]) -> list[R]:
         wanted = set(ids)
         everything = self._store._living(self._scope, Query(record, deleted="yes"))
         return [one for one in everything if getattr(one, field) in wanted]
 
-    def is_taken(self, record: Record, key: Unique, values: tuple[Any, ...]) -> bool:
+    def is_taken(self, record: Record, key: Unique, values: tuple[object, ...]) -> bool:
         everything = self._store._living(self._scope, Query(type(record), deleted="yes"))
         return any(one.id != record.id and unique_values(one, key) == values for one in everything)
 
@@ -242,10 +239,10 @@ class _Transaction:
         self._set(self._store._seqs, key, self._next_seq())
         self._set(self._store._gone, key, None)
 
-    def touch(self, record: Record) -> None:
+    def rewrite(self, record: Record) -> None:
         self._set(self._store._records, _key(record), _copied(record))
 
-    def remove(self, record: Record) -> None:
+    def erase(self, record: Record) -> None:
         key = _key(record)
         self._set(self._store._records, key, None)
         self._set(self._store._seqs, key, None)
@@ -258,8 +255,8 @@ class _Transaction:
         _assign(mapping, key, value)
 
     def _next_seq(self) -> int:
-        self._store._seq += 1
-        return self._store._seq
+        self.seq += 1
+        return self.seq
 
 
 class MemoryVectors:

@@ -8,17 +8,19 @@ step-by-step transaction would have named, so it raises `Unclear`: the store und
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.common.sql_transaction import VERBS, Steps, Tables, insert_statement
+from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
+from recollect.adapters.records.common.transaction import Transaction, unique_values
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.query import Compare, Filter, OneOf, Query
 from recollect.ports.records import Scope
-from recollect.ports.steps import Absent, Committed, Insert, Step
+from recollect.ports.steps import Absent, Insert, Step
 
 AT_ONCE = 1000
 
@@ -36,12 +38,14 @@ class Count:
     then: Callable[[int], None]
 
 
-class DistantTables(Tables, Protocol):
-    """What a store lends besides: many answers in one round trip, and many rows in one go."""
+class DistantTables(SqlTables):
+    """Tables that answer many questions in one round trip, and take many rows in one go."""
 
+    @abstractmethod
     def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
         """The answers, and so many new seqs in order."""
 
+    @abstractmethod
     def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
 
 
@@ -55,13 +59,14 @@ class _Kind:
     rest: tuple[Filter, ...] = ()
 
 
-class BulkSteps(Steps):
-    def __init__(self, tables: Tables, scope: Scope) -> None:
+class BulkTransaction(Transaction[str]):
+    _tables: DistantTables
+
+    def __init__(self, tables: DistantTables, scope: Scope) -> None:
         super().__init__(tables, scope)
-        self._distant = cast(DistantTables, tables)
         self._counts: list[Count] = []
 
-    def apply(self, steps: Sequence[Step]) -> Committed:
+    def _apply_all(self, steps: Sequence[Step]) -> None:
         for kind, run in groupby(steps, _kind):
             if kind.step is Absent:
                 self._none_of(kind, cast(list[Absent], list(run)))
@@ -70,16 +75,15 @@ class BulkSteps(Steps):
             else:
                 self._settle()
                 for step in run:
-                    cast(Callable[[Any], None], VERBS[type(step)].__get__(self))(step)
+                    self._apply(step)
         self._settle()
-        return Committed(self._seq, self._deleted)
 
     def _settle(self, seqs: int = 0) -> list[int]:
         """Ask what is to be asked, and look at the answers; gives new seqs."""
         counts, self._counts = self._counts, []
         if not counts and not seqs:
             return []
-        answers, new = self._distant.count_all(counts, seqs)
+        answers, new = self._tables.count_all(counts, seqs)
         for count, answer in zip(counts, answers, strict=True):
             count.then(answer)
         return new
@@ -106,7 +110,7 @@ class BulkSteps(Steps):
                 ids.setdefault(step.record.shape.table, []).append(step.record.id)
             back: list[str] = []
             self._ask_for_gone(ids, back)
-            self._write(some, self._settle(len(some)))
+            self._write_rows(some, self._settle(len(some)))
             for table in back:
                 self._forget_gone(table, ids[table])
 
@@ -118,32 +122,28 @@ class BulkSteps(Steps):
             record = step.record
             for field, reference in record.shape.references.items():
                 id, living = getattr(record, field), not step.restoring
-                if id is None or (reference.to, id) in self._known:
+                if id is None or (reference.to, id) in self._living:
                     continue
                 if not (new.get((reference.to, id), False) or ((reference.to, id) in new and not living)):
                     wanted.setdefault((reference.to, living), {})[id] = None
             new[record.shape.table, record.id] = not record.is_deleted
         for (table, living), ids in wanted.items():
             self._expect_all(table, living, list(ids))
-        self._known.update(key for key, is_living in new.items() if is_living)
+        self._living.update(key for key, is_living in new.items() if is_living)
 
     def _expect_all(self, table: str, living: bool, ids: list[str]) -> None:
         def check(answer: int) -> None:
             if answer != len(ids):
                 raise Unclear
             if living:
-                self._known.update((table, id) for id in ids)
+                self._living.update((table, id) for id in ids)
 
         self._count(table, "id", ids, check, " AND is_deleted = FALSE" if living else "")
 
     def _ask_for_keys(self, records: Sequence[Record]) -> None:
         """The unique keys that the database cannot keep by itself."""
         for key in records[0].shape.unique:
-            held = [
-                values
-                for record in records
-                if None not in (values := tuple(getattr(record, name) for name in key.fields)) or key.nulls_equal
-            ]
+            held = [values for record in records if (values := unique_values(record, key)) is not None]
             if len(key.fields) > 1 or any(None in values for values in held):
                 for record in records:
                     self._tables.check_unique(record)
@@ -170,16 +170,16 @@ class BulkSteps(Steps):
         statement = f"SELECT count(*) FROM {quoted(table)} WHERE organization_id = {tenant} AND {held}{besides}"
         self._counts.append(Count(statement, compiler.values, then))
 
-    def _write(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
+    def _write_rows(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
         rows: dict[type[Record], list[list[Any]]] = {}
         for step, seq in zip(run, seqs, strict=True):
             record = step.record
             rows.setdefault(type(record), []).append([seq, *self._tables.codec(type(record)).row(record)])
         for record_type, values in rows.items():
             written = self._tables.codec(record_type).written
-            self._distant.write_many(insert_statement(record_type.shape.table, ("_seq", *written)), values)
+            self._tables.write_many(insert_statement(record_type.shape.table, ("_seq", *written)), values)
             self._grow(record_type, len(values))
-        self._seq = seqs[-1]
+        self._tables.seq = seqs[-1]
 
     def _forget_gone(self, table: str, ids: list[str]) -> None:
         compiler = self._tables.compiler()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from recollect.adapters.records.common.sql_compiler import dangling_statement, quoted
-from recollect.adapters.records.common.sql_transaction import DERIVED
+from recollect.adapters.records.common.transaction import DERIVED
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.records import Problem
 

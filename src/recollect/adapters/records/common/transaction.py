@@ -1,111 +1,159 @@
-"""The steps of a transaction over any ground that can read and write records one by one.
+"""What the steps of a transaction mean: the one interpreter, for every store.
 
-For the stores without SQL: checks references and unique keys, counts versions, follows cascades. What a step sees and
-leaves is the ground's business; a step that fails raises, and the ground forgets or undoes what was done before it.
+It checks tenants, references, versions and requirements, counts versions up and follows what deleting does to those
+who refer. How records are found and written is the store's: it lends `Tables`, filled by `sql_tables` for the stores
+that speak SQL and by `record_tables` for those that hold records. A step that fails raises; the store undoes what was
+done before it. References are followed here rather than by a database, because a composite reference cannot be cleared
+by `ON DELETE SET NULL` without clearing the tenant too, and two of the engines have no cascades at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import checked_touch
-from recollect.adapters.records.common.sql_transaction import referrers
-from recollect.domain.record import Record, Unique
-from recollect.errors import DuplicateKey, InvalidInput, NotFound, ReferenceMissing, RequirementFailed, VersionConflict
-from recollect.ports.query import Query, equal
+from recollect.domain.record import RECORDS, Record, Unique
+from recollect.errors import InvalidInput, NotFound, ReferenceMissing, RequirementFailed, VersionConflict
+from recollect.ports.query import Filter, Query, equal
 from recollect.ports.records import Scope
-from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
+from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
+
+# Made from the other records and made again when they vanish, so nobody counts them.
+DERIVED = frozenset({"embedding", "index_task"})
+Row = TypeVar("Row")
+"""By what a store finds again what it has found: a row number, an id, the record itself."""
 
 
-class Ground(Protocol):
-    """One tenant's records as the steps see them, with what earlier steps did."""
+class Stored(NamedTuple, Generic[Row]):
+    """The stored version of a record, with the values of its references in the order of its shape."""
 
-    def read(self, table: str, id: str) -> Record | None:
-        """Soft-deleted or not."""
+    row: Row
+    version: int
+    references: Sequence[str | None]
 
-    def matching(self, query: Query[Any]) -> list[Any]: ...
 
-    def foresee(self, table: str, ids: Sequence[str]) -> None:
-        """These are about to go: what hangs on them may be looked for together."""
+class Tables(Protocol[Row]):
+    """One tenant's records as the steps of one transaction see and change them, with what earlier steps did."""
 
-    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
+    seq: int
+    """The last that was given out."""
+    deleted_at_once: int
+    """How many records are deleted together."""
+
+    def current(self, record: Record) -> Stored[Row] | None:
+        """What this record replaces, soft-deleted or not."""
+
+    def has(self, table: str, id: str, *, living: bool) -> bool: ...
+
+    def ids(self, query: Query[Record]) -> list[str]: ...
+
+    def insert(self, record: Record) -> None:
+        """Under a new seq; DuplicateKey if the id or a unique key is taken."""
+
+    def replace(self, row: Row, record: Record) -> None:
+        """Under a new seq; DuplicateKey if a unique key is taken."""
+
+    def touch(self, step: Touch, put: Mapping[str, object]) -> None:
+        """Under the seq it has; nothing happens where there is no such record."""
+
+    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Row, str]]:
+        """Those of them that are there, soft-deleted or not; they are about to go."""
+
+    def ids_referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[str]:
         """The records, soft-deleted or not, whose field is one of the ids."""
 
-    def is_taken(self, record: Record, key: Unique, values: tuple[Any, ...]) -> bool:
-        """Whether another record of the table has these values in the fields of the unique key."""
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Row, Record]]: ...
 
-    def write(self, record: Record) -> None:
-        """Stores the record under a new seq."""
-
-    def touch(self, record: Record) -> None:
-        """Stores the record under the seq it has."""
-
-    def remove(self, record: Record) -> None: ...
+    def remove(self, record: type[Record], found: Sequence[tuple[Row, str]]) -> None:
+        """Deletes them, each with a note under a new seq where its shape asks for one."""
 
 
-class Planner:
-    def __init__(self, ground: Ground, scope: Scope) -> None:
-        self._ground = ground
+class Transaction(Generic[Row]):
+    """Applies the steps of one transaction; `growth` says how many records more there are than before."""
+
+    def __init__(self, tables: Tables[Row], scope: Scope) -> None:
+        self._tables = tables
         self._scope = scope
+        self._living: set[tuple[str, str]] = set()  # records that are known to be there
+        self._there: set[tuple[str, str]] = set()  # and soft-deleted ones, which restored records may refer to
         self.deleted = 0
+        self.growth = 0
 
-    def apply(self, steps: Sequence[Step]) -> None:
+    def apply(self, steps: Sequence[Step]) -> Committed:
+        before = self._tables.seq
+        self._apply_all(steps)
+        return Committed(self._tables.seq if self._tables.seq != before else 0, self.deleted)
+
+    def expect(self, table: str, id: str, is_deleted: bool) -> None:
+        """A record that is known to be there need not be asked for by each that refers to it."""
+        self._there.add((table, id))
+        if not is_deleted:
+            self._living.add((table, id))
+
+    def _apply_all(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            _VERBS[type(step)](self, step)
+            self._apply(step)
 
-    def _insert(self, step: Insert) -> None:
-        record = step.record
-        self._check_tenant(record)
-        self._check_references(record, record.shape.references, living=not step.restoring)
-        if self._ground.read(record.shape.table, record.id) is not None:
-            raise _taken(record, ["id"])
-        self._write(record)
+    def _apply(self, step: Step) -> None:
+        match step:
+            case Insert():
+                self._insert(step.record, living=not step.restoring)
+            case Absent():
+                self._absent(step)
+            case Update():
+                self._update(step.record)
+            case Put():
+                self._put(step)
+            case Require():
+                self._require(step)
+            case Touch():
+                put = checked_touch(step)
+                if step.add or put:
+                    self._tables.touch(step, put)
+            case Delete():
+                self._delete(step.record, [step.id])
+            case DeleteWhere():
+                if not step.where:
+                    raise InvalidInput("refusing to delete every record of a kind", remedy="give at least one filter")
+                self._delete(step.record, self._tables.ids(Query(step.record, step.where, deleted="yes")))
 
-    def _update(self, step: Update) -> None:
-        record = step.record
+    def _insert(self, record: Record, living: bool) -> None:
         self._check_tenant(record)
-        stored = self._ground.read(record.shape.table, record.id)
-        if stored is None:
+        self._check_references(record, record.shape.references, living)
+        self._tables.insert(record)
+        self._grow(type(record), 1)
+        self.expect(record.shape.table, record.id, record.is_deleted)
+
+    def _update(self, record: Record) -> None:
+        self._check_tenant(record)
+        found = self._tables.current(record)
+        if found is None:
             raise NotFound(f"there is no {record.shape.table} '{record.id}'", remedy="create it first", id=record.id)
-        if stored.version != record.version:
+        if found.version != record.version:
             raise VersionConflict(
                 f"{record.shape.table} '{record.id}' was changed by someone else",
                 remedy="read it again and repeat the change",
                 id=record.id,
                 expected=record.version,
-                found=stored.version,
+                found=found.version,
             )
-        self._replace(stored, record, stored.version + 1)
+        self._replace(found, record, found.version + 1)
 
     def _put(self, step: Put) -> None:
         self._check_tenant(step.record)
-        stored = self._ground.read(step.record.shape.table, step.record.id)
-        if stored is None:
-            self._insert(Insert(step.record, step.restoring))
+        found = self._tables.current(step.record)
+        if found is None:
+            self._insert(step.record, living=not step.restoring)
+        elif step.restoring:
+            self._replace(found, step.record, step.record.version, living=False)
         else:
-            version = step.record.version if step.restoring else stored.version + 1
-            self._replace(stored, step.record, version, living=not step.restoring)
-
-    def _delete(self, step: Delete) -> None:
-        self._remove(step.record, [step.id])
-
-    def _delete_where(self, step: DeleteWhere) -> None:
-        if not step.where:
-            raise InvalidInput("refusing to delete every record of a kind", remedy="give at least one filter")
-        found = self._ground.matching(Query(step.record, step.where, deleted="yes"))
-        self._remove(step.record, [record.id for record in found])
-
-    def _touch(self, step: Touch) -> None:
-        put = checked_touch(step)
-        stored = self._ground.read(step.record.shape.table, step.id)
-        if stored is not None and (step.add or put):
-            added = {name: (getattr(stored, name) or 0) + amount for name, amount in step.add.items()}
-            self._ground.touch(stored.model_copy(update={**added, **put}))
+            self._replace(found, step.record, found.version + 1)
 
     def _require(self, step: Require) -> None:
         where = (equal("id", step.id), *(equal(name, value) for name, value in step.match.items()))
-        if not self._ground.matching(Query(step.record, where)):
+        if self._first(step.record, where) is None:
             raise RequirementFailed(
                 f"{step.record.shape.table} '{step.id}' is not as required",
                 remedy="read it again",
@@ -114,89 +162,80 @@ class Planner:
             )
 
     def _absent(self, step: Absent) -> None:
-        for found in self._ground.matching(Query(step.record, step.where, limit=1)):
+        found = self._first(step.record, step.where)
+        if found is not None:
             raise RequirementFailed(
-                f"there is such a {step.record.shape.table} already", id=found.id, table=step.record.shape.table
+                f"there is such a {step.record.shape.table} already: '{found}'", id=found, table=step.record.shape.table
             )
+
+    def _first(self, record: type[Record], where: tuple[Filter, ...]) -> str | None:
+        return next(iter(self._tables.ids(Query(record, where, limit=1))), None)
 
     def _check_tenant(self, record: Record) -> None:
         if record.organization_id != self._scope.organization_id:
             raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
 
-    def _replace(self, stored: Record, record: Record, version: int, living: bool = True) -> None:
-        moved = [name for name in record.shape.references if getattr(record, name) != getattr(stored, name)]
-        self._check_references(record, moved, living)
-        self._write(record.changed(version=version))
-
-    def _write(self, record: Record) -> None:
-        for key in record.shape.unique:
-            values = unique_values(record, key)
-            if values is not None and self._ground.is_taken(record, key, values):
-                raise _taken(record, list(key.fields))
-        self._ground.write(record)
-
     def _check_references(self, record: Record, fields: Iterable[str], living: bool = True) -> None:
         for field in fields:
             target, id = record.shape.references[field].to, getattr(record, field)
-            found = self._ground.read(target, id) if id is not None else None
-            if id is not None and (found is None or (living and found.is_deleted)):
+            if id is None or (target, id) in (self._living if living else self._there):
+                continue
+            if not self._tables.has(target, id, living=living):
                 raise ReferenceMissing(
                     f"there is no {target} '{id[:80]}' to refer to",
                     remedy=f"create the {target} first, or leave it out",
                     field=field,
                     id=id,
                 )
+            self.expect(target, id, is_deleted=not living)
 
-    def _remove(self, record: type[Record], ids: Iterable[str]) -> None:
-        table = record.shape.table
-        present = [id for id in dict.fromkeys(ids) if self._ground.read(table, id) is not None]
-        if not present:
-            return
-        self._ground.foresee(table, present)
+    def _replace(self, found: Stored[Row], record: Record, version: int, living: bool = True) -> None:
+        before = zip(record.shape.references, found.references, strict=True)
+        self._check_references(record, [name for name, value in before if getattr(record, name) != value], living)
+        self._write(found.row, record.model_copy(update={"version": version}))
+
+    def _write(self, row: Row, record: Record) -> None:
+        self._tables.replace(row, record)
+        self._living.discard((record.shape.table, record.id))
+        self.expect(record.shape.table, record.id, record.is_deleted)
+
+    def _delete(self, record: type[Record], ids: Sequence[str]) -> None:
+        self._living.clear()
+        self._there.clear()
+        for start in range(0, len(ids), self._tables.deleted_at_once):
+            found = self._tables.present(record, ids[start : start + self._tables.deleted_at_once])
+            if found:
+                self._follow(record.shape.table, [id for _, id in found])
+                self._tables.remove(record, found)
+                self.deleted += len(found)
+                self._grow(record, -len(found))
+
+    def _follow(self, table: str, ids: Sequence[str]) -> None:
+        """What deleting does to those who refer: they go, too, or are written anew without the reference."""
         for referrer, field, on_delete in referrers(table):
-            hanging = self._ground.referring(referrer, field, present)
             if on_delete == "cascade":
-                self._remove(referrer, [one.id for one in hanging])
+                self._delete(referrer, self._tables.ids_referring(referrer, field, ids))
                 continue
-            for one in hanging:
-                self._write(one.changed(**{field: None, "version": one.version + 1}))
-        for id in present:
-            found = self._ground.read(table, id)
-            if found is not None:
-                self._ground.remove(found)
-                self.deleted += 1
+            for row, record in self._tables.referring(referrer, field, ids):
+                self._write(row, record.model_copy(update={field: None, "version": record.version + 1}))
+
+    def _grow(self, record: type[Record], by: int) -> None:
+        if record.shape.table not in DERIVED:
+            self.growth += by
 
 
-_VERBS: dict[type, Callable[[Planner, Any], None]] = {
-    Insert: Planner._insert,
-    Update: Planner._update,
-    Put: Planner._put,
-    Delete: Planner._delete,
-    DeleteWhere: Planner._delete_where,
-    Touch: Planner._touch,
-    Require: Planner._require,
-    Absent: Planner._absent,
-}
+@cache
+def referrers(table: str) -> tuple[tuple[type[Record], str, str], ...]:
+    """Who refers to a table: the record type, its field, and what deleting the target does to it."""
+    return tuple(
+        (record, field, reference.on_delete)
+        for record in RECORDS.values()
+        for field, reference in record.shape.references.items()
+        if reference.to == table
+    )
 
 
-def unique_values(record: Record, key: Unique) -> tuple[Any, ...] | None:
+def unique_values(record: Record, key: Unique) -> tuple[object, ...] | None:
     """What must not be there twice; None where an empty field keeps the record out of it."""
     values = tuple(getattr(record, name) for name in key.fields)
     return None if None in values and not key.nulls_equal else values
-
-
-def dangling(record: Record, is_there: Callable[[str, str], bool]) -> list[str]:
-    """The fields of a record that refer to nothing."""
-    return [
-        field
-        for field, reference in record.shape.references.items()
-        if getattr(record, field) is not None and not is_there(reference.to, getattr(record, field))
-    ]
-
-
-def _taken(record: Record, fields: list[str]) -> DuplicateKey:
-    return DuplicateKey(
-        f"there is such a {record.shape.table} already",
-        remedy="change the existing one, or choose another key",
-        fields=fields,
-    )

@@ -10,12 +10,12 @@ Proof: tests/adapters/records, tests/crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import duckdb
 
@@ -25,7 +25,8 @@ from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
-from recollect.adapters.records.common.sql_transaction import RETURNED, Steps, stored_statement, taken, update_statement
+from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, stored_statement, update_statement
+from recollect.adapters.records.common.transaction import Transaction
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.duckdb import fulltext, user_sql
 from recollect.adapters.records.duckdb.dialect import DIALECT, TYPES
@@ -137,7 +138,7 @@ class DuckdbStore(SqlReads):
             return cursor.execute(statement, values).fetchall()
 
 
-class _Tables:
+class _Tables(SqlTables):
     """The writer's transaction: what group commit and the steps need of it.
 
     There are no savepoints, so a piece of work that fails is undone by undoing all, and doing the pieces before it
@@ -145,11 +146,11 @@ class _Tables:
     """
 
     dialect = DIALECT
-    unguarded: frozenset[str] = frozenset()
 
     def __init__(
         self, file: DuckdbFile, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]
     ) -> None:
+        super().__init__(codec, compiler)
         self._file = file
         self._holding = ExitStack()
         self._cursor: duckdb.DuckDBPyConnection | None = None
@@ -157,16 +158,14 @@ class _Tables:
             ((gone,),) = cursor.execute("SELECT count(*) FROM recollect_gone").fetchall()
         # Nobody else writes this file, so what was committed last is known without asking, unless a commit failed.
         self._committed: tuple[int, int] | None = None
-        self._seq = self._records = 0
+        self._records = 0
         self._any_gone = gone > 0
         self._done: list[Callable[[], Any]] = []
         self._waiting = _Waiting()
         self._wrote = False
-        self._foreseen: dict[tuple[type[Record], str], set[Any]] = {}
+        self._foreseen: dict[tuple[type[Record], str], _Foreseen] = {}
         self._stored: dict[tuple[str, str], tuple[Any, ...]] = {}
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
-        self.codec = codec
-        self.compiler = compiler
 
     def begin(self) -> None:
         self.rollback()
@@ -183,13 +182,13 @@ class _Tables:
         if self._committed is None:
             counters: dict[str, int] = dict(self._cursor.execute(_COUNTERS).fetchall())
             self._committed = counters["seq"], counters["records"]
-        self._seq, self._records = self._committed
+        self.seq, self._records = self._committed
 
     def attempt(self, work: Callable[[], Any]) -> Any:
         with our_errors(self._file.path):
             self._still_open()
             self._wrote = False
-            before = self._seq, self._records
+            before = self.seq, self._records
             try:
                 result = self._whole(work)
             except BaseException as error:
@@ -206,7 +205,7 @@ class _Tables:
     def _undo(self, before: tuple[int, int], touched: bool) -> None:
         if not touched:
             self._waiting = _Waiting()
-            self._seq, self._records = before
+            self.seq, self._records = before
             return
         try:
             assert self._cursor is not None
@@ -233,13 +232,13 @@ class _Tables:
             self._cursor.execute(
                 "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ?::VARCHAR ELSE ?::VARCHAR END "
                 "WHERE key IN ('seq', 'records')",
-                [self._seq, self._records],
+                [self.seq, self._records],
             )
             self._file.same_file()
             self._cursor.execute("COMMIT")
             self._file.guard_log()
             self._file.same_file()
-        self._committed, self._cursor = (self._seq, self._records), None
+        self._committed, self._cursor = (self.seq, self._records), None
         self._holding.close()
 
     def rollback(self) -> None:
@@ -252,7 +251,8 @@ class _Tables:
         self.rollback()
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        work = Steps(self, scope)
+        self.serve(scope)
+        work = Transaction(self, scope)
         self._foresee(scope, steps)
         self._foresee_references(work, scope, steps)
         self._foresee_stored(scope, steps)
@@ -280,8 +280,8 @@ class _Tables:
         wanted = _wanted(query.where)
         if wanted is None or self._waiting.updates or self._waiting.has(query.record.shape.table, *wanted):
             return self.run(statement, values)
-        stored = self._foreseen.get((query.record, wanted[0]))
-        if stored is not None and wanted[1] not in stored:
+        foreseen = self._foreseen.get((query.record, wanted[0]))
+        if foreseen is not None and wanted[1] in foreseen.asked and wanted[1] not in foreseen.found:
             return []
         return self._execute(statement, values)
 
@@ -300,9 +300,9 @@ class _Tables:
                     f"WHERE organization_id = ? AND {quoted(field)} IN (SELECT unnest(?))"
                 )
                 found = self._execute(text, [scope.organization_id, values])
-                self._foreseen[record, field] = {value for (value,) in found}
+                self._foreseen[record, field] = _Foreseen(frozenset(values), {value for (value,) in found})
 
-    def _foresee_references(self, work: Steps, scope: Scope, steps: Sequence[Step]) -> None:
+    def _foresee_references(self, work: Transaction[int], scope: Scope, steps: Sequence[Step]) -> None:
         """What thousands of records refer to, asked at once: a question in between would write them one by one."""
         asked: dict[str, set[str]] = {}
         inserted = [step.record for step in steps if isinstance(step, Insert)]
@@ -339,7 +339,7 @@ class _Tables:
         except duckdb.ConstraintException as error:
             raise _duplicate(error, statement) from None
 
-    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         """The row waits for its neighbours: in one statement 1,500 rows take 18 ms, one by one 700."""
         if names[0] == "_seq":
             names, values = ("_row", *names), (values[0], *values)
@@ -348,7 +348,7 @@ class _Tables:
         self._waiting.add(table, names, values)
         return int(values[0])
 
-    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+    def update_row(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
         """Waits for its neighbours, too: of two hundred, each took as long as all of them together."""
         rows = self._waiting.updates.get((table, names), {})
         if self._waiting.rows or self._waiting.returned or where[0] in rows:
@@ -378,12 +378,9 @@ class _Tables:
                 [list(column) for column in zip(*waiting.returned, strict=True)],
             )
 
-    def check_unique(self, record: Record) -> None:
-        """DuckDB's own indexes do."""
-
     def next_seq(self) -> int:
-        self._seq += 1
-        return self._seq
+        self.seq += 1
+        return self.seq
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
         if not fresh:
@@ -400,6 +397,13 @@ class _Tables:
         if any(row in self._waiting.worded.get(table, ()) for row in rows):
             self._flush()  # words that wait to be written must not outlive it
         self._waiting.unindexed.setdefault(table, []).extend(rows)
+
+
+class _Foreseen(NamedTuple):
+    """The values that were looked for, and those that are there."""
+
+    asked: Collection[str]
+    found: Collection[str]
 
 
 class _Waiting:
@@ -518,4 +522,4 @@ def _duplicate(error: duckdb.ConstraintException, statement: str) -> DuplicateKe
         return StoreError(f"the store refused a value: {said.splitlines()[0][:200]}")
     keys = [key.fields for key in RECORDS[table].shape.unique]
     named = [fields for fields in keys if all(f"{name}: " in said or f"{name}," in said for name in fields)]
-    return taken(table, named[0] if named else ("id",))
+    return DuplicateKey.of(table, named[0] if named else ("id",))

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, WaiterError
 
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import taken_twice
-from recollect.adapters.records.common.transaction import dangling
+from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
 from recollect.adapters.records.dynamodb.codec import Item

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from recollect.adapters.records.common.checks import check_filters
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.sql_transaction import referrers
-from recollect.adapters.records.common.transaction import Planner
+from recollect.adapters.records.common.record_tables import RecordTables
+from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import Cancelled, Contended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, Stored
@@ -30,6 +30,7 @@ from recollect.ports.query import OneOf, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 
+R = TypeVar("R", bound=Record)
 FEW = 4
 ORGANIZATION = Organization.shape.table
 log = logging.getLogger("recollect.records")
@@ -40,31 +41,31 @@ def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scop
         plan = Plan(tenant, codec)
         for pause in pauses(60):
             plan.begin(steps)
-            planner = Planner(plan, scope)
+            work = Transaction(plan, scope)
             try:
-                planner.apply(steps)
+                work.apply(steps)
             except RecollectError:
                 if plan.is_final():
                     raise
                 continue
             seq = plan.commit()
             if seq is not None:
-                return Committed(seq, planner.deleted)
+                return Committed(seq, work.deleted)
             pause()
     raise StoreBusy("other writers of this organization are always faster", remedy="try again later")
 
 
-class Plan(View):
-    """A view on which the steps leave what they do; see planner.Ground."""
+class Plan(View, RecordTables):
+    """A view on which the steps leave what they do: the tables of one transaction."""
 
     def begin(self, steps: Sequence[Step]) -> None:
-        self._seq = self.head.seq
+        self.seq = self.head.seq
         self._new: dict[Name, Record | None] = {}
         self._seqs: dict[Name, int] = {}
         self._holders: dict[Key, str | None] = {}
         self._prefetch(steps)
 
-    # -- the ground of the steps -------------------------------------------------------------------------------------
+    # -- the tables of the steps -------------------------------------------------------------------------------------
 
     def record(self, table: str, id: str) -> Record | None:
         return self._new[(table, id)] if (table, id) in self._new else super().record(table, id)
@@ -74,15 +75,17 @@ class Plan(View):
 
     read = record
 
-    def foresee(self, table: str, ids: Sequence[str]) -> None:
-        if len(ids) <= FEW:
-            hanging = [(one, field) for one, field, _ in referrers(table) if field in indexed_fields(one)]
-            self.look_up([(one.shape.table, field, id) for one, field in hanging for id in ids])
+    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Record, str]]:
+        found = super().present(record, ids)
+        if len(found) <= FEW:  # what hangs on them is looked for together
+            hanging = [(one, field) for one, field, _ in referrers(record.shape.table) if field in indexed_fields(one)]
+            self.look_up([(one.shape.table, field, id) for one, field in hanging for _, id in found])
+        return found
 
-    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[Record]:
+    def hanging(self, record: type[R], field: str, ids: Sequence[str]) -> list[R]:
         return self.passing(Query(record, (OneOf(field, tuple(ids)),), deleted="yes"))
 
-    def is_taken(self, record: Record, key: Unique, values: tuple[Any, ...]) -> bool:
+    def is_taken(self, record: Record, key: Unique, values: tuple[object, ...]) -> bool:
         guard = self._tenant.keys.guard(record.shape.table, key, values)
         if guard not in self._holders:
             self._holders[guard] = self.holder(guard)
@@ -92,17 +95,17 @@ class Plan(View):
         self._hold(record)
         self._put(record.shape.table, record.id, record)
 
-    def remove(self, record: Record) -> None:
+    def erase(self, record: Record) -> None:
         self._hold(None, self.record(record.shape.table, record.id))
         self._put(record.shape.table, record.id, None)
 
-    def touch(self, record: Record) -> None:
+    def rewrite(self, record: Record) -> None:
         self._new[(record.shape.table, record.id)] = record
 
     def _put(self, table: str, id: str, record: Record | None) -> None:
-        self._seq += 1
+        self.seq += 1
         self._new[(table, id)] = record
-        self._seqs[(table, id)] = self._seq
+        self._seqs[(table, id)] = self.seq
 
     def _hold(self, record: Record | None, before: Record | None = None) -> None:
         """Guards given back and guards taken, for the steps that come."""
@@ -153,11 +156,11 @@ class Plan(View):
             link.delete(key) if item is None else link.put(item, condition, **values)
             for key, item, condition, values in writes
         ]
-        head = [self._tenant.moved(self.head, self._seq)] if self._seqs else []
+        head = [self._tenant.moved(self.head, self.seq)] if self._seqs else []
         try:
             link.transact([*head, *made], token)
         except Cancelled as failed:
-            if self._seqs and 0 in failed.places and self._tenant.was_committed(self._seq, token):
+            if self._seqs and 0 in failed.places and self._tenant.was_committed(self.seq, token):
                 return self._done()
             touched = {self._tenant.keys.record(*name): name for name in self._new}
             places = [place - len(head) for place in failed.places if place >= len(head)]
@@ -168,7 +171,7 @@ class Plan(View):
             self.is_still()
             return None
         except Unavailable:
-            if self._seqs and self._tenant.was_committed(self._seq, token):
+            if self._seqs and self._tenant.was_committed(self.seq, token):
                 return self._done()
             raise
         return self._done()
@@ -178,7 +181,7 @@ class Plan(View):
         try:
             tenant.claim(self.head, token, len(writes))
             tenant.stage(token, ((key, item) for key, item, *_ in writes))
-            tenant.link.transact([tenant.moved(self.head, self._seq, also=", x = :x", x=token, c=token)], token)
+            tenant.link.transact([tenant.moved(self.head, self.seq, also=", x = :x", x=token, c=token)], token)
         except (Cancelled, Contended):
             if not self._has_happened(token):
                 tenant.discard(token)
@@ -194,7 +197,7 @@ class Plan(View):
         tenant, token = self._tenant, ENDING + new_id()
         mark = {"p": TENANTS, "s": tenant.id, "x": 1}
         try:
-            moved = tenant.moved(self.head, self._seq, also=", x = :x", x=token)
+            moved = tenant.moved(self.head, self.seq, also=", x = :x", x=token)
             tenant.link.transact([moved, tenant.link.put(mark)], new_id())
         except (Cancelled, Contended):
             if not self._has_happened(token):
@@ -210,7 +213,7 @@ class Plan(View):
         key = self._tenant.keys.head
         head = Head.of(self._tenant.link.get([key]).get(key))
         is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
-        return head.under_way == token or is_gone or self._tenant.was_committed(self._seq, token)
+        return head.under_way == token or is_gone or self._tenant.was_committed(self.seq, token)
 
     def _applied(self) -> int:
         """What the head names has happened, whatever befalls us now: the next who comes applies the rest of it."""
@@ -219,13 +222,13 @@ class Plan(View):
         except (Unavailable, Closed) as failure:
             log.warning("a transaction that was committed is left to others to apply: %s", failure.code)
             self._tenant.learn(None)
-        return self._seq
+        return self.seq
 
     def _done(self) -> int:
         if self._seqs:
-            known = Head(self._seq, self.head.incarnation) if self.head.incarnation else None
+            known = Head(self.seq, self.head.incarnation) if self.head.incarnation else None
             self._tenant.learn(known)
-        return self._seq if self._seqs else 0
+        return self.seq if self._seqs else 0
 
     def _writes(self, token: str) -> list[_Write]:
         """Every item that this plan changes, once, and what must still be true of it."""

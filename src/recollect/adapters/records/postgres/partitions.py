@@ -16,7 +16,7 @@ from psycopg import sql
 
 from recollect.adapters.postgres.connection import APP, BUSY_SECONDS, UPKEEP, Connection
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.common.sql_transaction import referrers
+from recollect.adapters.records.common.transaction import referrers
 from recollect.adapters.records.postgres.schema import BY_MONTH, BY_TENANT, first_id
 from recollect.domain.record import RECORDS
 from recollect.errors import Unsupported

@@ -17,12 +17,13 @@ from typing import Any
 from recollect.adapters.postgres.connection import APP, Connection, Link, Question
 from recollect.adapters.postgres.halfvec import half
 from recollect.adapters.postgres.pooler import POOLED
-from recollect.adapters.records.common.bulk_transaction import BulkSteps, Count, Unclear, is_by_key
+from recollect.adapters.records.common.bulk_transaction import BulkTransaction, Count, DistantTables, Unclear, is_by_key
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import Derived, SqlMoment, SqlReads, reading
-from recollect.adapters.records.common.sql_transaction import Steps, insert_statement, taken, update_statement
+from recollect.adapters.records.common.sql_tables import insert_statement
+from recollect.adapters.records.common.transaction import Transaction, unique_values
 from recollect.adapters.records.postgres import dump
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
@@ -43,7 +44,7 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.partitions import Partition
-from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.query import TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
 from recollect.ports.steps import Committed, Insert, Step
 from recollect.ports.vectors import StoredVector
@@ -91,16 +92,16 @@ class PostgresStore(SqlReads):
         self._look_ahead()
         steps = list(steps)
         try:
-            return self._write(scope, steps, BulkSteps)
+            return self._write(scope, steps, together=True)
         except (Unclear, DuplicateKey):
             # Together, the steps cannot say which of them failed first: one by one they do.
-            return self._write(scope, steps, Steps)
+            return self._write(scope, steps, together=False)
 
-    def _write(self, scope: Scope, steps: Sequence[Step], how: type[Steps]) -> Committed:
+    def _write(self, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
         return self.link.write(
             scope.organization_id,
-            lambda connection: self._apply(connection, scope, steps, how),
-            by_key=how is BulkSteps and is_by_key(steps),
+            lambda connection: self._apply(connection, scope, steps, together=together),
+            by_key=together and is_by_key(steps),
         )
 
     def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
@@ -173,12 +174,11 @@ class PostgresStore(SqlReads):
         questions = [Question(placeholders(statement), values) for statement, values in readings]
         return self.link.ask(scope.organization_id, *questions)
 
-    def _apply(
-        self, connection: Connection, scope: Scope, steps: Sequence[Step], how: type[Steps] = Steps
-    ) -> Committed:
+    def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
+        tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
+        tables.serve(scope)
         try:
-            tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
-            return how(tables, scope).apply(steps)
+            return (BulkTransaction(tables, scope) if together else Transaction(tables, scope)).apply(steps)
         except (Conflict, InvalidInput, NotFound):
             # What the server has to say of the steps before this one is still under way, and comes first.
             connection.execute("SELECT 1").fetchall()
@@ -229,7 +229,7 @@ class PostgresStore(SqlReads):
             connection.execute(f"SET LOCAL ROLE {APP}")
             for note in notes:
                 connection.execute(self.link.bound(note.organization_id))
-                self._apply(connection, Scope(note.organization_id), [Insert(note)])
+                self._apply(connection, Scope(note.organization_id), [Insert(note)], together=False)
 
         with self.as_owner() as connection:
             return postgres_layout.drop(connection, partition, write)
@@ -241,8 +241,8 @@ class PostgresStore(SqlReads):
         return spread
 
 
-class _Tables:
-    """What the steps need of one transaction."""
+class _Tables(DistantTables):
+    """What the steps need of one transaction. The text index is a column, written with the row."""
 
     dialect = DIALECT
     unguarded = frozenset(tables_of.BY_MONTH)
@@ -255,12 +255,11 @@ class _Tables:
         *,
         is_distributed: bool = False,
     ) -> None:
+        super().__init__(codec, compiler)
         self._connection = connection
         self._is_distributed = is_distributed
         self._seqs: list[int] = []
         self._seqs_at_once = SEQS_AT_ONCE
-        self.codec = codec
-        self.compiler = compiler
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
@@ -285,28 +284,22 @@ class _Tables:
         else:
             self._connection.cursor().executemany(placeholders(statement), rows)
 
-    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         self.run(insert_statement(table, names), values)
         return 0  # the text index is a column: nobody asks for the row
-
-    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
-        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
-
-    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """Safe without an index that refuses: the tenant has no other writer now."""
         for key in record.shape.unique:
-            values = [getattr(record, name) for name in key.fields]
-            if None in values and not key.nulls_equal:
+            values = unique_values(record, key)
+            if values is None:
                 continue
             same = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM ?" for name in key.fields)
             statement = (
                 f"SELECT 1 FROM {quoted(record.shape.table)} WHERE organization_id = ? AND id <> ? AND {same} LIMIT 1"
             )
             if self.run(statement, [record.organization_id, record.id, *values]):
-                raise taken(record.shape.table, key.fields)
+                raise DuplicateKey.of(record.shape.table, key.fields)
 
     def next_seq(self) -> int:
         """A few at a time: asking for each would be a third of all the talk with the server."""
@@ -314,13 +307,8 @@ class _Tables:
             rows = self._connection.execute(_NEXT_SEQS, (self._seqs_at_once,)).fetchall()
             self._seqs = sorted((seq for (seq,) in rows), reverse=True)
             self._seqs_at_once = min(4 * self._seqs_at_once, 4096)
-        return self._seqs.pop()
-
-    def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
-        """The terms are a column, written with the row."""
-
-    def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
-        """The terms are in the row; a search skips the soft-deleted."""
+        self.seq = self._seqs.pop()
+        return self.seq
 
 
 def _this_month() -> int:

@@ -24,7 +24,8 @@ from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
-from recollect.adapters.records.common.sql_transaction import Steps, insert_statement, update_statement
+from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
+from recollect.adapters.records.common.transaction import Transaction
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.sqlite import fulltext
 from recollect.adapters.records.sqlite.connection import (
@@ -59,7 +60,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
 from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
-from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.query import TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
 from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorRow
@@ -285,11 +286,10 @@ class SqliteStore(SqlReads):
         return self._healing(rows)
 
 
-class _Tables:
+class _Tables(SqlTables):
     """The writer's connection: what group commit and the steps need of it."""
 
     dialect = DIALECT
-    unguarded: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -299,16 +299,14 @@ class _Tables:
         compiler: Callable[[], Compiler],
         keeping: Keeping,
     ) -> None:
+        super().__init__(codec, compiler)
         self._connection = connection
         self.keeping = keeping
         self._cursor = connection.cursor()
         self._path = path
-        self._seq = 0
         self._records = 0
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self._remakes_tables = False
-        self.codec = codec
-        self.compiler = compiler
 
     def begin(self) -> None:
         with our_errors(self._path):
@@ -316,7 +314,7 @@ class _Tables:
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
             self._lost, self._remakes_tables = None, False
-            self._seq, self._records = self._connection.execute(
+            self.seq, self._records = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
                 " (SELECT value FROM recollect_store WHERE key = 'records')"
             ).get
@@ -325,7 +323,7 @@ class _Tables:
         with our_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
-            before = self._seq, self._records
+            before = self.seq, self._records
             try:
                 result = work()
                 self._cursor.execute("RELEASE work")
@@ -336,7 +334,7 @@ class _Tables:
                 # failed"). So what was to be committed with it is given up, too.
                 if not self._connection.get_autocommit() and not self._remakes_tables:
                     self._undo_piece()
-                    self._seq, self._records = before
+                    self.seq, self._records = before
                 raise
 
     def _undo_piece(self) -> None:
@@ -353,12 +351,12 @@ class _Tables:
             self._cursor.execute(
                 "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ? ELSE ? END "
                 "WHERE key IN ('seq', 'records')",
-                (self._seq, self._records),
+                (self.seq, self._records),
             )
             self.keeping.same_file()
             self._cursor.execute("COMMIT")
             self.keeping.same_file()
-            self.keeping.committed(self._seq)
+            self.keeping.committed(self.seq)
 
     def _still_open(self) -> None:
         # A full disk may undo the whole batch, not just a piece; a savepoint would then begin and commit by itself.
@@ -377,7 +375,8 @@ class _Tables:
         self._connection.close()
 
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
-        work = Steps(self, scope)
+        self.serve(scope)
+        work = Transaction(self, scope)
         done = work.apply(steps)
         self._records += work.growth
         return done
@@ -388,25 +387,16 @@ class _Tables:
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
 
-    def insert(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
         try:
             self._cursor.execute(insert_statement(table, names), values)
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
         return self._connection.last_insert_rowid()
 
-    def update(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
-        self.run(update_statement(table, names, DIALECT.at_row), [*values, *where])
-
-    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self.run(statement, values)
-
-    def check_unique(self, record: Record) -> None:
-        """SQLite's own indexes do."""
-
     def next_seq(self) -> int:
-        self._seq += 1
-        return self._seq
+        self.seq += 1
+        return self.seq
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
         self._cursor.execute(fulltext.index_statement(type(record), fresh), fulltext.indexed(row, record))
@@ -462,6 +452,4 @@ def _duplicate(error: apsw.ConstraintError) -> DuplicateKey | StoreError:
     what = message.partition("failed: ")[2]
     table = what.partition(".")[0] if "." in what else what.strip("index '").partition("_unique")[0]
     fields = [part.partition(".")[2] for part in what.split(", ") if "." in part and "organization_id" not in part]
-    return DuplicateKey(
-        f"there is such a {table} already", remedy="change the existing one, or choose another key", fields=fields
-    )
+    return DuplicateKey.of(table, fields)

@@ -1,0 +1,162 @@
+"""The tables of a transaction for the stores that speak SQL: each verb in statements, the text index kept in step.
+
+A store supplies how to run a statement, the next seq, and its text index.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.dialect import Dialect
+from recollect.adapters.records.common.sql_compiler import Compiler, quoted
+from recollect.adapters.records.common.transaction import Stored
+from recollect.domain.record import Record
+from recollect.ports.query import Query
+from recollect.ports.records import Scope
+from recollect.ports.steps import Touch
+
+KEY = 2  # organization_id and id are the first columns of every record
+GONE = ("seq", "organization_id", "table_name", "id")
+RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
+
+
+class SqlTables:
+    """Fills `transaction.Tables`; a row is what the dialect's `row` names."""
+
+    dialect: ClassVar[Dialect]
+    deleted_at_once = 500
+    unguarded: frozenset[str] = frozenset()
+    """The tables whose unique keys the database cannot keep by itself; then `check_unique` does."""
+
+    def __init__(self, codec: Callable[[type[Record]], Codec], compiler: Callable[[], Compiler]) -> None:
+        self.codec = codec
+        self.compiler = compiler
+        self.seq = 0
+        self.tenant = ""
+
+    def serve(self, scope: Scope) -> None:
+        """The tenant of the next steps."""
+        self.tenant = scope.organization_id
+
+    @abstractmethod
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+        """Adds a row and gives its row number, for the text index; may wait with it until the next `run`."""
+
+    @abstractmethod
+    def next_seq(self) -> int: ...
+
+    def update_row(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+        """Writes these columns of one row anew; `where` is what the dialect's `at_row` asks for."""
+        self.run(update_statement(table, names, self.dialect.at_row), [*values, *where])
+
+    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Runs the statement of a query; where rows wait, those that cannot pass it may go on waiting."""
+        return self.run(statement, values)
+
+    def check_unique(self, record: Record) -> None:
+        """Only for the `unguarded` tables."""
+
+    def index_text(self, row: Any, record: Record, *, fresh: bool) -> None:
+        """Puts the record into its text index, in place of what is there unless the row is `fresh`."""
+
+    def unindex_text(self, record: type[Record], rows: Sequence[Any]) -> None: ...
+
+    def current(self, record: Record) -> Stored[Any] | None:
+        rows = self.run(stored_statement(type(record), self.dialect.row), (self.tenant, record.id))
+        return Stored(rows[0][0], rows[0][1], rows[0][2:]) if rows else None
+
+    def has(self, table: str, id: str, *, living: bool) -> bool:
+        return bool(self.run(_has_statement(table, living), (self.tenant, id)))
+
+    def ids(self, query: Query[Record]) -> list[str]:
+        compiler = self.compiler()
+        statement = compiler.select(Scope(self.tenant), query, ("id",))
+        return [id for (id,) in self.look(query, statement, compiler.values)]
+
+    def insert(self, record: Record) -> None:
+        table, codec = record.shape.table, self.codec(type(record))
+        if table in self.unguarded:
+            self.check_unique(record)
+        row = self.insert_row(table, ("_seq", *codec.written), [self.next_seq(), *codec.row(record)])
+        if record.shape.leaves_trace:
+            self.run(RETURNED, (self.tenant, table, record.id))
+        if record.shape.text and not record.is_deleted:
+            self.index_text(row, record, fresh=True)
+
+    def replace(self, row: Any, record: Record) -> None:
+        table, codec = record.shape.table, self.codec(type(record))
+        if table in self.unguarded:
+            self.check_unique(record)
+        where = (row,) if self.dialect.at_row.count("?") == 1 else (self.tenant, row)
+        # A record keeps its key: a cluster refuses to write the organization anew, even the same one.
+        names, values = ("_seq", *codec.written[KEY:]), codec.row(record)[KEY:]
+        self.update_row(table, names, [self.next_seq(), *values], where)
+        if record.shape.text and record.is_deleted:
+            self.unindex_text(type(record), [row])
+        elif record.shape.text:
+            self.index_text(row, record, fresh=False)
+
+    def touch(self, step: Touch, put: Mapping[str, object]) -> None:
+        codec = self.codec(step.record)
+        sets = [f"{quoted(name)} = coalesce({quoted(name)}, 0) + ?" for name in step.add]
+        sets += [f"{quoted(name)} = ?" for name in put]
+        values = [*step.add.values(), *(codec.bound(name, value) for name, value in put.items())]
+        statement = f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} WHERE {_AT_KEY}"
+        self.run(statement, [*values, self.tenant, step.id])
+
+    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Any, str]]:
+        found = self._where(record, f"{self.dialect.row}, {quoted('id')}", "id", ids)
+        return [(row, id) for row, id in found]
+
+    def ids_referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[str]:
+        return [id for (id,) in self._where(record, quoted("id"), field, ids)]
+
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Any, Record]]:
+        codec = self.codec(record)
+        columns = ", ".join([self.dialect.row, *map(quoted, codec.names)])
+        return [(row, codec.record(stored)) for row, *stored in self._where(record, columns, field, ids)]
+
+    def remove(self, record: type[Record], found: Sequence[tuple[Any, str]]) -> None:
+        table = record.shape.table
+        if record.shape.text:
+            self.unindex_text(record, [row for row, _ in found])
+        where = f"{quoted('organization_id')} = ? AND {quoted('id')} IN ({', '.join('?' * len(found))})"
+        self.run(f"DELETE FROM {quoted(table)} WHERE {where}", (self.tenant, *(id for _, id in found)))
+        for _, id in found if record.shape.leaves_trace else ():
+            self.insert_row("recollect_gone", GONE, (self.next_seq(), self.tenant, table, id))
+
+    def _where(self, record: type[Record], columns: str, field: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        where = f"{quoted('organization_id')} = ? AND {quoted(field)} IN ({', '.join('?' * len(ids))})"
+        return self.run(f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {where}", (self.tenant, *ids))
+
+
+_AT_KEY = f"{quoted('organization_id')} = ? AND {quoted('id')} = ?"
+
+
+@cache
+def _has_statement(table: str, living: bool) -> str:
+    return f"SELECT 1 FROM {quoted(table)} WHERE {_AT_KEY}{' AND is_deleted = FALSE' if living else ''}"
+
+
+@cache
+def insert_statement(table: str, names: tuple[str, ...]) -> str:
+    columns = ", ".join(quoted(name) for name in names)
+    return f"INSERT INTO {quoted(table)}({columns}) VALUES ({', '.join('?' * len(names))})"
+
+
+@cache
+def update_statement(table: str, names: tuple[str, ...], at_row: str) -> str:
+    return f"UPDATE {quoted(table)} SET {', '.join(f'{quoted(name)} = ?' for name in names)} WHERE {at_row}"
+
+
+@cache
+def stored_statement(record: type[Record], row: str) -> str:
+    columns = ", ".join([row, quoted("version"), *(quoted(name) for name in record.shape.references)])
+    return f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {_AT_KEY}"
