@@ -188,7 +188,7 @@ def test_a_file_that_others_keep_changing_is_not_waited_for_for_ever(
     tool: RecollectMemoryTool, mem: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(tool, "create", path="/memories/log", file_text="old")
-    room, pauses, writes = tool._files._room, list[float](), list[int]()
+    room, pauses, writes = tool._files._workspaces, list[float](), list[int]()
     write = room.write
 
     def meddle(*given: Any, **fields: Any) -> Any:

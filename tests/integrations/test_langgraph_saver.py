@@ -105,13 +105,13 @@ def test_an_interrupted_graph_goes_on_with_the_answer(mem: Any) -> None:
 def test_bytes_per_step_stay_flat_while_messages_grow(mem: Any) -> None:
     written: list[int] = []
     saver = RecollectSaver(mem)
-    put = saver._room.put
+    put = saver._checkpoints.put
 
     def watched(*given: Any, **fields: Any) -> Any:
         written.append(len(fields["body"]) + sum(len(one) for some in fields["items"].values() for one in some))
         return put(*given, **fields)
 
-    saver._room.put = watched
+    saver._checkpoints.put = watched
     chatting(saver, 100).invoke(BEGIN, config())
     early, late = sum(written[10:20]), sum(written[-10:])
     assert late < 1.2 * early

@@ -21,10 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from recollect.errors import InvalidInput, NotFound, TooLarge, Unavailable
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IsAllowed = Callable[[IpAddress], bool]
@@ -162,7 +165,7 @@ def _refused(why: str) -> InvalidInput:
     return InvalidInput(why, remedy="give the http or https address of a public page")
 
 
-Address = tuple[socket.AddressFamily, tuple[Any, ...]]
+Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
 def _judged(target: _Target, deadline: _Deadline, is_allowed: IsAllowed) -> list[Address]:
@@ -203,8 +206,9 @@ def _asked(target: _Target, addresses: Sequence[Address], deadline: _Deadline, l
         with _connected(target, addresses, deadline) as wire:
             wire.settimeout(deadline.left())
             wire.sendall(target.request())
-            counted: Any = _Counted(wire, deadline, 2 * limit_bytes + _FRAMING)  # http.client only calls its makefile
-            with http.client.HTTPResponse(counted) as response:
+            counted = _Counted(wire, deadline, 2 * limit_bytes + _FRAMING)
+            # All that http.client does with a socket is to call its makefile.
+            with http.client.HTTPResponse(cast(socket.socket, counted)) as response:
                 response.begin()
                 return _answer(target, response, limit_bytes)
     except (OSError, http.client.HTTPException, ValueError) as error:  # http.client lets odd chunk sizes be ValueErrors
@@ -274,7 +278,7 @@ class _Counted(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         self._wire.settimeout(self._deadline.left())
         count = self._wire.recv_into(buffer)
         self._left -= count

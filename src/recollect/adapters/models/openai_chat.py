@@ -14,17 +14,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from recollect.adapters.models.endpoint import Endpoint
+from recollect.domain.record import Json
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.models import A, Answer, Prompt, Usage
 
 _LARGEST_ANSWER_BYTES = 4 * 1024 * 1024
 _REFUSALS = (400, 404, 415, 422, 501)
-# Any JSON object, in the notation of llama.cpp: for servers that know grammars but no schema.
+# One JSON object, in the notation of llama.cpp: for servers that know grammars but no schema.
 _GRAMMAR = r"""
 root ::= object
 value ::= object | array | string | number | "true" | "false" | "null"
@@ -36,13 +36,13 @@ ws ::= [ \t\n]*
 """.strip()
 
 
-def _by_schema(shape: type[A]) -> dict[str, Any]:
+def _by_schema(shape: type[BaseModel]) -> Json:
     schema = {"name": shape.__name__, "strict": True, "schema": _strict(shape.model_json_schema())}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 # From the strictest to the loosest way of asking for an object.
-_WAYS: tuple[Callable[[type[Any]], dict[str, Any]], ...] = (
+_WAYS: tuple[Callable[[type[BaseModel]], Json], ...] = (
     _by_schema,
     lambda shape: {"response_format": {"type": "json_object"}},
     lambda shape: {"grammar": _GRAMMAR},
@@ -123,7 +123,7 @@ def _messages(prompt: Prompt, shape: type[A]) -> list[dict[str, str]]:
     return [{"role": "system", "content": system}, {"role": "user", "content": prompt.material}]
 
 
-def _strict(schema: dict[str, Any]) -> dict[str, Any]:
+def _strict(schema: Json) -> Json:
     """As strict mode wants it: every property required, no others."""
     strict = {name: _strict(value) if isinstance(value, dict) else value for name, value in schema.items()}
     if isinstance(strict.get("properties"), dict):
@@ -131,7 +131,7 @@ def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in strict.items() if name != "default"}
 
 
-def _read(body: bytes) -> tuple[str, dict[str, Any]]:
+def _read(body: bytes) -> tuple[str, Json]:
     """The text that was written, and what the server tells about it."""
     try:
         told = json.loads(body)
@@ -148,7 +148,7 @@ def _read(body: bytes) -> tuple[str, dict[str, Any]]:
     return text, {**told, **(told.get("usage") if isinstance(told.get("usage"), dict) else {})}
 
 
-def _count(told: dict[str, Any], name: str) -> int:
+def _count(told: Json, name: str) -> int:
     count = told.get(name)
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else 0
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +105,7 @@ class OpenAICompatibleEmbedder:
         return vectors
 
     def _ask(self, texts: list[str]) -> Vectors:
-        question: dict[str, Any] = {"model": self._model_name, "input": texts}
+        question: dict[str, object] = {"model": self._model_name, "input": texts}
         if self._asked_dimensions is not None:
             question["dimensions"] = self._asked_dimensions
         most = (len(texts) + 1) * _LARGEST_VECTOR_BYTES

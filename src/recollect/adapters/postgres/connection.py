@@ -41,7 +41,8 @@ from recollect.adapters.postgres.pooler import (
 from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
+Row = tuple[Any, ...]
+Connection = psycopg.Connection[Row]
 APP, UPKEEP = "recollect_app", "recollect_upkeep"
 BUSY_SECONDS = 30
 TRIES = 6
@@ -72,7 +73,7 @@ class Question(NamedTuple):
     """A statement that reads. `binary` for what is mostly bytes."""
 
     statement: str
-    values: Sequence[Any] = ()
+    values: Sequence[object] = ()
     binary: bool = False
 
 
@@ -82,7 +83,7 @@ class Link:
     `upkeep` is the line of the login that owns the tables and may read across tenants: this one, or another's.
     """
 
-    cursor_factory: type[psycopg.Cursor[Any]] = psycopg.Cursor
+    cursor_factory: type[psycopg.Cursor[Row]] = psycopg.Cursor
 
     def __init__(
         self,
@@ -166,14 +167,14 @@ class Link:
 
         return self._persistently(once)
 
-    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[tuple[Any, ...]]]:
+    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[Row]]:
         """The answers to questions, in one round trip."""
         line = self.upkeep if role == UPKEEP else self
         begin = [Question(_ENTER_POOLED if line.is_pooled else _ENTER, (role, tenant))]
         if self.is_distributed:
             begin = [Question(statement) for statement in line._begin_reading(tenant, role)]
 
-        def once() -> list[list[tuple[Any, ...]]]:
+        def once() -> list[list[Row]]:
             with line._flight(begin) as (connection, _):
                 asked = [connection.execute(one.statement, one.values, binary=one.binary) for one in questions]
                 if self.is_distributed:
@@ -287,7 +288,7 @@ class Link:
             pool.putconn(connection)
 
     @contextmanager
-    def _flight(self, begin: Sequence[Question]) -> Iterator[tuple[Connection, list[psycopg.Cursor[tuple[Any, ...]]]]]:
+    def _flight(self, begin: Sequence[Question]) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
         """A transaction whose statements are sent without waiting for the answers of those before."""
         pool = self._open_pool()
         connection = pool.getconn()

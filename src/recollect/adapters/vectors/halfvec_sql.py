@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from recollect.adapters.postgres.connection import Connection
+from recollect.adapters.postgres.connection import Connection, Row
 from recollect.adapters.postgres.halfvec import Half, half
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.ports.vectors import FACETS
 
 Vector = NDArray[np.floating]
-Neighbour = tuple[Any, ...]
+Neighbour = Row  # its key, and minus the similarity
 EXACT_ROWS = 5_000
 INDEX_ROWS = 10_000
 INDEXABLE_DIMENSIONS = 4000
@@ -34,7 +34,7 @@ class RowFilter:
     """Which rows a search may find."""
 
     condition: str
-    values: Sequence[Any]
+    values: Sequence[object]
 
     @property
     def scope(self) -> Hashable:
@@ -44,7 +44,7 @@ class RowFilter:
 class Server(NamedTuple):
     """How the table is reached: one question, or work in a transaction."""
 
-    ask: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+    ask: Callable[[str, Sequence[object]], list[Row]]
     work: Callable[[Callable[[Connection], list[Neighbour]]], list[Neighbour]]
 
 
@@ -55,7 +55,7 @@ class Halfvecs:
     table: str
     key: str
 
-    def exact(self, row_filter: RowFilter, query: Vector, limit: int, most: int) -> tuple[str, list[Any]]:
+    def exact(self, row_filter: RowFilter, query: Vector, limit: int, most: int) -> tuple[str, list[object]]:
         """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
         text = (
             f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {row_filter.condition} "
@@ -99,13 +99,13 @@ class Halfvecs:
 
 def _each_once(walked: Sequence[Neighbour]) -> list[Neighbour]:
     """The nearest of each key; they come best first."""
-    found: dict[Any, Any] = {}
+    found: dict[Hashable, float] = {}
     for key, distance in walked:
         found.setdefault(key, distance)
     return list(found.items())
 
 
-def scored(rows: Sequence[tuple[Any, ...]], most: int) -> list[Neighbour] | None:
+def scored(rows: Sequence[Row], most: int) -> list[Neighbour] | None:
     """The answer to an exact search: (key, minus the similarity), best first; None if the scope is too broad for it."""
     if rows[0][2] > most:
         return None
@@ -116,7 +116,7 @@ def _half(query: Vector) -> Half | None:
     return half(query.astype("<f2").tobytes())
 
 
-def literal(condition: str, *values: Any) -> str:
+def literal(condition: str, *values: object) -> str:
     """The values as literals: only then may the planner use an index that covers just this scope."""
     text: str = sql.SQL(condition).format(*map(sql.Literal, values)).as_string()
     return text.replace("%", "%%")
@@ -124,10 +124,10 @@ def literal(condition: str, *values: Any) -> str:
 
 def facet_tests(
     where: Mapping[str, Collection[str | None]], columns: Mapping[str, str] | None = None
-) -> tuple[list[str], list[Any]]:
+) -> tuple[list[str], list[object]]:
     """Conditions on the facets of a row; some of them may have a column of their own."""
     tests: list[str] = []
-    values: list[Any] = []
+    values: list[object] = []
     for name, allowed in where.items():
         facet = (columns or {}).get(name) or f"facets ->> {FACETS.index(name)}"
         values.append([value for value in allowed if value is not None])

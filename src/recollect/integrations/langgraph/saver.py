@@ -31,6 +31,7 @@ from recollect.errors import InvalidInput, NotFound
 from recollect.integrations.langgraph.sharing import Draft, Items, Known, dump, load, restored
 
 if TYPE_CHECKING:
+    from recollect.domain.record import Json
     from recollect.interfaces.client import Recollect
     from recollect.services.frameworks.checkpoints import CheckpointPage, KeptCheckpoint
 
@@ -55,7 +56,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self._room = mem.checkpoint
+        self._checkpoints = mem.checkpoint
         self._keep = keep
         self._keep_seconds = keep_for.total_seconds() if keep_for else None
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
@@ -93,8 +94,8 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         for channel, value in checkpoint["channel_values"].items():
             draft.add(channel, value, is_unchanged=follows and channel not in new_versions)
         body = {**checkpoint, "channel_values": draft.references}
-        described = cast(dict[str, Any], get_checkpoint_metadata(config, metadata))
-        reply = self._room.put(
+        described = cast("Json", get_checkpoint_metadata(config, metadata))
+        reply = self._checkpoints.put(
             *(line[0], checkpoint["id"]),
             namespace=line[1],
             parent=parent,
@@ -111,10 +112,10 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         self._learn(line, draft.known_as(checkpoint["id"], reply.starts))
 
     def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self, config: RunnableConfig, writes: Sequence[tuple[str, object]], task_id: str, task_path: str = ""
     ) -> None:
         thread, namespace = _line(config)
-        self._room.write(
+        self._checkpoints.write(
             *(thread, config["configurable"]["checkpoint_id"]),
             namespace=namespace,
             task=task_id,
@@ -128,7 +129,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace = _line(config)
-        page = self._room.get(thread, get_checkpoint_id(config), namespace=namespace)
+        page = self._checkpoints.get(thread, get_checkpoint_id(config), namespace=namespace)
         for found, known in self._tuples(page):
             last = self._known.get((thread, namespace))
             if last is None or last.id <= known.id:
@@ -140,13 +141,13 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: Json | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         named = config["configurable"] if config else {}
         thread = named.get("thread_id")
-        wanted: dict[str, Any] = {
+        wanted: Json = {
             "thread": None if thread is None else str(thread),
             "namespace": named.get("checkpoint_ns"),
             "id": named.get("checkpoint_id"),
@@ -155,7 +156,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         }
         after, left = None, limit
         while left is None or left > 0:
-            page = self._room.list(**wanted, limit=min(left or PAGE, PAGE), after=after)
+            page = self._checkpoints.list(**wanted, limit=min(left or PAGE, PAGE), after=after)
             for found, _ in self._tuples(page):
                 yield found
             after, left = page.next, None if left is None else left - len(page.checkpoints)
@@ -168,7 +169,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
             yield self._tuple(kept, items.get((kept.thread, kept.namespace)) or Items({}, {}))
 
     def _tuple(self, kept: KeptCheckpoint, items: Items) -> tuple[CheckpointTuple, Known]:
-        body = load(self.serde, kept.body)
+        body = cast("Json", load(self.serde, kept.body))
         values, known = restored(self.serde, kept.id, body["channel_values"], kept.starts, items)
         writes = [
             (task.task, channel, load(self.serde, raw))
@@ -184,28 +185,28 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         )
         return found, known
 
-    # -- letting go --------------------------------------------------------------------------------------------------
+    # -- deleting ----------------------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        self._room.delete(str(thread_id))
+        self._checkpoints.delete(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete what these runs made; what other runs need of it for a delta channel goes, too."""
         if run_ids:
-            self._room.delete(runs=list(map(str, run_ids)))
+            self._checkpoints.delete(runs=list(map(str, run_ids)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._room.copy(str(source_thread_id), str(target_thread_id))
+        self._checkpoints.copy(str(source_thread_id), str(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest checkpoint of each namespace ("keep_latest"), with its delta history, or none ("delete")."""
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"there is no strategy '{strategy[:50]}'", remedy="use keep_latest or delete")
         if strategy == "keep_latest":
-            self._room.prune(threads=list(map(str, thread_ids)), keep=1)
+            self._checkpoints.prune(threads=list(map(str, thread_ids)), keep=1)
             return
         for thread in thread_ids:
-            self._room.delete(str(thread))
+            self._checkpoints.delete(str(thread))
 
     def get_next_version(self, current: Any, channel: None = None) -> Any:
         """Whole numbers; a thread that came from another checkpointer goes on in its own form."""
@@ -222,7 +223,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: Json | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -240,7 +241,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self, config: RunnableConfig, writes: Sequence[tuple[str, object]], task_id: str, task_path: str = ""
     ) -> None:
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
@@ -269,5 +270,5 @@ def _line(config: RunnableConfig) -> tuple[str, str]:
     return str(named["thread_id"]), str(named.get("checkpoint_ns", ""))
 
 
-def _config(thread: Any, namespace: str, id: str) -> RunnableConfig:
+def _config(thread: object, namespace: str, id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": id}}

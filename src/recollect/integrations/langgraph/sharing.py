@@ -22,24 +22,26 @@ MOST_PIECES = 64
 VALUES = ""
 
 Span = tuple[int, int]
+Reference = list[Any]
+"""As it is stored: ["=", bytes], ["#", number of an item] or ["*", stretches of numbers]."""
 _ATOMIC = (str, bytes, int, float, bool, type(None))
 _UNKNOWN = object()
 
 
 class Serializer(Protocol):
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
+    def dumps_typed(self, obj: object) -> tuple[str, bytes]: ...
 
-    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
+    def loads_typed(self, data: tuple[str, bytes]) -> object: ...
 
 
-def dump(serde: Serializer, value: Any) -> bytes:
+def dump(serde: Serializer, value: object) -> bytes:
     """A value as bytes, the name of its form included."""
     form, data = serde.dumps_typed(value)
     name = form.encode()
     return bytes([len(name)]) + name + data
 
 
-def load(serde: Serializer, raw: bytes) -> Any:
+def load(serde: Serializer, raw: bytes) -> object:
     end = raw[0] + 1
     return serde.loads_typed((raw[1:end].decode(), raw[end:]))
 
@@ -48,7 +50,7 @@ def digest(raw: bytes) -> bytes:
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: object) -> object:
     """A likeness of the value that later changes of it do not reach; `_UNKNOWN` for what we cannot tell."""
     if isinstance(value, _ATOMIC):
         return value
@@ -64,7 +66,7 @@ def frozen(value: Any) -> Any:
     return _UNKNOWN
 
 
-def _looks(values: Sequence[Any]) -> list[Any]:
+def _looks(values: Sequence[object]) -> list[object]:
     """What the values look like now, to be compared with what they were frozen as."""
     try:
         return list(map(_message_look, values))
@@ -83,13 +85,13 @@ class Members:
     `sure` are those before any whose likeness we cannot tell.
     """
 
-    values: list[Any] = field(default_factory=list)
-    likenesses: list[Any] = field(default_factory=list)
+    values: list[object] = field(default_factory=list)
+    likenesses: list[object] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     sure: int = 0
 
-    def add(self, value: Any, mark: bytes, number: int) -> None:
+    def add(self, value: object, mark: bytes, number: int) -> None:
         likeness = frozen(value)
         if likeness is not _UNKNOWN and self.sure == len(self.values):
             self.sure += 1
@@ -102,19 +104,19 @@ class Members:
         columns = (self.values[:count], self.likenesses[:count], self.digests[:count], self.numbers[:count])
         return Members(*columns, sure=min(self.sure, count))
 
-    def still(self, values: Sequence[Any]) -> int:
+    def still(self, values: Sequence[object]) -> int:
         """How many at the beginning of the list are the very objects that are stored, and unchanged."""
         count = min(len(values), self.sure)
         if all(map(is_, values[:count], self.values)) and self._look_alike(values, 0, count):
             return count
         return next((place for place in range(count) if not self.is_still(place, values[place])), count)
 
-    def is_still(self, place: int, value: Any) -> bool:
+    def is_still(self, place: int, value: object) -> bool:
         if value is not self.values[place] or self.likenesses[place] is _UNKNOWN:
             return False
         return self._look_alike([value], place, place + 1)
 
-    def _look_alike(self, values: Sequence[Any], start: int, end: int) -> bool:
+    def _look_alike(self, values: Sequence[object], start: int, end: int) -> bool:
         try:
             return _looks(values[: end - start]) == self.likenesses[start:end]
         except ValueError:  # an array has come into one of them: it does not say whether it equals something else
@@ -126,8 +128,8 @@ class Known:
     """What we know to be stored: one checkpoint of a line, channel by channel."""
 
     id: str
-    channels: dict[str, Any] = field(default_factory=dict)
-    references: dict[str, list[Any]] = field(default_factory=dict)
+    channels: dict[str, object] = field(default_factory=dict)
+    references: dict[str, Reference] = field(default_factory=dict)
     members: dict[str, Members] = field(default_factory=dict)
     values: dict[str, tuple[bytes, int]] = field(default_factory=dict)
 
@@ -141,14 +143,14 @@ class Draft:
     def __init__(self, serde: Serializer, known: Known | None) -> None:
         self._serde = serde
         self._known = known
-        self.references: dict[str, list[Any]] = {}
+        self.references: dict[str, Reference] = {}
         self.items: dict[str, list[bytes]] = {}
         self._members: dict[str, Members] = {}
         self._kept: dict[str, int] = {}  # of how many at the beginning of a list the numbers are known
         self._values: dict[str, tuple[bytes, int]] = {}
-        self._channels: dict[str, Any] = {}
+        self._channels: dict[str, object] = {}
 
-    def add(self, channel: str, value: Any, *, is_unchanged: bool) -> None:
+    def add(self, channel: str, value: object, *, is_unchanged: bool) -> None:
         self._channels[channel] = value
         if is_unchanged and self._same_as_known(channel, value):
             return
@@ -164,14 +166,14 @@ class Draft:
         self._values[channel] = (mark, number)
         self.references[channel] = ["#", number]
 
-    def _same_as_known(self, channel: str, value: Any) -> bool:
+    def _same_as_known(self, channel: str, value: object) -> bool:
         """Whether it is the very object that is stored already; a list may have been changed in place."""
         known = self._known
         if known is None or channel not in known.references or known.channels[channel] is not value:
             return False
         members = known.members.get(channel)
         if members is not None:
-            if not len(members.values) == len(value) == members.still(value):
+            if not isinstance(value, list) or not len(members.values) == len(value) == members.still(value):
                 return False
             self._members[channel] = members
         if channel in known.values:
@@ -179,7 +181,7 @@ class Draft:
         self.references[channel] = known.references[channel]
         return True
 
-    def _add_list(self, channel: str, value: list[Any]) -> bool:
+    def _add_list(self, channel: str, value: list[object]) -> bool:
         """False for a short list that is not worth a stream."""
         before = self._known.members.get(channel) if self._known else None
         kept = before.still(value) if before else 0
@@ -203,7 +205,7 @@ class Draft:
             return _runs(members.numbers)
         return [*self._known.references[channel][1], *_runs(members.numbers[kept:])]
 
-    def _matched(self, value: list[Any], before: Members, kept: int) -> tuple[Members, list[bytes]]:
+    def _matched(self, value: list[object], before: Members, kept: int) -> tuple[Members, list[bytes]]:
         """The members of the list, as stored before where they are, and the bytes of those that are new."""
         members, fresh, expected = before.first(kept), list[bytes](), kept
         places: dict[bytes, int] | None = None
@@ -266,7 +268,7 @@ def resolved(number: int, start: int) -> int:
     return number if number >= 0 else start - number - 1
 
 
-def absolute(reference: list[Any], start: int) -> list[Any]:
+def absolute(reference: Reference, start: int) -> Reference:
     if reference[0] == "=":
         return reference
     if reference[0] == "#":
@@ -318,15 +320,15 @@ class Items:
 
 
 def restored(
-    serde: Serializer, id: str, references: Mapping[str, list[Any]], starts: Mapping[str, int], items: Items
-) -> tuple[dict[str, Any], Known]:
+    serde: Serializer, id: str, references: Mapping[str, Reference], starts: Mapping[str, int], items: Items
+) -> tuple[dict[str, object], Known]:
     """The values behind the references, and what is thereby known to be stored."""
     known = Known(id)
     for channel, given in references.items():
         reference = absolute(given, starts.get(VALUES if given[0] == "#" else channel, 0))
         known.references[channel] = reference
         if reference[0] == "*":
-            value: Any = _restored_list(serde, channel, reference[1], items, known)
+            value: object = _restored_list(serde, channel, reference[1], items, known)
         else:
             number = reference[1]
             raw = number if reference[0] == "=" else items.stretch(VALUES, number, number + 1)[0]
@@ -337,7 +339,9 @@ def restored(
     return dict(known.channels), known
 
 
-def _restored_list(serde: Serializer, channel: str, stretches: Sequence[Span], items: Items, known: Known) -> list[Any]:
+def _restored_list(
+    serde: Serializer, channel: str, stretches: Sequence[Span], items: Items, known: Known
+) -> list[object]:
     members = Members()
     for start, end in stretches:
         for number, raw in enumerate(items.stretch(channel, start, end), start):

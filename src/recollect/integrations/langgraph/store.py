@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langgraph.store.base import (
     BaseStore,
@@ -27,6 +27,7 @@ from langgraph.store.base import (
 from recollect.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from recollect.domain.record import Json
     from recollect.interfaces.client import Recollect
     from recollect.services.frameworks.key_value import ItemView
 
@@ -37,12 +38,12 @@ class RecollectStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, mem: Recollect, *, fields: Sequence[str] = ("$",), ttl: TTLConfig | None = None) -> None:
-        self._room = mem.item
+        self._items = mem.item
         self._fields = tuple(fields)
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        puts: list[Any] = []
+        puts: list[Json] = []
         results: list[Result] = []
         for op in ops:
             if isinstance(op, PutOp):
@@ -51,7 +52,7 @@ class RecollectStore(BaseStore):
             else:
                 results.append(self._read(op))
         if puts:
-            self._room.put_many(puts)
+            self._items.put_many([*puts])
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -59,9 +60,9 @@ class RecollectStore(BaseStore):
 
     def sweep_ttl(self) -> int:
         """Delete the items whose time is up; they are not shown even before."""
-        return self._room.sweep().expired
+        return self._items.sweep().expired
 
-    def _put(self, op: PutOp) -> dict[str, Any]:
+    def _put(self, op: PutOp) -> Json:
         return {
             "namespace": list(op.namespace),
             "key": str(op.key),
@@ -82,10 +83,10 @@ class RecollectStore(BaseStore):
 
     def _read(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            found = self._room.get(list(op.namespace), str(op.key), refresh=op.refresh_ttl).item
+            found = self._items.get(list(op.namespace), str(op.key), refresh=op.refresh_ttl).item
             return _item(found) if found else None
         if isinstance(op, SearchOp):
-            hits = self._room.search(
+            hits = self._items.search(
                 list(op.namespace_prefix),
                 filter=op.filter or {},
                 query=op.query if self._fields else None,
@@ -96,7 +97,7 @@ class RecollectStore(BaseStore):
             return [_search_item(one) for one in hits.items]
         if isinstance(op, ListNamespacesOp):
             given = op.match_conditions or ()
-            page = self._room.namespaces(
+            page = self._items.namespaces(
                 begins=[list(one.path) for one in given if one.match_type == "prefix"],
                 ends=[list(one.path) for one in given if one.match_type == "suffix"],
                 max_depth=op.max_depth,

@@ -25,12 +25,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.embedded.quantization import Query, Section
+from recollect.adapters.vectors.embedded.quantization import Key, Query, Section, Source
 from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
@@ -278,7 +278,7 @@ class EmbeddedIndex:
         with self._lock:
             return self._state.rows()
 
-    def _put(self, after: int, upto: int, sources: Sequence[Any], seen: int) -> Segment:
+    def _put(self, after: int, upto: int, sources: Sequence[Source], seen: int) -> Segment:
         heading = self._state.heading(after, upto, seen)
         return self._folder.put(after, upto, lambda file: write_segment(file, heading, sources))
 
@@ -326,7 +326,7 @@ class _StoppableFile:
         self._file = file
         self._stopping = stopping
 
-    def write(self, data: Any, /) -> object:
+    def write(self, data: bytes | memoryview, /) -> object:
         if self._stopping.is_set():
             raise _Stopped
         return self._file.write(data)
@@ -358,17 +358,13 @@ def _compare(
     sections: Collection[SealedSection | UnsealedSection], snapshot: VectorSnapshot, after: int, upto: int
 ) -> Iterator[str]:
     """One sentence for each living row in (after, upto] that is missing in the sections or described otherwise."""
-    known = {}
-    for section in sections:
-        seq = np.asarray(section.column("seq"))
-        order = np.argsort(seq)
-        known[section.key] = (section, seq[order], order)
+    known = {section.key: _BySeq.of(section) for section in sections}
     while after < upto:
         rows = [row for row in snapshot.rows_after(after, 2048) if row.seq <= upto]
         if not rows:
             return
         after = rows[-1].seq
-        groups: dict[tuple[str, int], list[VectorRow]] = {}
+        groups: dict[Key, list[VectorRow]] = {}
         for row in rows:
             if row.vector and len(row.vector) % 2 == 0:
                 groups.setdefault((row.space, len(row.vector) // 2), []).append(row)
@@ -376,15 +372,29 @@ def _compare(
             yield from _compare_group(known.get(key), group)
 
 
-def _compare_group(known: Any, rows: Sequence[VectorRow]) -> Iterator[str]:
-    present, numbers = [], []
-    for row in rows:
-        place = int(np.searchsorted(known[1], row.seq)) if known else 0
-        if known and place < len(known[1]) and known[1][place] == row.seq:
-            present.append(row)
-            numbers.append(int(known[2][place]))
-        else:
-            yield "a vector is missing in the vector index"
-    if present:
-        for _row in differing(known[0], np.array(numbers, np.int64), present):
+class _BySeq(NamedTuple):
+    """A section, its seqs in order, and the row number of each."""
+
+    section: SealedSection | UnsealedSection
+    seqs: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @staticmethod
+    def of(section: SealedSection | UnsealedSection) -> _BySeq:
+        seqs = np.asarray(section.column("seq"))
+        order = np.argsort(seqs)
+        return _BySeq(section, seqs[order], order)
+
+    def row_of(self, seq: int) -> int | None:
+        place = int(np.searchsorted(self.seqs, seq))
+        return int(self.rows[place]) if place < len(self.seqs) and self.seqs[place] == seq else None
+
+
+def _compare_group(known: _BySeq | None, rows: Sequence[VectorRow]) -> Iterator[str]:
+    found = [(row, known.row_of(row.seq) if known else None) for row in rows]
+    yield from ("a vector is missing in the vector index" for _, number in found if number is None)
+    present = [(row, number) for row, number in found if number is not None]
+    if known and present:
+        numbers = np.array([number for _, number in present], np.int64)
+        for _row in differing(known.section, numbers, [row for row, _ in present]):
             yield "a vector or its facets are others in the vector index"

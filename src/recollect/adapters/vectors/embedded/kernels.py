@@ -8,7 +8,7 @@ compiled, 26 ms in numpy; 1536 bits 6.1 and 49 ms.
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ except ImportError:  # no compiler when it was installed
     _compiled = None
 
 _INTERFACE = 1
-compiled: Any = _compiled if getattr(_compiled, "interface", 0) == _INTERFACE else None  # or left from an older build
+# One that was left from an older build does not count.
+compiled: ModuleType | None = _compiled if getattr(_compiled, "interface", 0) == _INTERFACE else None
 
 Codes = NDArray[np.uint8]
 Rows = NDArray[np.int64]

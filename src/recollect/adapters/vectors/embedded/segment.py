@@ -31,13 +31,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import (
+    Column,
     Estimates,
     FacetHashes,
     Hashes,
@@ -62,7 +63,7 @@ _USER = FACETS.index("user_id")
 
 
 class Writable(Protocol):
-    def write(self, data: Any, /) -> object: ...
+    def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class DamagedSegment(DamagedData):
@@ -162,19 +163,19 @@ class SealedSection:
     def __len__(self) -> int:
         return self.extents["seq"].shape[0]
 
-    def column(self, name: str, low: int = 0, high: int | None = None) -> NDArray[Any]:
+    def column(self, name: str, low: int = 0, high: int | None = None) -> Column:
         extent = self.extents[name]
         high = extent.shape[0] if high is None else high
         self.guard.check(extent.offset + low * extent.row_bytes, extent.offset + high * extent.row_bytes)
         return self._whole(extent)[low:high]
 
-    def at(self, name: str, rows: kernels.Rows) -> NDArray[Any]:
+    def at(self, name: str, rows: kernels.Rows) -> Column:
         extent = self.extents[name]
         self.guard.check_rows(extent, rows)
-        chosen: NDArray[Any] = self._whole(extent)[rows]
+        chosen: Column = self._whole(extent)[rows]
         return chosen
 
-    def _whole(self, extent: Extent) -> NDArray[Any]:
+    def _whole(self, extent: Extent) -> Column:
         count = int(np.prod(extent.shape, dtype=np.int64))
         return np.frombuffer(self.guard.data, extent.dtype, count, extent.offset).reshape(extent.shape)
 
@@ -353,7 +354,7 @@ class _Appender:
             self.sums += [zlib.crc32(view[start : start + BLOCK]) for start in range(0, whole, BLOCK)]
         del self.pending[:whole]
 
-    def write_at(self, extent: Extent, pieces: Iterable[NDArray[Any]]) -> None:
+    def write_at(self, extent: Extent, pieces: Iterable[Column]) -> None:
         self.write(bytes(extent.offset - self.position))
         for piece in pieces:
             self.write(np.ascontiguousarray(piece, extent.dtype).tobytes())
@@ -362,6 +363,17 @@ class _Appender:
         """Pads to a multiple of 64, so that the checksums that follow are aligned, and closes the last block."""
         self.write(bytes(-self.position % _ALIGNMENT))
         return [*self.sums, zlib.crc32(self.pending)] if self.pending else self.sums
+
+
+class _SectionEntry(TypedDict):
+    """A section as the footer describes it."""
+
+    space: str
+    dimensions: int
+    rows: int
+    tenants: int
+    last: int
+    at: int
 
 
 class _Order(NamedTuple):
@@ -394,7 +406,7 @@ def _order(sources: Sequence[Source], tenants: Hashes, living: NDArray[np.int64]
 
 def _write_section(
     out: _Appender, key: Key, sources: Sequence[Source], living: NDArray[np.int64] | None
-) -> dict[str, Any]:
+) -> _SectionEntry:
     dimensions = key[1]
     tenants = np.concatenate([source.tenants_of_rows() for source in sources])
     order = _order(sources, tenants, living)

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded import kernels, quantization
-from recollect.adapters.vectors.embedded.quantization import Estimates, FacetHashes, Hashes, Key, Query, Selection
+from recollect.adapters.vectors.embedded.quantization import (
+    Column,
+    Estimates,
+    FacetHashes,
+    Hashes,
+    Key,
+    Query,
+    Selection,
+)
 from recollect.adapters.vectors.exact import decode, digest
 from recollect.ports.vectors import FACETS, VectorRow
 
@@ -34,17 +41,17 @@ class UnsealedSection:
     """The rows of one space as they stood when it was asked for."""
 
     key: Key
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, Column]
     centre: NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.columns["seq"])
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> Column:
         return self.columns[name]
 
-    def at(self, name: str, rows: kernels.Rows) -> NDArray[Any]:
-        chosen: NDArray[Any] = self.columns[name][rows]
+    def at(self, name: str, rows: kernels.Rows) -> Column:
+        chosen: Column = self.columns[name][rows]
         return chosen
 
     def tenants_of_rows(self) -> Hashes:
@@ -64,8 +71,9 @@ class UnsealedSection:
     def estimate(self, selection: Selection, query: Query) -> Estimates:
         rows = selection.numbers()
         products = kernels.dots(self.columns["coarse"], query.rounded, rows)
-        chosen: Any = slice(None) if rows is None else rows
-        seq, scale, slack = (self.columns[name][chosen] for name in ("seq", "scale", "slack"))
+        seq, scale, slack = (
+            self.columns[name] if rows is None else self.columns[name][rows] for name in ("seq", "scale", "slack")
+        )
         return quantization.estimates(products, seq, scale, slack)
 
 
@@ -78,10 +86,10 @@ class _GrowingColumns:
         self.total = np.zeros(key[1], np.float64)
         self.columns = {name: self._room(name, 64) for name in _COLUMNS}
 
-    def _room(self, name: str, rows: int) -> NDArray[Any]:
+    def _room(self, name: str, rows: int) -> Column:
         return np.empty((rows, self.key[1]) if name == "coarse" else rows, _COLUMNS[name])
 
-    def append(self, new: dict[str, NDArray[Any]], total: NDArray[np.float64]) -> None:
+    def append(self, new: dict[str, Column], total: NDArray[np.float64]) -> None:
         stop = self.count + len(new["seq"])
         for name, column in self.columns.items():
             if stop > len(column):
@@ -148,9 +156,9 @@ class UnsealedRows:
         return rest
 
 
-def columns_of(rows: Sequence[VectorRow], encoded: quantization.Encoded) -> dict[str, NDArray[Any]]:
+def columns_of(rows: Sequence[VectorRow], encoded: quantization.Encoded) -> dict[str, Column]:
     """The columns of rows of one space, as a segment has them too."""
-    columns: dict[str, NDArray[Any]] = {
+    columns: dict[str, Column] = {
         "tenant": np.array([digest(row.organization_id) for row in rows], np.uint64),
         "seq": np.array([row.seq for row in rows], np.int64),
         "scale": encoded.scale,

@@ -28,6 +28,9 @@ from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generat
 from recollect.errors import Closed, IndexFailed, InvalidSettings, RecollectError, StoreBusy
 from recollect.ports.vectors import FACETS
 
+# Chroma's own types refuse what its methods take (lists of arrays, a configuration) and leave out `close`.
+Client = Any
+Collection = Any
 PREFIX = "recollect"
 _BATCH = 1000
 _LISTED = 1000
@@ -47,9 +50,9 @@ class Chroma:
         self._path = path
         self._token = token
         self._held = ExitStack()
-        self._client: Any = None
+        self._client: Client | None = None
         self._closed = False
-        self._collections: dict[str, Any] = {}
+        self._collections: dict[str, Collection] = {}
         if path is not None:
             self.label = f"Chroma in '{path}'"
             if not self._held.enter_context(FolderLock(path).hold()):
@@ -90,7 +93,7 @@ class Chroma:
         with self._our_errors():
             self._told(generation, fed=str(fed))
 
-    def _told(self, generation: Generation, **facts: Any) -> None:
+    def _told(self, generation: Generation, **facts: str | bool) -> None:
         """Changes what is known of a generation, and nothing if it was torn down."""
         try:
             control = self._opened().get_collection(_control(generation.store), embedding_function=None)
@@ -98,7 +101,7 @@ class Chroma:
         except NotFoundError:
             raise Gone from None
 
-    def _generations(self, store: str) -> dict[str, Any]:
+    def _generations(self, store: str) -> dict[str, dict[str, str | bool]]:
         try:
             control = self._opened().get_collection(_control(store), embedding_function=None)
             noted = control.get(include=["metadatas"])
@@ -123,7 +126,9 @@ class Chroma:
     def remove(self, generation: Generation, place: str, seqs: Sequence[int]) -> None:
         with self._our_errors():
             collection = self._collection(generation, place)
-            for start in range(0, len(seqs) if collection else 0, _BATCH):
+            if collection is None:
+                return
+            for start in range(0, len(seqs), _BATCH):
                 with self._noticing(generation, place):
                     collection.delete(ids=[str(seq) for seq in seqs[start : start + _BATCH]])
 
@@ -191,7 +196,7 @@ class Chroma:
             for session in sessions:
                 session.close()
 
-    def _pages(self, generation: Generation, place: str, include: list[str]) -> Iterator[Any]:
+    def _pages(self, generation: Generation, place: str, include: list[str]) -> Iterator[dict[str, list[Any]]]:
         offset = 0
         while True:
             with self._our_errors(), self._noticing(generation, place):
@@ -206,7 +211,7 @@ class Chroma:
 
     # -- collections -------------------------------------------------------------------------------------------------
 
-    def _collection(self, generation: Generation, place: str) -> Any:
+    def _collection(self, generation: Generation, place: str) -> Collection | None:
         """None if nothing lies there yet; Gone if the generation is no longer in use."""
         name = _place_name(generation, place)
         if name not in self._collections:
@@ -218,7 +223,7 @@ class Chroma:
                 return None
         return self._collections[name]
 
-    def _make(self, generation: Generation, place: str) -> Any:
+    def _make(self, generation: Generation, place: str) -> Collection:
         name = _place_name(generation, place)
         try:
             made = self._opened().create_collection(name, embedding_function=None, configuration={"hnsw": _GRAPH})
@@ -251,7 +256,7 @@ class Chroma:
         except NotFoundError:
             return  # another process tore it down
 
-    def _opened(self) -> Any:
+    def _opened(self) -> Client:
         """The client; made on first use, since a server that is away must not keep a store from being opened."""
         if self._closed:
             raise Closed("the vector index is closed")
@@ -277,7 +282,7 @@ class Chroma:
             raise IndexFailed(f"{self.label} cannot be reached ({type(error).__name__})", remedy=_REMEDY) from error
 
 
-def _connected(url: str, token: str | None, quiet: Settings) -> Any:
+def _connected(url: str, token: str | None, quiet: Settings) -> Client:
     parts = urlsplit(url)
     headers = {"Authorization": f"Bearer {token}", "X-Chroma-Token": token} if token else {}
     secure = parts.scheme == "https"
@@ -296,7 +301,7 @@ def _hasten(request: httpx.Request) -> None:
         request.extensions["timeout"] = httpx.Timeout(_SEARCH_SECONDS, connect=_CONNECT_SECONDS).as_dict()
 
 
-def _sessions(client: Any) -> list[Any]:
+def _sessions(client: Client) -> list[httpx.Client]:
     """Its HTTP sessions, which the client never closes; none for a folder."""
     holders = [getattr(one, "_server", None) for one in (client, getattr(client, "_admin_client", None))]
     return [session for holder in holders if (session := getattr(holder, "_session", None)) is not None]
@@ -321,8 +326,8 @@ def _place_name(generation: Generation, place: str) -> str:
     return f"{_control(generation.store)}-{generation.name}-{place}"
 
 
-def _where(wanted: FacetHashes) -> dict[str, Any] | None:
-    tests: list[dict[str, Any]] = [{facet: {"$in": list(values)}} for facet, values in wanted.items()]
+def _where(wanted: FacetHashes) -> dict[str, object] | None:
+    tests: list[dict[str, object]] = [{facet: {"$in": list(values)}} for facet, values in wanted.items()]
     if len(tests) > 1:
         return {"$and": tests}
     return tests[0] if tests else None

@@ -11,14 +11,14 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg.conninfo import make_conninfo
 
-from recollect.adapters.postgres.connection import Connection, Link
+from recollect.adapters.postgres.connection import Connection, Link, Row
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, found, half, may_create, offered
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
@@ -154,7 +154,7 @@ class PgVector:
         for rows in self._pages(generation, place, "seq, facets, _halfvec::real[]"):
             yield [Entry(seq, tuple(facets), np.array(vector, np.float32)) for seq, facets, vector in rows]
 
-    def _pages(self, generation: Generation, place: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
+    def _pages(self, generation: Generation, place: str, columns: str) -> Iterator[list[Row]]:
         after = -1
         text = f"SELECT {columns} FROM {_table(generation)} WHERE place = %s AND seq > %s ORDER BY seq LIMIT %s"
         while True:
@@ -254,6 +254,6 @@ def _table(generation: Generation) -> str:
     return f"{SCHEMA}.entry_{generation.store}_{generation.name}"
 
 
-def _condition(place: str, wanted: FacetHashes) -> tuple[str, list[Any]]:
+def _condition(place: str, wanted: FacetHashes) -> tuple[str, list[object]]:
     tests, values = facet_tests(wanted)
     return " AND ".join([literal("place = {}", place), *tests]), values
