@@ -75,10 +75,11 @@ class Contender:
         builder.add_conditional_edges(
             "agent", lambda state: "agent" if state["step"] % BLOCK and state["step"] < until else END
         )
-        self._graph = builder.compile(checkpointer=saver)
+        graph: Any = builder.compile(checkpointer=saver)
+        self._graph = graph
         self._config = _thread("bench")
         self._steps = 0
-        self._graph.invoke({**begin(), "step": until - WARM_UP}, _thread("warm-up"), durability="sync")
+        graph.invoke({**begin(), "step": until - WARM_UP}, _thread("warm-up"), durability="sync")
         saver.delete_thread("warm-up")
 
     def advance(self) -> None:
@@ -131,7 +132,11 @@ def open_langgraph(folder: Path, stack: ExitStack) -> tuple[Any, Path, Callable[
     saver = SqliteSaver(connection)
     saver.setup()
     connection.execute("PRAGMA synchronous = full")
-    return saver, path, lambda: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") and None, size(path)
+
+    def flush() -> None:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    return saver, path, flush, size(path)
 
 
 def run(steps: int) -> dict[str, Any]:

@@ -107,7 +107,8 @@ class Recollect:
         return [hit.memory_id for hit in hits]
 
     def sync_setting(self) -> str:
-        writer = self._mem._core.store._tables._connection
+        store: Any = self._mem._core.store
+        writer = store._tables._connection
         return _sync_words(writer.execute("PRAGMA journal_mode").get, writer.execute("PRAGMA synchronous").get)
 
     def close(self) -> None:
@@ -162,7 +163,7 @@ class Chroma:
         self._folder = folder
         self._lookup = Lookup(vector)
         self._client: Any = chromadb.PersistentClient(
-            str(folder), settings=chromadb.Settings(anonymized_telemetry=False)
+            str(folder), settings=chromadb.config.Settings(anonymized_telemetry=False)
         )
         self._memories = self._client.get_or_create_collection(
             "memories", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None

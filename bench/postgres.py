@@ -68,9 +68,9 @@ class Ours:
     def settle(self) -> None:
         self._mem._core.vectors.refresh()
 
-    def recall(self, question: int, within: Mapping[str, str], by: str = "everything") -> list[str]:
+    def recall(self, question: int, within: Mapping[str, str], by: Any = "everything") -> list[str]:
         names = {"half": "project", "tenth": "agent", "hundredth": "user", "user": "user"}
-        where = {names[name]: value for name, value in within.items()}
+        where: dict[str, Any] = {names[name]: value for name, value in within.items()}
         text = self._data.questions[question][1]
         return [hit.id for hit in self._mem.recall(text, limit=LIMIT, by=by, **where)]
 

@@ -115,7 +115,8 @@ class Corpus:
     def vector(self, text: str) -> Vectors:
         asked = _QUESTION.search(text)  # a question is also asked in the first person of whom it names
         place = ~int(asked[1]) if asked else self.places[text]
-        return self.vectors[place] if place >= 0 else self.question_vectors[~place]
+        vector: NDArray[np.float32] = self.vectors[place] if place >= 0 else self.question_vectors[~place]
+        return vector
 
     def nearest(self, question: int, stored: int, limit: int) -> set[int]:
         """By brute force: the truth that a recall of the user's own memories is measured against."""

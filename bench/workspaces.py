@@ -49,8 +49,8 @@ def measure(folder: Path, files: int, changes: int, rounds: int) -> dict[str, An
         times, nodes, sizes = [], [], []
         for turn in range(rounds):
             for number in range(changes):
-                path = (turn * changes + number) % files
-                mem.workspace.write("w", f"d{path % 100}/f{path}.txt", f"turn {turn} of {path}")
+                file = (turn * changes + number) % files
+                mem.workspace.write("w", f"d{file % 100}/f{file}.txt", f"turn {turn} of {file}")
             before = written_bytes(mem)
             took, taken = timed(lambda: mem.workspace.snapshot("w"))
             times.append(took)

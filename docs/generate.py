@@ -514,7 +514,7 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.tenant import Core
+from recollect.services.tenant import Core, Tenant
 {imports}
 
 Prepare = Callable[[RecordStore, Scope], None]
@@ -522,6 +522,10 @@ Prepare = Callable[[RecordStore, Scope], None]
 class Recollect:
     """An open memory, seen from one organization."""
 
+    _core: Core
+    _scope: Scope
+    @property
+    def _tenant(self) -> Tenant: ...
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
     @property
     def organization(self) -> str: ...

@@ -33,4 +33,4 @@ def config(thread: str = "t") -> Any:
     return {"configurable": {"thread_id": thread}, "recursion_limit": 10_000}
 
 
-BEGIN = {"messages": [], "step": 0, "notes": "as agreed " * 100}
+BEGIN: State = {"messages": [], "step": 0, "notes": "as agreed " * 100}

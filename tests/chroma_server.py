@@ -30,7 +30,14 @@ class ChromaServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [Path(sys.executable).with_name("chroma"), "run", "--host", "127.0.0.1", "--port", str(self.port)]
+        command: list[str | Path] = [
+            Path(sys.executable).with_name("chroma"),
+            "run",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--path", self.folder / "data"], cwd=self.folder, stdout=log, stderr=log

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 T = TypeVar("T")
 PACKAGES = Path(__file__).parents[1] / ".node" / "mcp" / "node_modules" / "@modelcontextprotocol"

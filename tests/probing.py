@@ -61,16 +61,16 @@ def places(operation: Operation) -> list[Place]:
         if name in FREE:
             continue
         for label, made in _holding(name, hints[name]):
-            found.append(Place(f"{name}{label}", name in named, lambda id, n=name, m=made: {n: m(id)}))
+            found.append(Place(f"{name}{label}", name in named, lambda id, n=name, m=made: {n: m(id)}))  # type: ignore[misc]
     return found
 
 
 def _holding(name: str, hint: Any) -> Iterator[tuple[str, Callable[[str], Any]]]:
     if name == "cites":
         for form in CITATIONS:
-            yield f" {form}", lambda id, form=form: [form.replace("ID", id)]
+            yield f" {form}", lambda id, form=form: [form.replace("ID", id)]  # type: ignore[misc]
         for inner in CITED:
-            yield f" {sorted(inner)}", lambda id, inner=inner: [json.loads(json.dumps(inner).replace("ID", id))]
+            yield f" {sorted(inner)}", lambda id, inner=inner: [json.loads(json.dumps(inner).replace("ID", id))]  # type: ignore[misc]
         return
     for option in _options(hint):
         yield from _inside(name, option)
@@ -84,17 +84,17 @@ def _inside(name: str, option: Any) -> Iterator[tuple[str, Callable[[str], Any]]
         yield "", lambda id: id
     elif origin is list:
         for label, made in _holding("", inner[0] if inner else Any):
-            yield f"[]{label}", lambda id, made=made: [made(id)]
+            yield f"[]{label}", lambda id, made=made: [made(id)]  # type: ignore[misc]
     elif origin is dict:
         for label, made in _holding("", inner[1] if inner else Any):
-            yield f".x{label}", lambda id, made=made: {"x": made(id)}
+            yield f".x{label}", lambda id, made=made: {"x": made(id)}  # type: ignore[misc]
         yield ".key", lambda id: {id: value_for("", inner[1]) if inner and inner[1] is not Any else id}
     elif isinstance(option, type) and issubclass(option, BaseModel):
         whole = value_for(name, option)
         for field, hint in get_type_hints(option, include_extras=True).items():
             if field in option.model_fields and field not in FREE:
                 for label, made in _holding(field, hint):
-                    yield f".{field}{label}", lambda id, made=made, field=field: {**whole, field: made(id)}
+                    yield f".{field}{label}", lambda id, made=made, field=field: {**whole, field: made(id)}  # type: ignore[misc]
 
 
 # What is read for its meaning: another text is another answer, whoever has it.

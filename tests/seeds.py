@@ -50,7 +50,7 @@ def load_profile() -> None:
     settings.load_profile("everyday" if is_everyday else "soak")
     if not is_everyday:
         os.environ["RECOLLECT_SEED"] = str(SEED)  # the processes that share the work make one choice
-        hypothesis.core.global_force_seed = SEED
+        hypothesis.core.global_force_seed = SEED  # type: ignore[assignment]
 
 
 def replay(test: str) -> str:

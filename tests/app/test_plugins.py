@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,15 +127,15 @@ def test_what_is_not_named_is_not_imported() -> None:
         ({"language_model": "nothing"}, r"parrot_memory 1\.2 does not follow LanguageModel: it has no ask, model"),
     ],
 )
-def test_a_broken_package_is_named(settings: dict[str, str], says: str) -> None:
+def test_a_broken_package_is_named(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidSettings, match=says):
-        recollect.open(**{"source": "memory://", "embedder": "hash", **settings})
+        recollect.open(**dict[str, Any]({"source": "memory://", "embedder": "hash", **settings}))
 
 
 @pytest.mark.parametrize("name", ["embedder", "vectors", "language_model"])
 def test_a_provider_that_nobody_adds_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettings, match="no installed package adds it to recollect"):
-        recollect.open("memory://", **{name: "macaw"})
+        recollect.open("memory://", **dict[str, Any]({name: "macaw"}))
     with pytest.raises(InvalidSettings, match="install the package that adds it"):
         recollect.open("macaw://cage")
 

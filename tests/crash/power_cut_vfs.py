@@ -203,7 +203,8 @@ def run(
     turns = itertools.takewhile(lambda _: len(disk.images) < cuts, itertools.count())
     with recollect.open(path, embedder="hash") as mem:
         if synchronous is not None:
-            mem._core.store._tables._connection.execute(f"PRAGMA synchronous = {synchronous}")
+            store: Any = mem._core.store
+        store._tables._connection.execute(f"PRAGMA synchronous = {synchronous}")
         workload.at_work(workload.hands(mem, life, 3, seed, entries.append, states), turns)
     disk.into = None
     vfs.unregister()

@@ -304,9 +304,11 @@ def furnish(path: Path) -> None:
         mem.key.add("first")
         furnish_runs(mem)
         for number in range(1, 4):
-            mem.checkpoint.put("thread", str(number), run="run" if number < 3 else None, items={"s": [b"x"] * 3}, **(
+            more: dict[str, Any] = (
                 {"base": str(number - 1), "spans": {"s": [(0, 3 * number - 3)]}} if number > 1 else {}
-            ))  # fmt: skip
+            )
+            run = "run" if number < 3 else None
+            mem.checkpoint.put("thread", str(number), run=run, items={"s": [b"x"] * 3}, **more)
             mem.checkpoint.write("thread", str(number), task="t", slots=[(0, "c")], values=[b"x"])
         mem.item.put(["a"], "k", value={"n": 1}, texts={"$": "red"})
         mem.item.put(["a"], "over", value={"n": 1}, ttl_minutes=1e-9)

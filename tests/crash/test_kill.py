@@ -22,7 +22,7 @@ from recollect.adapters.records.sqlite.connection import connect
 from recollect.errors import NewerStore
 
 LIVES = 5
-UPGRADE = {
+UPGRADE: dict[str, Any] = {
     "number": len(migrations.migrations()) + 1,
     "name": "the_next_one",
     "checksum": "of the next one",

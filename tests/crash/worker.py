@@ -216,7 +216,7 @@ def remember_some(path: str, log: str, gate: str, ticks: str, name: str, texts: 
     with recollect.open(path, embedder="hash") as mem:
         pass_gate(gate, ticks)
         for number, text in enumerate(texts):
-            keyed = {"idempotency_key": f"{key} {number}"} if key else {}
+            keyed: dict[str, Any] = {"idempotency_key": f"{key} {number}"} if key else {}
             receipt = mem.remember(text, tags=[name], **keyed)
             note({"id": receipt.id, "text": text, "duplicate": receipt.duplicate})
 

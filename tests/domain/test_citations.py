@@ -113,7 +113,7 @@ class TestEveryType:
 
     def test_it_cannot_be_changed(self, cited: AnyCitation) -> None:
         with pytest.raises(ValueError, match="frozen"):
-            cited.type = "other"  # type: ignore[assignment, unused-ignore]
+            cited.type = "other"  # type: ignore[misc, assignment]
 
     def test_an_unknown_field_is_refused(self, cited: AnyCitation) -> None:
         with pytest.raises(InvalidInput, match="colour"):

@@ -37,7 +37,8 @@ class Forest:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(FILES, min_size=2, max_size=5))
 def test_growing_step_by_step_is_growing_at_once(states: list[dict[str, int]]) -> None:
-    forest, root, before = Forest(), None, {}
+    forest, before = Forest(), dict[str, int]()
+    root: str | None = None
     for after in states:
         changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
         former, root = root, forest.grow(root, after, changed) if changed else root

@@ -269,7 +269,7 @@ def test_the_packages_own_runner_drives_it(mem: Any) -> None:
             messages=[{"role": "user", "content": "Remember Alice"}],
             tools=[RecollectMemoryTool(mem)],
         )
-        assert runner.until_done().content[0].text == "Noted."  # type: ignore[union-attr]
+        assert runner.until_done().content[0].text == "Noted."
     check(asked)
 
 

@@ -19,7 +19,7 @@ import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance.capabilities import Capability
@@ -96,7 +96,7 @@ def test_an_interrupted_graph_goes_on_with_the_answer(mem: Any) -> None:
     builder = StateGraph(State)
     builder.add_node("ask", ask)
     builder.add_edge(START, "ask")
-    first = builder.compile(checkpointer=RecollectSaver(mem)).invoke({**BEGIN}, config())
+    first = builder.compile(checkpointer=RecollectSaver(mem)).invoke(BEGIN, config())
     assert first["__interrupt__"][0].value == "may I?"
     again = builder.compile(checkpointer=RecollectSaver(mem))  # as after a restart
     assert again.invoke(Command(resume="yes"), config())["notes"] == "yes"
@@ -111,7 +111,7 @@ def test_bytes_per_step_stay_flat_while_messages_grow(mem: Any) -> None:
         written.append(len(fields["body"]) + sum(len(one) for some in fields["items"].values() for one in some))
         return put(*given, **fields)
 
-    saver._checkpoints.put = watched
+    saver._checkpoints.put = watched  # type: ignore[method-assign]
     chatting(saver, 100).invoke(BEGIN, config())
     early, late = sum(written[10:20]), sum(written[-10:])
     assert late < 1.2 * early
@@ -128,8 +128,8 @@ def test_a_message_changed_in_place_is_saved(mem: Any) -> None:
     builder.add_node("whisper", whisper)
     builder.add_edge(START, "whisper")
     saver = RecollectSaver(mem)
-    start = [HumanMessage(f"old {number} " * 20, id=str(number)) for number in range(3)]
-    builder.compile(checkpointer=saver).invoke({"messages": start, "step": 0, "notes": ""}, config())
+    start: list[AnyMessage] = [HumanMessage(f"old {number} " * 20, id=str(number)) for number in range(3)]
+    builder.compile(checkpointer=saver).invoke(State(messages=start, step=0, notes=""), config())
     read = RecollectSaver(mem).get_tuple(config())
     assert read is not None
     messages = read.checkpoint["channel_values"]["messages"]
@@ -215,7 +215,7 @@ def test_whatever_is_put_is_read_as_from_the_reference(
             assert one.checkpoint == other.checkpoint
             assert one.metadata == other.metadata
             assert one.parent_config == other.parent_config
-            assert ours.get_tuple(one.config).checkpoint == one.checkpoint  # type: ignore[union-attr]
+            assert ours.get_tuple(one.config).checkpoint == one.checkpoint
         assert mem.verify().sound
 
 
@@ -225,14 +225,14 @@ def test_whatever_is_put_is_read_as_from_the_reference(
 @pytest.mark.parametrize("keep", [1, 2, 3, 10])
 def test_retention_bounds_what_is_kept(mem: Any, keep: int) -> None:
     saver, most = RecollectSaver(mem, keep=keep), keep + keep // 2
-    put, seen = saver.put, []
+    put, seen = saver.put, list[int]()
 
     def watched(*given: Any) -> Any:
         done = put(*given)
         seen.append(counted(mem)["Checkpoint"])
         return done
 
-    saver.put = watched  # type: ignore[method-assign]
+    saver.put = watched  # type: ignore[method-assign, assignment]
     chatting(saver, 60).invoke(BEGIN, config(), durability="sync")
     assert max(seen) == most
     assert min(seen[keep:]) == keep
@@ -317,7 +317,7 @@ def test_hostile_threads_and_namespaces_stay_apart(mem: Any) -> None:
             checkpoint["channel_values"] = {"where": [thread, namespace] * 20}
             where: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": namespace}}
             saver.put(where, checkpoint, {}, {"where": 1})
-            saver.put_writes(saver.get_tuple(where).config, [("w", thread + namespace)], "task")  # type: ignore[union-attr]
+            saver.put_writes(saver.get_tuple(where).config, [("w", thread + namespace)], "task")
     for thread in HOSTILE:
         for namespace in ("", *HOSTILE):
             where = {"configurable": {"thread_id": thread, "checkpoint_ns": namespace}}
@@ -352,7 +352,7 @@ def test_two_writers_on_one_thread_both_succeed(tmp_path: Path) -> None:
         savers = [RecollectSaver(one, keep=8), RecollectSaver(two)]
 
         def write(number: int) -> None:
-            saver, messages = savers[number % 2], []
+            saver, messages = savers[number % 2], list[HumanMessage]()
             where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             for step in range(25):
                 messages = [*messages, HumanMessage(f"{number} {step} " * 20, id=f"{number}-{step}")]

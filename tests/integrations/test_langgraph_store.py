@@ -54,7 +54,7 @@ operations = st.one_of(
     st.tuples(namespaces, keys, values).map(lambda given: PutOp(*given)),
     st.tuples(namespaces, keys).map(lambda given: PutOp(*given, None)),
     st.tuples(namespaces, keys).map(lambda given: GetOp(*given)),
-    st.tuples(st.just(()) | namespaces, filters).map(lambda given: SearchOp(*given, limit=1000)),
+    st.tuples(st.just(()) | namespaces, filters).map(lambda given: SearchOp(given[0], given[1], limit=1000)),
     st.tuples(conditions, st.sampled_from([None, 1, 2])).map(lambda given: ListNamespacesOp(*given, limit=1000)),
 )
 
@@ -101,7 +101,8 @@ WORDS = "red green blue round square small".split()
 @pytest.mark.parametrize("fields", [["$"], ["text"], ["text", "notes[*]"]])
 @pytest.mark.parametrize("filter", [None, {"even": True}, {"number": {"$lt": 20}}])
 def test_search_by_meaning_ranks_as_the_reference(mem: Any, fields: list[str], filter: dict[str, Any] | None) -> None:
-    reference = InMemoryStore(index={"dims": 64, "embed": Angles(), "fields": fields})
+    angles: Any = Angles()
+    reference = InMemoryStore(index={"dims": 64, "embed": angles, "fields": fields})
     ours = RecollectStore(mem, fields=fields)
     for number in range(40):
         text = " ".join(

@@ -150,7 +150,7 @@ def test_an_operation_of_a_room_is_called_through_its_room(mem: Any) -> None:
     class Client(Recollect):
         pass
 
-    operation = Operation("desk.stats", "upkeep:stats", "read", "GET /desk", "", "Like stats.")
+    operation = Operation("desk.stats", "upkeep:stats", "read", "GET /desk", (), "Like stats.")
     attach(Client, [operation], {"desk": "All that lies on the desk."})
     called = []
     client = Client(mem._core, mem._scope, mem._prepare, owns=False)

@@ -12,7 +12,6 @@ import pytest
 
 import recollect
 from recollect.errors import Overloaded, RateLimited, Unavailable
-from recollect.interfaces import remote
 
 RECEIPT = {"id": "m", "version": 1, "status": "hypothesis", "content_hash": "h"}
 
@@ -57,14 +56,14 @@ def problem(error: type[recollect.RecollectError], **details: Any) -> tuple[int,
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
-    monkeypatch.setattr(remote.time, "sleep", slept.append)
+    monkeypatch.setattr("recollect.interfaces.remote.time.sleep", slept.append)
     return slept
 
 
 @pytest.mark.parametrize(
     ("fields", "times"), [({}, 2), ({"idempotency_key": "k"}, 3)], ids=["without a key", "with an idempotency key"]
 )
-def test_a_write_is_sent_again_only_if_it_may_be(fields: dict[str, str], times: int) -> None:
+def test_a_write_is_sent_again_only_if_it_may_be(fields: dict[str, Any], times: int) -> None:
     """The second request breaks off: it may have been carried out, even on a connection that was in use before."""
     service = Scripted((200, RECEIPT), None, (200, RECEIPT))
     with recollect.connect(service.url, "rk") as mem:

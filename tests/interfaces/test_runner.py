@@ -45,7 +45,7 @@ def times_ten(n: int) -> int:
     return n * 10
 
 
-def outcomes(shown: Any) -> list[str]:
+def outcomes(shown: Any) -> list[str | None]:
     return [step.outcome for step in shown.timeline]
 
 
@@ -120,7 +120,7 @@ def test_an_agent_says_how_long_its_tools_may_take(mem: Any) -> None:
 def test_a_tool_is_retried_only_if_it_may_be_called_twice(mem: Any) -> None:
     keys: list[str] = []
 
-    @recollect.tool(retries=2, retry_seconds=0)
+    @recollect.tool(retries=2, retry_seconds=0)  # type: ignore[untyped-decorator]
     def flaky(n: int, idempotency_key: str) -> int:
         keys.append(idempotency_key)
         if len(keys) < 3:
@@ -165,11 +165,12 @@ def test_what_is_too_large_to_keep_is_recorded_as_having_happened(mem: Any) -> N
     assert done.timeline[0].error["code"] == "output_not_recorded"
 
 
+NOTHING: Any = None
 MISTAKEN: list[Any] = [
-    "nonsense", Act("count", {"x": object()}), ZeroDivisionError("oh"), Act("count", None), Act("count", ["x"]),
-    Act("count", thoughts="hm"), Act("count", plan=None), Done("text"), Done({"x": object()}),
-    Done(summary="x" * 20_001), Done({"x": "x" * 2_000_000}), Done(summary="\x00"), GiveUp(None), GiveUp("\x00"),
-    GiveUp("no", "way"),
+    "nonsense", Act("count", {"x": object()}), ZeroDivisionError("oh"), Act("count", NOTHING), Act("count", ["x"]),  # type: ignore[arg-type]
+    Act("count", thoughts="hm"), Act("count", plan=NOTHING), Done("text"), Done({"x": object()}),  # type: ignore[arg-type]
+    Done(summary="x" * 20_001), Done({"x": "x" * 2_000_000}), Done(summary="\x00"), GiveUp(NOTHING), GiveUp("\x00"),
+    GiveUp("no", "way"),  # type: ignore[arg-type]
     GiveUp("no", {"x": object()}),
 ]  # fmt: skip
 
@@ -225,7 +226,8 @@ def test_an_agent_whose_configuration_makes_no_sense_stops_no_worker(mem: Any, s
 
 
 def test_seconds_and_retries_that_make_no_sense_are_refused(mem: Any) -> None:
-    for wrong in ({"timeout_seconds": -1}, {"timeout_seconds": 0}, {"retries": -1, "idempotent": True}):
+    mistakes: list[dict[str, Any]] = [{"timeout_seconds": -1}, {"timeout_seconds": 0}]
+    for wrong in [*mistakes, {"retries": -1, "idempotent": True}]:
         with pytest.raises(InvalidInput):
             recollect.tool(times_ten, **wrong)
     with pytest.raises(InvalidInput):
@@ -376,7 +378,7 @@ def test_a_worker_whose_run_was_taken_over_changes_nothing_more(mem: Any) -> Non
         taken.append(mem.run.claim("thief"))
         return n
 
-    @recollect.tool(idempotent=True)
+    @recollect.tool(idempotent=True)  # type: ignore[untyped-decorator]
     def safe(n: int) -> int:
         return count(n)
 

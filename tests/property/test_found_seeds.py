@@ -57,7 +57,18 @@ def drawn(folder: Path, **surroundings: str) -> tuple[str, str]:
     """The seed and the choices of a run, and all that it said."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
     kept |= {"PYTHONPATH": str(TESTS), "PYTHONHASHSEED": "0", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **surroundings}
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--rootdir", str(folder), folder]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        folder,
+    ]
     said = subprocess.run(command, env=kept, cwd=folder, capture_output=True, text=True).stdout
     line = re.search(r"drawn .*", said)
     assert line, said

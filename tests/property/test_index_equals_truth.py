@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ class IndexEqualsTruth(RuleBasedStateMachine):
         self.truth = MemoryTruth()
         self.in_memory = in_memory
         # With exact_values=0 the codes are used; every distance is reached, so that the answer is still the exact one.
-        self.options = {
+        self.options: dict[str, Any] = {
             "seal_rows": 4,
             "background": False,
             "candidates": 1000,

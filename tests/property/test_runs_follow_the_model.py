@@ -130,13 +130,12 @@ class RunsFollowTheModel(RuleBasedStateMachine):
     @rule(pick=PICK, repeatable=st.booleans())
     def propose(self, pick: int, repeatable: bool) -> None:
         run, fence = self.holders[pick % len(self.holders)]
-        expected = None
+        expected: type[RecollectError] | None = None
         if fence != run.fence:
             expected = LeaseLost
         elif run.status != "running" or run.todo != "think":
             expected = IllegalTransition
-        tool = {"tool": "fly", "repeatable": repeatable}
-        assert refused(lambda: self.mem.run.propose(run.id, fence, **tool)) is expected
+        assert refused(lambda: self.mem.run.propose(run.id, fence, tool="fly", repeatable=repeatable)) is expected
         if expected is None:
             run.steps.append(Step(repeatable))
 
@@ -144,7 +143,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
     @rule(pick=PICK, value=st.integers(0, 999))
     def record(self, pick: int, value: int) -> None:
         run, fence = self.holders[pick % len(self.holders)]
-        expected = None
+        expected: type[RecollectError] | None = None
         if fence != run.fence:
             expected = LeaseLost
         elif run.last is None or run.last.state != "open":
@@ -159,7 +158,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
     def end(self, pick: int, how: str) -> None:
         run, fence = self.holders[pick % len(self.holders)]
         status = {"finish": "succeeded", "fail": "failed"}[how]
-        expected = None
+        expected: type[RecollectError] | None = None
         if fence != run.fence:
             expected = LeaseLost
         elif run.status == status:
@@ -196,6 +195,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
         run = held[pick % len(held)]
         scope, store = self.mem._scope, self.mem._core.store
         lease = store.get(scope, Lease, lease_name(run.id))
+        assert lease is not None
         store.transact(scope, [Put(revised(lease, scope, expires_at=now() - timedelta(seconds=1)))])
         run.is_held = False
 
@@ -264,12 +264,12 @@ class RunsFollowTheModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.runs)
     @rule(pick=PICK, verdict=st.sampled_from(["happened", "did_not_happen", "abandon"]), resume=st.booleans())
-    def settle(self, pick: int, verdict: str, resume: bool) -> None:
+    def settle(self, pick: int, verdict: Any, resume: bool) -> None:
         asking = [run for run in self.runs if run.last is not None and run.last.state == "uncertain"]
         run = asking[pick % len(asking)] if asking and pick % 4 else self._one(pick)
         last = run.last
         expected = None if last is not None and last.state == "uncertain" else IllegalTransition
-        given = {"output": {"value": 7}} if verdict == "happened" else {}
+        given: dict[str, Any] = {"output": {"value": 7}} if verdict == "happened" else {}
         assert refused(lambda: self.mem.run.settle(run.id, verdict, resume=resume, **given)) is expected
         if expected is None:
             assert last is not None

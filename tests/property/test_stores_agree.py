@@ -214,11 +214,19 @@ def many() -> list[Record]:
     for number in range(30):
         for record in TYPES:
             fields = {name: chance.choice(pool) for name, pool in POOLS[record].items()}
-            unique = {name: None for name in ("email", "idempotency_key") if name in fields}
-            links = {name: chance.choice("abc") for name in record.shape.references if fields.get(name) is not None}
+            unique: dict[str, Any] = {name: None for name in ("email", "idempotency_key") if name in fields}
+            links: dict[str, Any] = {
+                name: chance.choice("abc") for name in record.shape.references if fields.get(name) is not None
+            }
             links |= {"session_id": None, "agent_id": f"{number}"} if record is AgentState else {}
             links |= {"memory_id": f"{number}"} if record is Tag else {}
-            given = {**CONSTANT.get(record, {}), **fields, **unique, **links, "is_deleted": number % 6 == 0}
+            given: dict[str, Any] = {
+                **CONSTANT.get(record, {}),
+                **fields,
+                **unique,
+                **links,
+                "is_deleted": number % 6 == 0,
+            }
             records.append(record(organization_id="acme", id=f"{number}", version=1 + number % 3, **given))
     return records
 
@@ -273,7 +281,7 @@ def compare_answers(stores: tuple[RecordStore, RecordStore], scope: Scope, query
     page = same(stores, lambda store: store.find(scope, query))
     while not isinstance(page, type) and page.next is not None:
         query = replace(query, after=page.next)
-        page = same(stores, lambda store, query=query: store.find(scope, query))
+        page = same(stores, lambda store, query=query: store.find(scope, query))  # type: ignore[misc]
 
 
 def same(stores: tuple[RecordStore, RecordStore], question: Callable[[RecordStore], Any]) -> Any:
@@ -306,10 +314,10 @@ class StoresAgree(RuleBasedStateMachine):
         self.begin()
         self.real: RecordStore = self.open()
         self.plain: RecordStore = MemoryStore()
-        self.seen = dict.fromkeys(TENANTS, (0, 0))
+        self.seen: dict[str, tuple[int, ...]] = dict.fromkeys(TENANTS, (0, 0))
         for tenant in TENANTS:
             some = [Insert(record) for record in beginning(tenant)]
-            self.agree(lambda store, t=tenant, some=some: store.transact(Scope(t), some).deleted)
+            self.agree(lambda store, t=tenant, some=some: store.transact(Scope(t), some).deleted)  # type: ignore[misc]
 
     def agree(self, question: Callable[[RecordStore], Any]) -> Any:
         return same((self.real, self.plain), question)
@@ -387,7 +395,7 @@ class StoresAgree(RuleBasedStateMachine):
             some[-1].seq if some else before for some, before in zip(changes, after, strict=True)
         )
         for table, id, gone in plain:
-            stored = self.agree(lambda store, t=table, i=id: store.get(scope, RECORDS[t], i, deleted=True))
+            stored = self.agree(lambda store, t=table, i=id: store.get(scope, RECORDS[t], i, deleted=True))  # type: ignore[misc]
             assert (stored is None) == gone
 
     @rule(tenant=st.sampled_from(TENANTS), queries=st.lists(queries, min_size=1, max_size=4))
@@ -418,9 +426,9 @@ class StoresAgree(RuleBasedStateMachine):
         try:
             for scope in map(Scope, TENANTS):
                 for record in (Organization, *TYPES):
-                    self.agree(lambda store, r=record, s=scope: store.find(s, Query(r, deleted="yes")))
+                    self.agree(lambda store, r=record, s=scope: store.find(s, Query(r, deleted="yes")))  # type: ignore[misc]
                 self.agree(
-                    lambda store, s=scope: {(one.table, one.id, one.gone) for one in store.changes(s, 0, 10_000)}
+                    lambda store, s=scope: {(one.table, one.id, one.gone) for one in store.changes(s, 0, 10_000)}  # type: ignore[misc]
                 )
             self.agree(lambda store: store.tenants())
             assert self.real.verify() == []

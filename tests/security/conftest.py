@@ -90,7 +90,7 @@ class World:
     def key(self, organization: str = "mine", scopes: tuple[str, ...] = PERMISSIONS, **more: Any) -> str:
         place = (organization, frozenset(scopes))
         if place not in self.keys or more:
-            request = keys.AddKeyRequest(name="probe", scopes=list(scopes), **more)  # type: ignore[arg-type]
+            request = keys.AddKeyRequest(name="probe", scopes=list(scopes), **more)
             made = keys.add_key(self.core.for_scope(Scope(organization)), request).key
             if more:
                 return made

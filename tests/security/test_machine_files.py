@@ -110,7 +110,8 @@ class TestOutside:
 
     @pytest.fixture
     def service(self, machine: Path, rooted: bool) -> Iterator[Door]:
-        with door(machine, **({"citation_roots": [machine / "srv"]} if rooted else {})) as made:
+        roots: dict[str, Any] = {"citation_roots": [machine / "srv"]} if rooted else {}
+        with door(machine, **roots) as made:
             yield made
 
     @pytest.fixture
@@ -151,7 +152,8 @@ class TestOutside:
 @pytest.mark.parametrize("rooted", [False, True], ids=["no roots", "roots"])
 def test_a_repository_outside_looks_like_none(machine: Path, rooted: bool) -> None:
     commit = git(machine / "private", "rev-parse", "HEAD")
-    with door(machine, **({"citation_roots": [machine / "srv"]} if rooted else {})) as service:
+    roots: dict[str, Any] = {"citation_roots": [machine / "srv"]} if rooted else {}
+    with door(machine, **roots) as service:
         said = set()
         for repo in (
             f"{machine}/private",

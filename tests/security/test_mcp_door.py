@@ -25,7 +25,8 @@ def is_granted(tool: Tool, granted: frozenset[str]) -> bool:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_role_is_shown_exactly_the_tools_it_is_granted(profile: str, world: Any) -> None:
     for granted in ROLES.values():
-        key, cursor, shown = world.key("mine", tuple(sorted(granted))), {}, set()
+        key, shown = world.key("mine", tuple(sorted(granted))), set[str]()
+        cursor: dict[str, str] | None = {}
         while cursor is not None:
             told = world.rpc(key, "tools/list", cursor, profile).json()["result"]
             shown |= {tool["name"] for tool in told["tools"]}

@@ -51,7 +51,7 @@ def test_made_up_requests_are_answered_as_described(name: str, mode: GenerationM
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=schema[PREFIX + path][method].as_strategy(generation_mode=mode))
-    def probe(case: Case) -> None:
+    def probe(case: Case[Any]) -> None:
         case.call_and_validate(headers={"authorization": f"Bearer {key}"}, checks=CHECKS)
 
     probe()

@@ -235,7 +235,7 @@ def test_a_client_hands_bare_times_on_as_they_were_given() -> None:
     many = {"memories": [{"content": "tea", "at": "2025-05-09"}]}
     sent = validated(OPERATIONS["remember_many"], many, Asking()).model_dump(mode="json", exclude_unset=True)
     assert sent == many
-    here = validated(OPERATIONS["recall"], fields, Asking(zone="Europe/Berlin"))
+    here: Any = validated(OPERATIONS["recall"], fields, Asking(zone="Europe/Berlin"))
     assert here.since == datetime(2025, 5, 8, 22, tzinfo=UTC)
     assert here.until == datetime(2025, 5, 9, 22, tzinfo=UTC)
 

@@ -25,5 +25,5 @@ def test_the_vector_of_a_text_never_changes() -> None:
 @given(st.lists(st.text(st.characters())))
 def test_every_text_has_a_finite_unit_vector(texts: list[str]) -> None:
     vectors = HashEmbedder().embed(texts)
-    assert (vectors.shape, vectors.dtype) == ((len(texts), 64), np.float32)
+    assert (vectors.shape, vectors.dtype) == ((len(texts), 64), np.dtype(np.float32))
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

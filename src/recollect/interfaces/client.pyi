@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.tenant import Core
+from recollect.services.tenant import Core, Tenant
 from recollect.services.access.keys import KeyMade, KeyView, Keys
 from recollect.services.access.passwords import SignedOut
 from recollect.services.access.users import UserView, Users
@@ -88,6 +88,10 @@ Prepare = Callable[[RecordStore, Scope], None]
 class Recollect:
     """An open memory, seen from one organization."""
 
+    _core: Core
+    _scope: Scope
+    @property
+    def _tenant(self) -> Tenant: ...
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
     @property
     def organization(self) -> str: ...

@@ -199,7 +199,8 @@ def test_wrong_settings_are_refused(wrong: Any) -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    for wrong in ({"timeout_seconds": 0}, {"retries": -1}, {"temperature": -1}):
+    mistakes: list[dict[str, Any]] = [{"timeout_seconds": 0}, {"retries": -1}, {"temperature": -1}]
+    for wrong in mistakes:
         with pytest.raises(InvalidInput):
             OpenAICompatibleModel("http://127.0.0.1:1/v1", "m", **wrong)
 

@@ -31,7 +31,7 @@ def embedder() -> MiniLM:
 
 def test_vectors_are_unit_length_float32_in_the_order_given(embedder: MiniLM) -> None:
     vectors = embedder.embed(TEXTS)
-    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), 384), np.float32)
+    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), 384), np.dtype(np.float32))
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     for row, text in enumerate(TEXTS):
         assert vectors[row] @ embedder.embed_query(text) > 0.999

@@ -15,15 +15,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from pebbles import Pebble1, Pebble2, Pebble3, program
 
 from every_store import EVERY_STORE
+from pebbles import Pebble1, Pebble2, Pebble3, program
 from postgres_server import server
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.app.stores import record_store
 from recollect.domain import tokenizer
 from recollect.domain.memory import Memory
+from recollect.domain.record import RECORDS
 from recollect.errors import DuplicateKey, StoreError
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
@@ -93,7 +94,7 @@ def test_a_new_field_that_says_nothing_of_older_records_is_refused() -> None:
         wider["columns"].append(["name", "text", False])
         have = migrations.built(migrations.migrations())["pebble"]
         have["columns"] = [column for column in have["columns"] if column[0] != "name"]
-        patch.setitem(migrations.RECORDS, "pebble", Pebble1)
+        patch.setitem(RECORDS, "pebble", Pebble1)
         with pytest.raises(ValueError, match=r"pebble\.name needs a default"):
             migrations.difference({"pebble": have}, {"pebble": wider})
 
@@ -192,7 +193,7 @@ class Upgrader:
     """A process that brings stores to the second version."""
 
     def __init__(self) -> None:
-        here = str(Path(__file__).parent)
+        here = str(Path(__file__).parents[2])
         code = f"import sys; sys.path[:0] = [{here!r}]\n{_UPGRADER}"
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from delegating import DelegatingStore
 
 import recollect
+from delegating import DelegatingStore
 from recollect.adapters.records.duckdb.store import DuckdbStore
 from recollect.errors import InvalidSettings
 from recollect.ports.records import Capabilities
@@ -37,7 +37,7 @@ def test_a_store_with_the_verbs_of_the_port_and_no_others_serves_a_memory() -> N
 
 def test_what_a_store_lacks_is_named() -> None:
     class NoVectors(DelegatingStore):
-        capabilities = Capabilities("n", durable=False, many_processes=False, sql=True, vectors_by_tenant=True)  # type: ignore[assignment]
+        capabilities = Capabilities("n", durable=False, many_processes=False, sql=True, vectors_by_tenant=True)
 
     with pytest.raises(InvalidSettings, match=r"NoVectors is not a record store: it has no query_sql, vectors_of"):
         recollect.open(NoVectors(), embedder="hash")
@@ -56,7 +56,7 @@ def test_capabilities_say_what_a_store_can_besides(tmp_path: Path) -> None:
 def _report(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "recollect.testing.conformance", *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=300,

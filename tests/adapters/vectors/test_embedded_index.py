@@ -75,7 +75,12 @@ def fill(truth: MemoryTruth, random: np.random.Generator, count: int, dimensions
 def assert_equal(index: EmbeddedIndex, truth: MemoryTruth, random: np.random.Generator, times: int = 10) -> None:
     for number in range(times):
         query = random.standard_normal(16)
-        for where in (None, {"user_id": [f"u{number % 5}"]}, {"status": ["verified", None], "user_id": ["u1", "u2"]}):
+        filters: list[dict[str, list[str | None]] | None] = [
+            None,
+            {"user_id": [f"u{number % 5}"]},
+            {"status": ["verified", None], "user_id": ["u1", "u2"]},
+        ]
+        for where in filters:
             found = index.search(f"org{number % 3}", "default", query.astype(np.float32), 10, where)
             assert found == nearest(truth, f"org{number % 3}", "default", query.astype(np.float32), 10, where)
 
@@ -147,7 +152,7 @@ def test_codes_are_really_used_when_the_scope_is_wide(
     index.refresh()
     held = index._state.sections(("default", 16))
     searched = search.Search(
-        held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16)), 2, 0, 50
+        held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16, np.float32)), 2, 0, 50
     )
     assert 50 <= len(next(searched._batches()).seq) < 300
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.adapters import ttl_cache
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.halfvec_sql import Halfvecs, RowFilter, Server
 
@@ -16,7 +15,7 @@ def test_a_scope_that_was_too_broad_is_looked_at_again_however_often_it_is_asked
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     moment, asked = [0.0], []
-    monkeypatch.setattr(ttl_cache.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr("recollect.adapters.ttl_cache.time.monotonic", lambda: moment[0])
 
     def ask(text: str, values: Any) -> list[tuple[Any, ...]]:
         asked.append(moment[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -300,15 +301,15 @@ def test_threads_may_check_the_same_blocks_at_once(
 ) -> None:
     """One thread finds the last block right, and drops the checksums, while another is in the middle of them."""
     guard = parse(memoryview(bytes_of(rows_of(random, 4000, 8))), checked=False).guard
-    plain = segments.zlib.crc32
+    plain = zlib.crc32
 
     def intruded(data: memoryview) -> int:
-        monkeypatch.setattr(segments.zlib, "crc32", plain)
+        monkeypatch.setattr(zlib, "crc32", plain)
         guard.check(0, len(guard.data))
         assert guard.sums is None
         return plain(data)
 
-    monkeypatch.setattr(segments.zlib, "crc32", intruded)
+    monkeypatch.setattr(zlib, "crc32", intruded)
     guard.check(0, len(guard.data))
 
 

@@ -45,7 +45,7 @@ class Stuck(HashEmbedder):
 
 
 def key_of(mem: Any) -> str:
-    request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+    request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))
     return keys.add_key(mem._core.for_scope(Scope("default")), request).key
 
 

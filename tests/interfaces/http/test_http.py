@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 import recollect
 from recollect.domain.access import PERMISSIONS
 from recollect.domain.record import now
+from recollect.domain.tenancy import ApiKey
 from recollect.errors import (
     DamagedData,
     Denied,
@@ -42,7 +43,7 @@ from serving import served
 def service(mem: Any) -> Iterator[Any]:
     """A client of a service before the open memory, with a key that may do everything."""
     settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000, "most_upload_bytes": 1 << 20})
-    request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+    request = access.AddKeyRequest(name="all", scopes=list(PERMISSIONS))
     key = access.add_key(mem._core.for_scope(Scope("default")), request).key
     app = application(mem._core, settings)
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False, client=("127.0.0.1", 50000)) as client:
@@ -206,7 +207,7 @@ def test_rates_and_quotas_of_a_key(service: Any, mem: Any) -> None:
     for _ in range(2):
         told(service.get("/v1/stats", headers={"authorization": f"Bearer {few}"}))
     service.app.state.service.usage.flush()
-    assert mem._core.store.get(Scope("default"), access.ApiKey, few.split(".")[2]).counted == 2
+    assert mem._core.store.get(Scope("default"), ApiKey, few.split(".")[2]).counted == 2
     answers = [service.get("/v1/stats", headers={"authorization": f"Bearer {few}"}) for _ in range(2)]
     assert [one.status_code for one in answers] == [200, 429]
     assert "today" in answers[1].json()["error"]["message"]
@@ -214,7 +215,7 @@ def test_rates_and_quotas_of_a_key(service: Any, mem: Any) -> None:
 
 def test_a_quota_holds_while_uses_are_written() -> None:
     """A request that read the key before its uses were written must not take them for unused."""
-    stale = access.ApiKey(organization_id="o", name="k", key_hash="h", requests_per_day=3)
+    stale = ApiKey(organization_id="o", name="k", key_hash="h", requests_per_day=3)
     usage = Usage(lambda key, uses: None)
     for _ in range(3):
         usage.count(stale)
@@ -227,11 +228,11 @@ def test_a_quota_holds_while_uses_are_written() -> None:
 
 
 def test_uses_that_cannot_be_written_are_written_later() -> None:
-    keys = [access.ApiKey(organization_id="o", id=id, name="k", key_hash=id) for id in "ab"]
+    keys = [ApiKey(organization_id="o", id=id, name="k", key_hash=id) for id in "ab"]
     written: dict[str, int] = {}
     away = [Unavailable("away")]
 
-    def write(key: access.ApiKey, uses: int) -> None:
+    def write(key: ApiKey, uses: int) -> None:
         if away:
             raise away.pop()
         written[key.id] = uses
@@ -312,7 +313,7 @@ def test_the_client_works_the_same_over_the_wire(running: tuple[str, str]) -> No
         with pytest.raises(NotFound, match="no memory 'absent'"):
             mem.show("absent")
         with pytest.raises(InvalidInput, match="colour"):
-            mem.remember("x", colour="red")
+            mem.remember("x", colour="red")  # type: ignore[call-arg]
         with pytest.raises(VersionConflict):
             mem.revise(cited.id, "y", version=9)
         with pytest.raises(InvalidInput, match="no operation 'backup'"):

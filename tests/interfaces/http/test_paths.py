@@ -150,7 +150,7 @@ def test_a_file_goes_either_way_as_it_is(running: tuple[str, str]) -> None:
 def narrow(tmp_path: Path) -> Iterator[Any]:
     """A service whose workspaces take files of a megabyte, and JSON bodies of a tenth of it."""
     with recollect.open(tmp_path / "n.db", embedder="hash", workspace_file_bytes=1_000_000) as mem:
-        request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))  # type: ignore[arg-type]
+        request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))
         key = keys.add_key(mem._core.for_scope(Scope("default")), request).key
         mem.workspace.add(mem.add_agent("a", id="a").id, id="w")
         settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000})

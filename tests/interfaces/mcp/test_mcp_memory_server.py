@@ -170,7 +170,7 @@ def test_two_hosts_at_once_lose_no_observation(running: tuple[str, str]) -> None
 
 
 @pytest.mark.parametrize("permission", ["read", "write"])
-def test_a_key_sees_the_tools_it_grants(permission: str, running: tuple[str, str]) -> None:
+def test_a_key_sees_the_tools_it_grants(permission: Any, running: tuple[str, str]) -> None:
     async def talk(address: str, key: str) -> None:
         async with over_http(address, key, "?profile=memory-server") as client:
             reading = {"read_graph", "search_nodes", "open_nodes"}

@@ -21,7 +21,8 @@ from recollect.ports.query import Order, Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import Touch
 from recollect.services.access import keys, passwords
-from recollect.services.admin.import_ import FORMAT, ImportRequest, import_
+from recollect.services.admin.export import FORMAT
+from recollect.services.admin.import_ import ImportRequest, import_
 from recollect.services.admin.removal import RemovePartyRequest, remove_party
 
 HERE = Scope("default")

@@ -87,7 +87,7 @@ def test_a_page_with_a_wrong_checksum_costs_what_lies_on_it_and_no_more(tmp_path
     assert lost <= {one.id for one in problems if one.table == "memory"}
     _, ids = kept(file, tmp_path)
     assert ids
-    assert len(ids) + sum(one.count for one in saved.left_out if one.table == "memory") == MANY
+    assert len(ids) + sum(one.count or 0 for one in saved.left_out if one.table == "memory") == MANY
 
 
 def test_verify_names_what_comes_after_the_first_damage_too(tmp_path: Path) -> None:

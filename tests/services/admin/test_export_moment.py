@@ -201,7 +201,7 @@ def test_a_copy_is_of_one_moment_whatever_happens_at_any_point_of_it(after: int,
     with filled(str(tmp_path / "a.db")) as mem, filled_target(tmp_path / "b.db") as target:
         happens = Meddler(mem)
         before = copy.content_hash(mem._core.store, mem._scope)
-        copied = copy.copy(MeddledWith(mem._core.store, after, happens), target, ["default"])  # type: ignore[arg-type]
+        copied = copy.copy(MeddledWith(mem._core.store, after, happens), target, ["default"])
         assert happens.turns == 1
         assert copied.organizations[0].hash == copy.content_hash(target, mem._scope) == before
         assert copy.content_hash(mem._core.store, mem._scope) != before
@@ -261,7 +261,7 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 class FullDisk(LocalFolders):
     def keep(self, path: Path, write: Callable[[BinaryIO], Any]) -> Any:
         with open("/dev/full", "wb", buffering=0) as file:
-            return write(file)  # type: ignore[arg-type]
+            return write(file)
 
 
 def test_a_full_disk_under_an_export_is_told_of_the_file(tmp_path: Path) -> None:

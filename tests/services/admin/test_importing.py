@@ -76,7 +76,7 @@ def test_an_import_that_was_stopped_is_finished_by_running_it_again(
         filled(source)
         wanted = exported(source, file)
         store, scope = source._core.store, source._scope
-        owners = {
+        owners: dict[type, set[str]] = {
             part: {id for (id,) in store.select(scope, Query(part, deleted="yes"), ("memory_id",))}
             for part in (Tag, Citation, Embedding, Revision)
         }

@@ -95,7 +95,7 @@ def test_moving_to_a_new_model_while_the_old_one_serves(tmp_path: Path, monkeypa
     path = tmp_path / "m.db"
     with recollect.open(path, embedder=HashEmbedder(32)) as mem:
         mem.remember_many([f"note {n}" for n in range(50)])
-    both = {"embedder": HashEmbedder(32), "incoming_embedder": {"provider": "hash", "dimensions": 64}}
+    both: dict[str, Any] = {"embedder": HashEmbedder(32), "incoming_embedder": {"provider": "hash", "dimensions": 64}}
     with recollect.open(path, **both) as mem:
         mem.remember("written by both")
         assert mem.recall("note 7")[0].text == "note 7"
@@ -124,7 +124,7 @@ def test_many_threads_share_one_memory(mem: Any) -> None:
 
 
 @pytest.mark.parametrize("existing", ["skip", "replace"])
-def test_importing_again_after_a_change_is_safe(mem: Any, tmp_path: Path, existing: str) -> None:
+def test_importing_again_after_a_change_is_safe(mem: Any, tmp_path: Path, existing: Any) -> None:
     filled(mem)
     first = mem.recall("sky")[0].id
     mem.export(str(tmp_path / "one.jsonl"))

@@ -189,7 +189,12 @@ def test_what_a_block_said_is_kept(team: Any) -> None:
 def test_no_append_is_lost_between_writers(every: Any) -> None:
     mem = every
     block = mem.block.add("log", limit=5000).id
-    at_once(8, lambda who: [mem.block.append(block, f"{who}.{turn}") for turn in range(5)] and None)
+
+    def append(who: int) -> None:
+        for turn in range(5):
+            mem.block.append(block, f"{who}.{turn}")
+
+    at_once(8, append)
     said = mem.block.show(block).value.split("\n")
     assert sorted(said) == sorted(f"{who}.{turn}" for who in range(8) for turn in range(5))
     with pytest.raises(VersionConflict):
@@ -201,7 +206,7 @@ def test_tools_have_unique_names_and_real_schemas(team: Any) -> None:
     tool = team.tool.add("brew", "makes tea", json_schema=schema, tags=["kitchen"], agents=["ada"])
     with pytest.raises(DuplicateKey):
         team.tool.add("brew")
-    for wrong in (
+    mistakes: list[dict[str, Any]] = [
         {"type": "thing"},
         {"properties": []},
         {"properties": {"a": 1}},
@@ -209,7 +214,8 @@ def test_tools_have_unique_names_and_real_schemas(team: Any) -> None:
         {"required": "a"},
         {"anyOf": []},
         {"items": {"enum": "x"}},
-    ):
+    ]
+    for wrong in mistakes:
         with pytest.raises(InvalidInput):
             team.tool.revise(tool.id, json_schema=wrong)
     assert team.tool.revise(tool.id, description="brews", version=1).version == 2

@@ -57,7 +57,7 @@ def graph(mem: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Any:
-    opened = []
+    opened: list[Any] = []
 
     def make() -> Any:
         mem = recollect.open(tmp_path / f"{len(opened)}.db", embedder="hash")
@@ -79,7 +79,7 @@ def test_a_failing_call_of_the_store_leaves_the_graph_sound(
     ask(whole, name, **EXAMPLES[name])
     for failing in itertools.count(1):
         mem = fresh()
-        before, made = graph(mem), []
+        before, made = graph(mem), list[int]()
 
         def counted(call: Any, failing: int = failing, made: list[int] = made) -> Any:
             def asked(*given: Any, **named: Any) -> Any:

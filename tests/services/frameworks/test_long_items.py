@@ -42,7 +42,7 @@ def vectors(mem: Any) -> list[ItemVector]:
 @pytest.mark.parametrize("kind", STORES)
 def test_a_fact_deep_in_a_long_item_is_found_on_every_store(kind: str, tmp_path: Path) -> None:
     with recollect.open(STORES[kind](tmp_path), embedder=ShortSighted(256)) as mem:
-        fillers = [
+        fillers: list[Any] = [
             {"namespace": ["notes"], "key": f"filler {n}", "value": {"text": text}, "texts": {"text": text}}
             for n, text in enumerate(FILLERS)
         ]

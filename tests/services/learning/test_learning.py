@@ -228,7 +228,10 @@ def test_a_pattern_that_fails_loses_its_trust_then_its_place(mem: Any) -> None:
 
 
 def test_a_query_pattern_falls_out_when_the_tables_change(mem: Any) -> None:
-    content = {"question": "orders per month?", "sql": "SELECT month, count(*) FROM orders GROUP BY month"}
+    content: dict[str, Any] = {
+        "question": "orders per month?",
+        "sql": "SELECT month, count(*) FROM orders GROUP BY month",
+    }
     content |= {"schema_fingerprint": "v1", "usage_count": 5, "success_count": 5}
     id = mem.remember(content, kind="query_pattern").id
     asked = {"task": "how many orders per month?", "kind": "query_pattern"}

@@ -108,15 +108,15 @@ def test_whoever_overwrites_traces_has_noted_what_is_owed() -> None:
         for function in ast.walk(ast.parse(file.read_text())):
             if not isinstance(function, ast.FunctionDef) or file.name == "erasure.py":
                 continue
-            called = {call.func.id for call in ast.walk(function) if _is_plain_call(call)}
+            called = {name for call in ast.walk(function) for name in _called(call)}
             if "erase_traces" in called:
                 assert "owing" in called, f"{file.name}: {function.name}"
                 checked += 1
     assert checked >= 9
 
 
-def _is_plain_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+def _called(node: ast.AST) -> set[str]:
+    return {node.func.id} if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else set()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])

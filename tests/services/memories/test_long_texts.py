@@ -162,7 +162,7 @@ def test_the_end_of_a_long_question_counts(tmp_path: Path) -> None:
     """A page was pasted before it; the model reads the first 240 words."""
     fact = "Silver locket: grandmother, lighthouse stair"
     with recollect.open(tmp_path / "x.db", embedder=ShortSighted(4096)) as mem:
-        texts = [f"umbrella{n} janitor{n} roof{n} school{n}" for n in range(30)]
+        texts: list[Any] = [f"umbrella{n} janitor{n} roof{n} school{n}" for n in range(30)]
         texts.insert(15, fact)
         mem.remember_many(texts)
         for number, text in enumerate(texts):
@@ -175,12 +175,14 @@ def test_the_end_of_a_long_question_counts(tmp_path: Path) -> None:
 def test_the_built_in_model_reads_a_long_question_to_its_end(tmp_path: Path) -> None:
     with recollect.open(tmp_path / "x.db", embedder="minilm") as mem:
         asked = f"{prose(300, 1.0).replace(FACT, '')} {ASKED}"
-        alone, after = (question_vector(mem._core.embedder, text, coded=True) for text in (ASKED, asked))
-        before, _ = question_vector(mem._core.embedder, asked.removesuffix(ASKED))
+        embedder: Any = mem._core.embedder
+        alone, after = (question_vector(embedder, text, coded=True) for text in (ASKED, asked))
+        before, _ = question_vector(embedder, asked.removesuffix(ASKED))
         assert alone[0] @ after[0] > alone[0] @ before + 0.02
         assert np.linalg.norm(after[0]) == pytest.approx(1, abs=1e-3)
+        assert after[1] is not None
         assert len(after[1]) <= 256
-        assert mem._core.embedder.embed_query(ASKED) @ alone[0] == pytest.approx(1, abs=1e-3)
+        assert embedder.embed_query(ASKED) @ alone[0] == pytest.approx(1, abs=1e-3)
 
 
 def test_texts_that_begin_alike_and_end_otherwise_are_not_the_same(tmp_path: Path) -> None:

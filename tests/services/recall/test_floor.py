@@ -62,7 +62,7 @@ def test_what_is_known_is_packed_and_acted_on(minds: Any) -> None:
 
 def test_by_words_alone_a_shared_word_is_enough(tmp_path: Path) -> None:
     with recollect.open(tmp_path / "w.db", embedder="none") as mem:
-        mem.remember_many(KNOWN)
+        mem.remember_many([*KNOWN])
         packed = mem.context("what does the barley cost these days?")
         assert "barley" in packed.text
         assert mem.context(NOBODY_KNOWS).used == []

@@ -24,7 +24,7 @@ from recollect.ports.query import Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Put, Update
 from recollect.services.keyed_hashes import Keyring
-from recollect.services.trust import rechecks
+from recollect.services.trust import governance, rechecks
 from recollect.settings import ServerSettings
 
 
@@ -96,7 +96,7 @@ def test_only_what_is_shown_is_looked_at_and_nothing_where_nobody_asks(
 ) -> None:
     looked: list[str] = []
     reads: list[int] = []
-    whole, find = rechecks.looked_up, mem._core.store.find
+    whole, find = governance.looked_up, mem._core.store.find
     monkeypatch.setattr(rechecks, "looked_up", lambda tenant, one: looked.append(one.source) or whole(tenant, one))
     monkeypatch.setattr(mem._core.store, "find", lambda *given: reads.append(1) or find(*given))
     mem.recall("port of red", limit=1)

@@ -106,7 +106,7 @@ def test_large_content_is_cut_and_whole_again(every: Any) -> None:
 
 
 def test_limits_are_typed_errors(tmp_path: Path) -> None:
-    limits = {"workspace_file_bytes": 10, "workspace_files": 2, "workspace_bytes": 15}
+    limits: dict[str, Any] = {"workspace_file_bytes": 10, "workspace_files": 2, "workspace_bytes": 15}
     with recollect.open(tmp_path / "m.db", embedder="hash", **limits) as mem:
         furnished(mem)
         with pytest.raises(TooLarge):
@@ -349,7 +349,9 @@ def test_a_snapshot_beside_a_writer_is_one_moment(tmp_path: Path) -> None:
             taken.append(mem.workspace.snapshot("w").id)
         writer.join()
         for one in taken:
-            first, second = (int(mem.workspace.read("w", name, snapshot=one).text) for name in ("first", "second"))
+            first, second = (
+                int(mem.workspace.read("w", name, snapshot=one).text or "") for name in ("first", "second")
+            )
             assert first - second in (0, 1)
 
 

@@ -47,10 +47,14 @@ class EmbeddingTable(Protocol):
     link: Link
     vectors_are_new: bool
     """Whether the column was added just now, so that it is still empty."""
-    facet_columns: Mapping[str, str]
-    """The facets that have a column of their own."""
-    embedding_tables: Sequence[str]
-    """The partitions of the table, each of which gets its own index."""
+
+    @property
+    def facet_columns(self) -> Mapping[str, str]:
+        """The facets that have a column of their own."""
+
+    @property
+    def embedding_tables(self) -> Sequence[str]:
+        """The partitions of the table, each of which gets its own index."""
 
     def tenants(self) -> Sequence[str]: ...
 

@@ -38,7 +38,7 @@ from recollect.errors import (
 )
 from recollect.ports.query import IsNull, Linked, Query, equal
 from recollect.ports.records import Scope
-from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Update
+from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Step, Update
 from recollect.testing.conformance.makers import agent, embedding, found, ids, memory, search, session, stored, tag
 from seeds import SEED, SOAK
 
@@ -186,7 +186,7 @@ def test_what_waits_is_found_by_later_steps_of_the_same_transaction(store: Duckd
             store.transact(ACME, [Insert(memory(ACME, "new")), Absent(Memory, (equal("id", "new"),)), *absent])
         with pytest.raises(RequirementFailed):
             store.transact(ACME, [*absent[:late], absent[late], *absent])
-    gone = [Delete(Memory, "m3"), Absent(Memory, (equal("id", "m3"),)), Insert(memory(ACME, "m3", "back"))]
+    gone: list[Step] = [Delete(Memory, "m3"), Absent(Memory, (equal("id", "m3"),)), Insert(memory(ACME, "m3", "back"))]
     store.transact(ACME, gone)
     linked = Absent(Memory, (equal("id", "m4"), Linked(Tag, "memory_id")))
     with pytest.raises(RequirementFailed):

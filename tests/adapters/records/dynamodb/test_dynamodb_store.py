@@ -254,7 +254,7 @@ def once_before(store: DynamoStore, operation: str, act: Callable[[], object], s
 def test_a_read_of_several_requests_is_of_one_moment(store: DynamoStore, acme: Scope, others: int) -> None:
     other = DynamoStore(store.address)
     stored(store, acme, user(acme), memory(acme, "a", user_id="ann"), memory(acme, "b", user_id="ann"))
-    swap = [Delete(Memory, "a"), Insert(memory(acme, "c", user_id="ann"))]
+    swap: list[Step] = [Delete(Memory, "a"), Insert(memory(acme, "c", user_id="ann"))]
     more = [Insert(agent(acme, f"{n}")) for n in range(others)]
     acted = once_before(store, "BatchGetItem", lambda: other.transact(acme, [*swap, *more]))
     assert ids(store, acme, Query(Memory, (equal("user_id", "ann"),))) == ["b", "c"]

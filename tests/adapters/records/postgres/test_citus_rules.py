@@ -13,9 +13,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from citus_rules import broken
 
 import recollect
+from citus_rules import broken
 from postgres_server import server
 from recollect.adapters.postgres.connection import ON_ONE_SERVER, Link
 from recollect.adapters.records.common import migrations

@@ -33,6 +33,7 @@ def old_id(number: int) -> str:
 def mem() -> Iterator[Any]:
     """A store with a month of long ago, in which two organizations have memories and access log entries."""
     address = server().new_store()
+    opened: Any
     with recollect.open(address, organization="acme", embedder="hash") as opened:
         opened.address = address
         with opened._core.store.as_owner() as connection:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pytest
-from citus_rules import Watched, watch
 
 import recollect
+from citus_rules import Watched, watch
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
 from recollect.adapters.postgres import connection as postgres_link

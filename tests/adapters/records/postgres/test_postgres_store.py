@@ -393,7 +393,7 @@ class TestTalk:
         for number in range(6):
             store.transact(acme, [Insert(memory(acme, f"m{number}"))])
         plans = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
-        made = {}
+        made: dict[str, Any] = {}
         for _ in range(4):  # the pool hands out its connections in turn
             with store.link._open_pool().connection() as connection:
                 made |= {text[:12]: rest for text, *rest in connection.execute(plans) if '"memory"' in text}
@@ -432,10 +432,10 @@ class TestFailures:
             store.transact(acme, [])
 
     def test_a_line_lost_before_the_commit_is_tried_again(self, store: PostgresStore, acme: Scope) -> None:
-        tries = []
+        tries: list[Any] = []
 
         def work(connection: Connection) -> None:
-            tries.append(store._apply(connection, acme, [Insert(agent(acme))]))
+            tries.append(store._apply(connection, acme, [Insert(agent(acme))], together=True))
             if len(tries) == 1:
                 server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
                 connection.execute("SELECT 1")
@@ -446,10 +446,10 @@ class TestFailures:
     def test_a_commit_that_the_server_never_heard_is_looked_up_and_done_again(
         self, store: PostgresStore, acme: Scope
     ) -> None:
-        tries = []
+        tries: list[Any] = []
 
         def work(connection: Connection) -> None:
-            tries.append(store._apply(connection, acme, [Insert(agent(acme))]))
+            tries.append(store._apply(connection, acme, [Insert(agent(acme))], together=True))
             if len(tries) == 1:
                 connection.execute("SELECT 1").fetchall()
                 server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
@@ -461,10 +461,10 @@ class TestFailures:
         address = server().emptied_store()
         with Severed(address) as wire:
             store = PostgresStore(wire.address)
-            tries = []
+            tries: list[Any] = []
 
             def work(connection: Connection) -> None:
-                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))], together=True))
                 connection.execute("SELECT 1").fetchall()
                 wire.swallow_answers = True
 
@@ -478,7 +478,7 @@ class TestFailures:
         store.link.is_distributed = True
 
         def work(connection: Connection) -> None:
-            store._apply(connection, acme, [Insert(agent(acme))])
+            store._apply(connection, acme, [Insert(agent(acme))], together=True)
             connection.execute("SELECT 1").fetchall()
             server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
 
@@ -488,10 +488,10 @@ class TestFailures:
     def test_a_number_that_a_crashed_server_gives_out_anew_is_not_taken_for_ours(self) -> None:
         with _server_that_flushes_late() as mine:
             store = PostgresStore(mine.new_database())
-            acme, tries = found(store, "acme"), []
+            acme, tries = found(store, "acme"), list[Any]()
 
             def work(connection: Connection) -> None:
-                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))], together=True))
                 if len(tries) == 1:
                     number = int(connection.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
                     mine.restart(signal.SIGQUIT)
@@ -505,10 +505,10 @@ class TestFailures:
     def test_a_number_of_which_a_crashed_server_never_heard_is_done_again(self) -> None:
         with _server_that_flushes_late() as mine:
             store = PostgresStore(mine.new_database())
-            acme, tries = found(store, "acme"), []
+            acme, tries = found(store, "acme"), list[Any]()
 
             def work(connection: Connection) -> None:
-                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))]))
+                tries.append(store._apply(connection, acme, [Insert(agent(acme, f"try{len(tries)}"))], together=True))
                 connection.execute("SELECT 1").fetchall()
                 if len(tries) == 1:
                     mine.restart(signal.SIGQUIT)
@@ -699,7 +699,7 @@ class TestCommitOrder:
         written, finish = threading.Event(), threading.Event()
 
         def slowly(connection: Connection) -> None:
-            store._apply(connection, acme, [Insert(embedding(acme, "fact", b"\x00\x3c"))])
+            store._apply(connection, acme, [Insert(embedding(acme, "fact", b"\x00\x3c"))], together=True)
             written.set()
             finish.wait(10)
 

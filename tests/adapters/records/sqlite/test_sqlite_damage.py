@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ NOW = memory(ACME).occurred_at
 def reads(store: SqliteStore) -> Iterator[tuple[Callable[[], Any], Any]]:
     """Questions and their right answers."""
     for number in range(0, MANY, 3):
-        yield (lambda n=number: store.get(ACME, Memory, f"m{n}")), truth(number)
-        yield (lambda n=number: search(store, ACME, f"marker{n}x")), [f"m{number}"]
+        yield partial(store.get, ACME, Memory, f"m{number}"), truth(number)
+        yield partial(search, store, ACME, f"marker{number}x"), [f"m{number}"]
     yield (lambda: store.count(ACME, Query(Memory))), MANY
     yield (lambda: sorted(store.select(ACME, Query(Memory), ("id",)))), sorted((f"m{n}",) for n in range(MANY))
     yield (lambda: sorted(search(store, ACME, "anchor", limit=999))), sorted(f"m{n}" for n in range(MANY))

@@ -79,7 +79,7 @@ def proof(client: Any) -> str:
 
 def with_key(client: Any, mem: Any, scopes: frozenset[str] | set[str], **more: Any) -> None:
     wanted = sorted(scopes, key=PERMISSIONS.index)
-    request = keys.AddKeyRequest(name="probe", scopes=wanted, **more)  # type: ignore[arg-type]
+    request = keys.AddKeyRequest(name="probe", scopes=wanted, **more)
     client.cookies.clear()
     client.cookies.set("recollect", keys.add_key(mem._core.for_scope(Scope("default")), request).key)
 
@@ -232,7 +232,7 @@ class Tags(HTMLParser):
             f"{tag} to {value}" for name, value in attrs if name in ("src", "href", "action") and _leaves(value)
         ]
         self.wrong += [tag] if tag in ("style", "iframe", "object", "embed", "base") else []
-        self.ids += [given["id"]] if given.get("id") else []
+        self.ids += [value for name, value in attrs if name == "id" and value]
         if tag == "script":
             self.scripts.append(given)
         if tag == "label":
@@ -361,7 +361,7 @@ def test_settings_show_no_secret_and_only_to_the_operator(console: Any, mem: Any
     mem.within("theirs").remember("there is such a tenant")
     other = keys.add_key(
         mem._core.for_scope(Scope("theirs")), keys.AddKeyRequest(name="x", scopes=list(PERMISSIONS))
-    ).key  # type: ignore[arg-type]
+    ).key
     console.cookies.clear()
     console.cookies.set("recollect", other)
     assert "me:***@host" not in page(console, "/settings")
@@ -418,7 +418,7 @@ def test_a_page_asks_the_store_no_more_when_there_is_more(
     read = SqliteStore._read
     monkeypatch.setattr(SqliteStore, "_read", lambda store, *given: asked.append(given[1]) or read(store, *given))
     sign_in(console)
-    counts = []
+    counts: list[dict[str, int]] = []
     for size in (60, 500):
         here = mem.stats().memories
         mem.remember_many([{"content": f"fact number {n} about service {n % 9}"} for n in range(here, size)])
