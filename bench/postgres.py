@@ -49,9 +49,9 @@ class Ours:
         self._mem = recollect.open(address, embedder=Lookup(data.vector))
         data.add_people(self._mem)
         for number in range(2):
-            self._mem.add_project(f"half {number}", id=f"half-{number}")
+            self._mem.project.add(f"half {number}", id=f"half-{number}")
         for number in range(10):
-            self._mem.add_agent(f"tenth {number}", id=f"tenth-{number}")
+            self._mem.agent.add(f"tenth {number}", id=f"tenth-{number}")
 
     def _request(self, place: int) -> dict[str, Any]:
         of = marks(place)

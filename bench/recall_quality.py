@@ -90,10 +90,10 @@ def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
 def remember_conversation(mem: Any, sample: dict[str, Any]) -> dict[str, str]:
     """Every turn as one memory; gives dialogue id to memory id."""
     user = sample["sample_id"]
-    mem.add_user(user, id=user)
+    mem.user.add(user, id=user)
     ids: dict[str, str] = {}
     for session, at, turns in _sessions(sample["conversation"]):
-        mem.add_session(id=f"{user}/{session}", user=user)
+        mem.session.add(id=f"{user}/{session}", user=user)
         receipts = mem.remember_many(
             [
                 {

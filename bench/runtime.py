@@ -30,7 +30,7 @@ WORKERS = 8
 
 def opened(folder: Path, name: str) -> Any:
     mem = recollect.open(folder / name / "runs.db", embedder="hash")
-    mem.add_agent("Bee", id="bee")
+    mem.agent.add("Bee", id="bee")
     return mem
 
 
@@ -59,7 +59,7 @@ def steps_of_many(folder: Path, count: int) -> float:
     (folder / "many").mkdir()
     with opened(folder, "many") as mem:
         for worker in range(WORKERS):
-            mem.add_agent("Bee", id=f"bee{worker}")
+            mem.agent.add("Bee", id=f"bee{worker}")
         runs = [begun(mem, agent=f"bee{worker}") for worker in range(WORKERS)]
 
         def work(run: tuple[str, int]) -> None:

@@ -107,10 +107,10 @@ class Corpus:
     def add_people(self, mem: Any) -> None:
         """The users, and the sessions in which they tell all of this."""
         for user in sorted(set(self.users)):
-            mem.add_user(user, id=user)
+            mem.user.add(user, id=user)
         told = map(self.told, range(len(self)))
         for session, user in sorted({one["session"]: one["user"] for one in told}.items()):
-            mem.add_session(id=session, user=user)
+            mem.session.add(id=session, user=user)
 
     def vector(self, text: str) -> Vectors:
         asked = _QUESTION.search(text)  # a question is also asked in the first person of whom it names

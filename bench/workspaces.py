@@ -41,7 +41,7 @@ def measure(folder: Path, files: int, changes: int, rounds: int) -> dict[str, An
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"file {number}\n" * 5)
     with recollect.open(folder / "bench.db", embedder="none") as mem:
-        mem.add_agent("Bench", id="agent")
+        mem.agent.add("Bench", id="agent")
         mem.workspace.add("agent", id="w")
         pull, _ = timed(lambda: mem.workspace.pull("w", str(source)))
         first, whole = timed(lambda: mem.workspace.snapshot("w"))

@@ -14,6 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -24,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect import errors
-from recollect.catalogue import OPERATIONS, ROOMS, Operation
+from recollect.catalogue import OPERATIONS, ROOMS, SYNONYMS, Operation
 from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import TRANSITIONS
 from recollect.domain.provenance import AnyCitation, CitationState, cite
@@ -579,6 +580,7 @@ def client_stubs() -> str:
     rooms = "".join(f'\nclass {name.capitalize()}(Room):\n    """{ROOMS[name]}"""\n\n{methods(name)}' for name in ROOMS)
     front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in ROOMS)
     front += methods("")
+    front += "".join(_stub(replace(OPERATIONS[today], name=name), name_of) for name, today in SYNONYMS.items())
     imports = "\n".join(_import(module, sorted(names)) for module, names in sorted(used.items()))
     return STUB_HEAD.replace("{imports}", imports) + front + STUB_ROOM + rooms + STUB_TAIL
 

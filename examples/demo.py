@@ -50,7 +50,7 @@ def main() -> None:
 
 def remember(mem: Any, room: Path, hash: str) -> dict[str, str]:
     title("1  Remember, and say where it comes from")
-    mem.add_user("Alice", id="alice")
+    mem.user.add("Alice", id="alice")
     cite = recollect.cite
     ids = {}
     for name, text, options in (

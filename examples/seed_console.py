@@ -46,18 +46,18 @@ HOSTILE = (
 def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None) -> dict[str, str]:
     """Fill an open memory; gives the ids of something worth looking at."""
     chance = random.Random(seed)
-    users = [mem.add_user(name, id=name, email=f"{name.lower()}@example.com") for name in PEOPLE]
+    users = [mem.user.add(name, id=name, email=f"{name.lower()}@example.com") for name in PEOPLE]
     mem.user.revise(users[0].id, role="owner", password=PASSWORD)
     mem.user.revise(users[1].id, role="curator", password=PASSWORD)
     mem.user.revise(users[2].id, role="reader", password=PASSWORD)
     mem.user.revise(users[3].id, role="writer", password=PASSWORD)
-    agents = [mem.add_agent(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
-    project = mem.add_project("Platform", owner=users[0].id, description="What everything runs on")
+    agents = [mem.agent.add(name, description=what, system=f"You are {name}. {what}.") for name, what in AGENTS]
+    project = mem.project.add("Platform", owner=users[0].id, description="What everything runs on")
     sessions = [_conversation(mem, chance, users, agents, project.id) for _ in range(max(3, memories // 30))]
     facts = [_fact(mem, chance, agents, project.id) for _ in range(memories)]
     shown = _story(mem, notes)
     for one in HOSTILE:
-        mem.add_user(one[:60], id=one[:60])
+        mem.user.add(one[:60], id=one[:60])
         mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
     _lived(mem, chance, facts)
     found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
@@ -83,7 +83,7 @@ def _past(chance: random.Random, days: float = 40) -> datetime:
 def _conversation(mem: Any, chance: random.Random, users: Any, agents: Any, project: str) -> str:
     user, agent = chance.choice(users), chance.choice(agents)
     title = f"{chance.choice(SERVICES)}: {chance.choice(['release', 'incident', 'planning', 'review'])}"
-    session = mem.add_session(title, user=user.id, agent=agent.id, project=project)
+    session = mem.session.add(title, user=user.id, agent=agent.id, project=project)
     began = _past(chance)
     for turn in range(chance.randint(4, 10)):
         mem.remember(
@@ -223,8 +223,8 @@ MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{7*7}}"
 
 def _hostile(mem: Any) -> dict[str, str]:
     """Markup in every field that a page shows."""
-    agent = mem.add_agent(MARKUP, description=MARKUP, system=MARKUP)
-    session = mem.add_session(MARKUP, agent=agent.id)
+    agent = mem.agent.add(MARKUP, description=MARKUP, system=MARKUP)
+    session = mem.session.add(MARKUP, agent=agent.id)
     mem.message.add("user", MARKUP, session=session.id, name=MARKUP, tool_calls=[{"name": MARKUP}])
     mem.message.add("assistant", f"```\n{MARKUP}\n```", session=session.id)
     mem.block.add(MARKUP[:40], MARKUP, agents=[agent.id], description=MARKUP)
@@ -238,7 +238,7 @@ def _hostile(mem: Any) -> dict[str, str]:
     mem.run.propose(run.id, held.fence, tool=MARKUP[:50], arguments={"a": MARKUP}, reasoning=MARKUP, plan=[MARKUP])
     mem.run.record(run.id, held.fence, outcome="error", summary=MARKUP, error={MARKUP: MARKUP})
     mem.run.fail(run.id, held.fence, error={MARKUP: MARKUP}, note=MARKUP)
-    mem.add_user(MARKUP[:80], id=MARKUP[:60], email="markup@example.com")
+    mem.user.add(MARKUP[:80], id=MARKUP[:60], email="markup@example.com")
     cites = [recollect.cite.user(MARKUP[:60], MARKUP), recollect.cite.url("https://example.com/?<b>", title=MARKUP)]
     content = {"text": MARKUP, "more": MARKUP}
     memory = mem.remember(content, metadata={MARKUP: MARKUP}, author=MARKUP[:60], tags=[MARKUP[:40]], cites=cites)

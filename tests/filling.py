@@ -28,10 +28,10 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 def fill(mem: Any, word: str, folder: Path, ids: Ids = str) -> None:
     """At least one record of every type, the way users make them where there is a way; `ids` makes ids of names."""
-    mem.add_user(f"Ann {word}", id=ids("ann"), email=f"ann@{word}.example", preferences={"tea": True})
-    mem.add_project(f"Project {word}", id=ids("project"), owner=ids("ann"))
-    mem.add_agent(f"Bee {word}", id=ids("bee"))
-    mem.add_session(f"Talk about the {word}", id=ids("talk"), user=ids("ann"), agent=ids("bee"), project=ids("project"))
+    mem.user.add(f"Ann {word}", id=ids("ann"), email=f"ann@{word}.example", preferences={"tea": True})
+    mem.project.add(f"Project {word}", id=ids("project"), owner=ids("ann"))
+    mem.agent.add(f"Bee {word}", id=ids("bee"))
+    mem.session.add(f"Talk about the {word}", id=ids("talk"), user=ids("ann"), agent=ids("bee"), project=ids("project"))
     _memories(mem, word, ids, folder)
     _conversation(mem, word, ids)
     _agent(mem, word, ids)

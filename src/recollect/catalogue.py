@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
+from warnings import warn
 
 if TYPE_CHECKING:
     from recollect.services.requests import Reply, Request
@@ -102,7 +103,7 @@ _LINES = (
     _op("cite", "trust.governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
     _op("confirm", "trust.confirmation:confirm", "write", "POST /memories/{id}/citations/{citation}/confirm", "id citation", "Confirm that you said what a memory cites of you."),
     _op("uncite", "trust.governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
-    _op("citations", "trust.citations:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
+    _op("citation.list", "trust.citations:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
     _op("check", "trust.governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),
     _op("promote", "trust.governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
     _op("demote", "trust.governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
@@ -115,13 +116,6 @@ _LINES = (
     _op("erase", "memories.lifecycle:erase", "delete", "DELETE /memories/{id}", "id", "Delete a memory for good, traces included."),
     _op("sweep", "admin.expiry:sweep", "delete", "POST /sweep", "", "Delete what has expired."),
     _op("prune", "memories.lifecycle:prune", "delete", "POST /prune", "", "Forget what is least worth keeping."),
-    _op("add_user", "agents.parties:add_user", "write", "POST /users", "name", "Add a user."),
-    _op("add_agent", "agents.parties:add_agent", "write", "POST /agents", "name", "Add an agent."),
-    _op("add_session", "agents.parties:add_session", "write", "POST /sessions", "title", "Start a session."),
-    _op("add_project", "agents.parties:add_project", "write", "POST /projects", "name", "Add a project."),
-    _op("parties", "agents.parties:list_parties", "read", "GET /parties/{type}", "type", "List users, agents, sessions or projects."),
-    _op("remove", "admin.removal:remove_party", "admin", "DELETE /parties/{type}/{id}", "type id", "Remove a user, agent, session or project; says first what that takes.", "asks"),
-    _op("unremove", "admin.removal:unremove_party", "admin", "POST /parties/{type}/{id}/restore", "type id", "Bring a removed user, agent, session or project back."),
     _op("episode.record", "learning.episodes:record_episode", "write", "POST /episodes", "task success", "Remember a task that was tried, and how it went."),
     _op("episode.from_run", "learning.episodes:episode_from_run", "write", "POST /episodes/from-run", "run", "Remember a run as an episode that cites it."),
     _op("pattern.learn", "learning.patterns:learn", "write", "POST /patterns/learn", "", "Generalise episodes into patterns.", "progress"),
@@ -134,7 +128,7 @@ _LINES = (
     _op("summary.show", "learning.summaries:show_summary", "read", "GET /summaries/{id}", "id", "Show a summary with what it covers."),
     _op("summary.tree", "learning.rollup:tree", "read", "GET /summary-tree", "", "Show summaries from the top down."),
     _op("summary.undo", "learning.summaries:undo", "write", "DELETE /summaries/{id}", "id", "Take a summary away; what it covers stays."),
-    _op("runs", "runs.history:runs", "read", "GET /runs", "", "List runs of agents, the newest first."),
+    _op("run.list", "runs.history:runs", "read", "GET /runs", "", "List runs of agents, the newest first."),
     _op("run.start", "runs.execution:start", "write", "POST /runs", "goal", "Accept a task for an agent; workers find it in its queue."),
     _op("run.show", "runs.history:show", "read", "GET /runs/{id}", "id", "Show a run: where it stands, and its steps."),
     _op("run.claim", "runs.queue:claim", "write", "POST /runs/claim", "worker", "Take the next run that nobody works on."),
@@ -151,9 +145,12 @@ _LINES = (
     _op("run.rewind", "runs.control:rewind", "write", "POST /runs/{id}/rewind", "id to", "Give up the steps after one; they stay visible."),
     _op("run.settle", "runs.control:settle", "write", "POST /runs/{id}/settle", "id verdict", "Say whether an uncertain step happened."),
     _op("run.remove", "runs.control:remove", "delete", "DELETE /runs/{id}", "id", "Delete a run with its steps for good."),
-    _op("user.show", "access.users:show_user", "admin", "GET /users/{id}", "id", "Show a user with role and preferences."),
-    _op("user.list", "access.users:list_users", "admin", "GET /users", "", "List users with their roles."),
+    _op("user.add", "access.users:add_user", "write", "POST /users", "name", "Add a user."),
+    _op("user.list", "access.users:list_users", "read", "GET /users", "", "List users, the newest first."),
+    _op("user.show", "access.users:show_user", "read", "GET /users/{id}", "id", "Show a user with role and preferences."),
     _op("user.revise", "access.users:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
+    _op("user.remove", "admin.removal:remove_user", "admin", "DELETE /users/{id}", "id", "Remove an user with their memories; says first what that takes.", "asks"),
+    _op("user.restore", "admin.removal:restore_user", "admin", "POST /users/{id}/restore", "id", "Bring a removed user back."),
     _op("user.change_password", "access.passwords:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "guessed"),
     _op("key.add", "access.keys:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
     _op("key.list", "access.keys:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
@@ -172,9 +169,18 @@ _LINES = (
     _op("partitions", "admin.partitions:partitions", "operate", "POST /partitions", "", "Show the months of a large store; make them ahead, drop old ones."),
     _op("migrate", "admin.partitions:migrate", "operate", "POST /migrate", "", "Bring the tables up to date; spread them over a cluster."),
     _op("backup", "admin.export:backup", "operate", "POST /backup", "path", "Copy the whole store while it is in use.", "local"),
-    _op("session.show", "conversations.sessions:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
+    _op("project.add", "access.projects:add_project", "write", "POST /projects", "name", "Add a project."),
+    _op("project.list", "access.projects:list_projects", "read", "GET /projects", "", "List projects, the newest first."),
+    _op("project.show", "access.projects:show_project", "read", "GET /projects/{id}", "id", "Show a project."),
+    _op("project.revise", "access.projects:revise_project", "write", "PATCH /projects/{id}", "id", "Change a project's name, description or owner."),
+    _op("project.remove", "admin.removal:remove_project", "admin", "DELETE /projects/{id}", "id", "Remove a project; says first what that takes.", "asks"),
+    _op("project.restore", "admin.removal:restore_project", "admin", "POST /projects/{id}/restore", "id", "Bring a removed project back."),
+    _op("session.add", "conversations.sessions:add_session", "write", "POST /sessions", "title", "Start a session."),
     _op("session.list", "conversations.sessions:list_sessions", "read", "GET /sessions", "", "List sessions, the newest first."),
+    _op("session.show", "conversations.sessions:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
     _op("session.revise", "conversations.sessions:revise_session", "write", "PATCH /sessions/{id}", "id", "Change a session's title, type, summary or metadata."),
+    _op("session.remove", "admin.removal:remove_session", "admin", "DELETE /sessions/{id}", "id", "Remove a session with its messages; says first what that takes.", "asks"),
+    _op("session.restore", "admin.removal:restore_session", "admin", "POST /sessions/{id}/restore", "id", "Bring a removed session back."),
     _op("session.end", "conversations.sessions:end", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended, with a summary."),
     _op("session.archive", "conversations.sessions:archive_session", "write", "POST /sessions/{id}/archive", "id", "Put a session aside; it takes no messages."),
     _op("session.unarchive", "conversations.sessions:unarchive_session", "write", "POST /sessions/{id}/unarchive", "id", "Take a session out again."),
@@ -186,8 +192,12 @@ _LINES = (
     _op("message.remove", "conversations.messages:remove", "delete", "DELETE /messages/{id}", "id", "Delete a message for good."),
     _op("message.pop", "conversations.messages:pop", "delete", "POST /messages/pop", "session", "Take the last message away and show it."),
     _op("message.clear", "conversations.messages:clear", "delete", "POST /messages/clear", "session", "Delete all messages of a session, agent or user."),
+    _op("agent.add", "agents.agents:add_agent", "write", "POST /agents", "name", "Add an agent."),
+    _op("agent.list", "agents.agents:list_agents", "read", "GET /agents", "", "List agents, the newest first."),
     _op("agent.show", "agents.agents:show_agent", "read", "GET /agents/{id}", "id", "Show an agent with its blocks and tools."),
     _op("agent.revise", "agents.agents:revise_agent", "write", "PATCH /agents/{id}", "id", "Change what an agent is told."),
+    _op("agent.remove", "admin.removal:remove_agent", "admin", "DELETE /agents/{id}", "id", "Remove an agent with its memories; says first what that takes.", "asks"),
+    _op("agent.restore", "admin.removal:restore_agent", "admin", "POST /agents/{id}/restore", "id", "Bring a removed agent back."),
     _op("agent.pause", "agents.agents:pause_agent", "write", "POST /agents/{id}/pause", "id", "Pause an agent."),
     _op("agent.activate", "agents.agents:activate_agent", "write", "POST /agents/{id}/activate", "id", "Put an agent to work again."),
     _op("agent.retire", "agents.agents:retire_agent", "write", "POST /agents/{id}/retire", "id", "Retire an agent: it takes no new work."),
@@ -253,13 +263,15 @@ ROOMS: dict[str, str] = {
     "tool": "Tools that agents may call.",
     "state": "Where agents left off.",
     "workspace": "Workspaces: an agent's files, snapshots of them, and back.",
-    "session": "Sessions: show, list, change, end, put aside.",
+    "session": "Sessions: add, show, list, change, end, archive.",
     "message": "Messages: add, list, search, take back.",
     "episode": "Tasks that were tried, and how they went.",
     "pattern": "Know-how learned from episodes, with how surely it works.",
     "summary": "What was said, compressed in levels.",
     "run": "Runs of agents: start, drive step by step, watch, steer.",
-    "user": "Those who may come in: their profiles, roles and passwords.",
+    "user": "Users: their profiles, roles and passwords.",
+    "project": "Projects: what is worked on over many sessions.",
+    "citation": "Citations: the evidence that memories rest on.",
     "key": "Keys for programs: what each grants, and how often it may ask.",
     "audit": "The access log as evidence: sealed, and proven whole.",
     "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
@@ -268,6 +280,80 @@ ROOMS: dict[str, str] = {
 """What each room is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
+SYNONYMS: dict[str, str] = {"get": "show"}
+"""Second names of methods of the client, to stay."""
+
+
+@dataclass(frozen=True)
+class FormerName:
+    """What an operation was called one version ago. It still works, and says what it is called now."""
+
+    name: str
+    now: str
+    """The operation today; where one stood for four, its field `type` says which."""
+    route: str = ""
+    """The route it had, where that is another today."""
+
+    @property
+    def command(self) -> str:
+        return self.name.replace("_", "-")
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return ("user", "agent", "session", "project") if "{type}" in self.now else ()
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All that it may mean."""
+        return [OPERATIONS[self.now.format(type=type)] for type in self.types or ("",)]
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        return (*(("type",) if self.types else ()), *self.operations[0].positional)
+
+    def today(self, fields: dict[str, Any]) -> tuple[Operation, dict[str, Any]]:
+        """The operation that is meant, and its fields."""
+        if not self.types:
+            return self.operations[0], fields
+        type = fields.get("type")
+        if type not in self.types:
+            from recollect.errors import InvalidInput
+
+            raise InvalidInput(f"{self.name}: type must be one of {', '.join(self.types)}", remedy=self.advice)
+        return OPERATIONS[self.now.format(type=type)], {k: v for k, v in fields.items() if k != "type"}
+
+    @property
+    def advice(self) -> str:
+        return f"use {', '.join(operation.name for operation in self.operations)}"
+
+
+FORMER_NAMES: dict[str, FormerName] = {
+    former.name: former
+    for former in (
+        FormerName("add_user", "user.add"),
+        FormerName("add_agent", "agent.add"),
+        FormerName("add_session", "session.add"),
+        FormerName("add_project", "project.add"),
+        FormerName("parties", "{type}.list", "GET /parties/{type}"),
+        FormerName("remove", "{type}.remove", "DELETE /parties/{type}/{id}"),
+        FormerName("unremove", "{type}.restore", "POST /parties/{type}/{id}/restore"),
+        FormerName("runs", "run.list"),
+        FormerName("citations", "citation.list"),
+    )
+}
+
+
+def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[str, Any]]:
+    """The operation of a name, and its fields; a former name warns, an unknown one is InvalidInput."""
+    if name in OPERATIONS:
+        return OPERATIONS[name], fields
+    if name not in FORMER_NAMES:
+        from recollect.errors import InvalidInput
+
+        raise InvalidInput(f"there is no operation '{name}'", remedy=f"use one of {', '.join(OPERATIONS)}")
+    operation, given = FORMER_NAMES[name].today(fields)
+    warn(f"{name} is called {operation.name} now", DeprecationWarning, stacklevel=4)
+    return operation, given
 
 
 LOOKS = 5

@@ -65,7 +65,13 @@ class Example:
 
 def run_named(goal: str) -> Callable[[Any, Path], str]:
     """The id of a run of the furnished store, which cannot be chosen."""
-    return lambda mem, _: next((run.id for run in mem.runs().runs if run.goal == goal), "gone")
+    return lambda mem, _: next((run.id for run in mem.run.list() if run.goal == goal), "gone")
+
+
+def removals(type: str) -> list[Example]:
+    """Removing the user, agent, session or project of the furnished store: for a while, and for good."""
+    asked = ({"id": type, "with_others": True}, {"id": type, "with_others": True, "for_good": True})
+    return [Example(dict(fields), in_pieces=True, done=NotFound) for fields in asked]
 
 
 def driving(goal: str, **fields: Any) -> Example:
@@ -108,19 +114,19 @@ EXAMPLES: dict[str, list[Example]] = {
     "erase": [Example({"id": "cited"}, in_pieces=True, done=NotFound)],
     "sweep": [Example(in_pieces=True)],
     "prune": [Example({"keep": 1})],
-    "add_user": [Example({"name": "Carol", "email": "carol@example.com"})],
-    "add_agent": [Example({"name": "Builder"})],
-    "add_session": [Example({"title": "planning", "user": "user", "agent": "agent"})],
-    "add_project": [Example({"name": "Roof"})],
-    "remove": [
-        *(
-            Example({"type": type, "id": type, "with_others": True, **more}, in_pieces=True, done=NotFound)
-            for type in ("user", "session", "project", "agent")
-            for more in ({}, {"for_good": True})
-        ),
-        Example({"type": "user", "id": "user", "hand_over_to": "heir"}, in_pieces=True, done=NotFound),
-    ],
-    "unremove": [Example({"type": "user", "id": "removed"}, done=InvalidInput)],
+    "user.add": [Example({"name": "Carol", "email": "carol@example.com"})],
+    "agent.add": [Example({"name": "Builder"})],
+    "session.add": [Example({"title": "planning", "user": "user", "agent": "agent"})],
+    "project.add": [Example({"name": "Roof"})],
+    "user.remove": [*removals("user"), Example({"id": "user", "hand_over_to": "heir"}, in_pieces=True, done=NotFound)],
+    "agent.remove": removals("agent"),
+    "session.remove": removals("session"),
+    "project.remove": removals("project"),
+    "user.restore": [Example({"id": "removed"}, done=InvalidInput)],
+    "agent.restore": [Example({"id": "removed agent"}, done=InvalidInput)],
+    "session.restore": [Example({"id": "removed session"}, done=InvalidInput)],
+    "project.restore": [Example({"id": "removed project"}, done=InvalidInput)],
+    "project.revise": [Example({"id": "project", "description": "with a garden"})],
     "episode.record": [Example({"task": "mend the roof", "success": True, "tags": ["roof"], "cites": [ALICE]})],
     "episode.from_run": [Example({"run": "run", "critique": "quick"})],
     "pattern.learn": [
@@ -260,17 +266,17 @@ def furnish(path: Path) -> None:
     """A store with a little of everything."""
     embedder, notes = Away(), path.parent / "notes.md"
     with recollect.open(path, embedder=embedder) as mem:
-        mem.add_user("Alice", id="user")
-        mem.add_user("Alice of the reviews", id="alice")
-        mem.add_user("Bob", id="bob")
+        mem.user.add("Alice", id="user")
+        mem.user.add("Alice of the reviews", id="alice")
+        mem.user.add("Bob", id="bob")
         mem.user.revise("user", password="correct horse")
-        mem.add_agent("Helper", id="agent")
-        mem.add_project("House", id="project")
-        mem.add_session("talk", id="session", user="user")
+        mem.agent.add("Helper", id="agent")
+        mem.project.add("House", id="project")
+        mem.session.add("talk", id="session", user="user")
         said = Message(organization_id="default", id="message", role="user", text="in the talk", session_id="session")
         mem._core.store.transact(mem._scope, [Insert(said)])
-        mem.add_session("put aside", id="aside")
-        mem.add_agent("Resting", id="resting")
+        mem.session.add("put aside", id="aside")
+        mem.agent.add("Resting", id="resting")
         mem.block.add("notes", "core memory", id="block", agents=["resting"])
         mem.block.add("persona", "kind", id="template", is_template=True)
         mem.tool.add("brew", id="tool", agents=["resting"])
@@ -288,10 +294,16 @@ def furnish(path: Path) -> None:
         mem.remember("plain as day", id="plain", project="project", agent="agent", relates={"cited": "supports"})
         mem.remember("forgotten but there", id="forgotten", session="session", tags=["old"])
         mem.forget("forgotten")
-        mem.add_user("Heir", id="heir")
-        mem.add_user("Removed", id="removed")
+        mem.user.add("Heir", id="heir")
+        mem.user.add("Removed", id="removed")
         mem.remember("of somebody removed", user="removed", id="removed memory")
-        mem.remove("user", "removed")
+        mem.user.remove("removed")
+        mem.agent.add("Removed", id="removed agent")
+        mem.agent.remove("removed agent")
+        mem.session.add("Removed", id="removed session")
+        mem.session.remove("removed session")
+        mem.project.add("Removed", id="removed project")
+        mem.project.remove("removed project")
         mem.remember("long over", id="expired", expires_at="2020-01-01T00:00:00Z")
         notes.write_text("as it was\n")
         mem.remember("as noted", id="outdated", cites=[recollect.cite.file(str(notes))])
@@ -338,7 +350,7 @@ def furnish_learning(mem: Any) -> None:
     mem.remember({**content, "usage_count": 9, "text": "bad"}, kind="pattern", id="bad", cites=[ALICE])
     for id, pattern in (("use", "pattern"), ("last straw", "bad")):
         store.transact(scope, [Insert(PatternUse(id=id, pattern_id=pattern, pattern_version=1, **mine))])
-    mem.add_session("chat", id="chat", user="user")
+    mem.session.add("chat", id="chat", user="user")
     for number in range(3):
         said = f"Bob paid {number} euros for the paint."
         mem.remember(said, kind="conversation", author="Bob", session="chat", user="user", at=f"2024-05-0{number + 1}")

@@ -32,14 +32,14 @@ def scene(folder: Path, opened: Any) -> SimpleNamespace:
     """A store with an agent, the world it acts on, and a store where nobody is ever killed."""
     mem, calm = opened(folder / "runs.db"), opened(folder / "calm.db")
     for one in (mem, calm):
-        one.add_agent("Bee", id="bee")
+        one.agent.add("Bee", id="bee")
     world = agent.World(folder / "world")
     return SimpleNamespace(mem=mem, calm=calm, path=folder / "runs.db", world=world, folder=folder)
 
 
 def calm_runs(scene: SimpleNamespace, goals: list[str]) -> dict[str, Any]:
     agent.work(scene.calm, agent.World(scene.folder / "calm-world"), goals)
-    return {run.goal: agent.told(scene.calm, run.id) for run in scene.calm.runs(limit=1000).runs}
+    return {run.goal: agent.told(scene.calm, run.id) for run in scene.calm.run.list(limit=1000).runs}
 
 
 def give_up_leases(mem: Any) -> None:
@@ -52,7 +52,7 @@ def give_up_leases(mem: Any) -> None:
 
 def answer_questions(mem: Any, world: agent.World, chance: random.Random) -> int:
     """A person looks at the world and says what happened."""
-    asked = [run for run in mem.runs(status="paused", limit=1000).runs if run.asks is not None]
+    asked = [run for run in mem.run.list(status="paused", limit=1000).runs if run.asks is not None]
     for run in asked:
         step = mem.run.show(run.id).timeline[-1]
         assert step.tool == "plain", "a tool that takes the key is never asked about"
@@ -68,7 +68,7 @@ def answer_questions(mem: Any, world: agent.World, chance: random.Random) -> int
 
 def assert_all_as_if_nothing_had_been(scene: SimpleNamespace, goals: list[str]) -> None:
     wanted = calm_runs(scene, goals)
-    assert {run.goal: agent.told(scene.mem, run.id) for run in scene.mem.runs(limit=1000).runs} == wanted
+    assert {run.goal: agent.told(scene.mem, run.id) for run in scene.mem.run.list(limit=1000).runs} == wanted
     assert {one["status"] for one in wanted.values()} == {"succeeded"}
     steps = [f"{step['tool']} {goal} {step['number']}" for goal in goals for step in wanted[goal]["steps"]]
     assert scene.world.effects() == Counter(steps)
@@ -82,7 +82,7 @@ def test_killed_at_every_seam_runs_end_as_if_nothing_had_been(
     goals = [f"task {number} of {times(chance.randrange(8, 16))}" for number in range(times(2))]
     killed: Counter[str] = Counter()
     asked = lives = 0
-    while lives < len(agent.SEAMS) or any(run.ended_at is None for run in scene.mem.runs(limit=1000).runs):
+    while lives < len(agent.SEAMS) or any(run.ended_at is None for run in scene.mem.run.list(limit=1000).runs):
         lives += 1
         # A renewal is met only by a worker that is slow, so there it comes often.
         seam = agent.SEAMS[lives % len(agent.SEAMS)]
@@ -120,7 +120,7 @@ def test_killed_before_any_statement_a_run_ends_as_if_nothing_had_been(
         assert children.start("until_statement", act="run", statement=statement, **given).wait() in (0, -9)
         go_on(scene, goals, chance)
         with reopened(scene.path) as mem:
-            assert {run.goal: agent.told(mem, run.id) for run in mem.runs().runs} == wanted, f"statement {statement}"
+            assert {run.goal: agent.told(mem, run.id) for run in mem.run.list()} == wanted, f"statement {statement}"
         assert set(scene.world.effects().values()) == {1}
         statement += step
     assert statement > 50
@@ -186,7 +186,7 @@ def test_a_tool_without_a_key_killed_around_its_effect_is_asked_about(
     assert children.start("drive", **given, seam=seam, crossing=1).wait() == -9
     give_up_leases(scene.mem)
     children.start("drive", **given).done()
-    (run,) = scene.mem.runs().runs
+    (run,) = scene.mem.run.list().runs
     assert (run.status, run.asks, sum(scene.world.effects().values())) == ("paused", 1, int(happened))
     assert answer_questions(scene.mem, scene.world, chance) == 1
     children.start("drive", **given).done()

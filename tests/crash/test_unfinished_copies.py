@@ -43,7 +43,7 @@ DOWNLOAD = """
 PUSH = """
     import os, sys, recollect
     with recollect.open(sys.argv[1], embedder="hash") as mem:
-        mem.add_agent("Bee", id="bee")
+        mem.agent.add("Bee", id="bee")
         mem.workspace.add("bee", "desk", id="desk")
         mem.workspace.write("desk", "notes/plan.md", "the secret is xyzzy")
         os.rename = lambda *given, **more: os.kill(os.getpid(), 9)

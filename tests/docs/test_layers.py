@@ -45,7 +45,7 @@ AREAS: dict[str, set[str]] = {
     "runs": {"memories"},
     "learning": {"memories", "recall", "runs"},
     "frameworks": {"memories", "recall"},
-    "admin": {"access", "agents", "frameworks", "memories", "trust", "workspaces"},
+    "admin": {"access", "agents", "conversations", "frameworks", "memories", "trust", "workspaces"},
 }
 # What each room of adapters may import besides itself and the modules that lie directly in adapters/.
 ROOMS: dict[str, set[str]] = {

@@ -52,7 +52,7 @@ def test_a_command_that_makes_nothing_says_which_organizations_there_are(
 
 
 def test_a_command_that_writes_makes_it(here: Path) -> None:
-    assert run(["add-agent", "Bee", "--store", "s.db", "--organization", "globex"]) == 0
+    assert run(["agent", "add", "Bee", "--store", "s.db", "--organization", "globex"]) == 0
     assert run(["tool", "add", "hammer", "--store", "s.db", "--organization", "initech"]) == 0
     assert tenants(here) == ["acme", "globex", "initech"]
 

@@ -27,7 +27,7 @@ from recollect.services.runs.history import lease_name
 @pytest.fixture
 def mem(tmp_path: Path) -> Iterator[Any]:
     with recollect.open(tmp_path / "runs.db", embedder="hash") as opened:
-        opened.add_agent("Counter", id="counter", system="count")
+        opened.agent.add("Counter", id="counter", system="count")
         yield opened
 
 
@@ -218,7 +218,7 @@ def test_a_function_that_does_not_say_what_it_takes_is_a_tool(mem: Any) -> None:
 @pytest.mark.parametrize("seconds", ["soon", None, -1, 0, True, [1], 1e300])
 def test_an_agent_whose_configuration_makes_no_sense_stops_no_worker(mem: Any, seconds: Any) -> None:
     mem.agent.revise("counter", config_overrides={"tool_timeout_seconds": seconds})
-    mem.add_agent("Other", id="other")
+    mem.agent.add("Other", id="other")
     first, second = mem.run.start("count", agent="counter"), mem.run.start("count", agent="other")
     assert Runner(mem, count_to(1), {"count": times_ten}).work() == 2
     assert mem.run.show(first.id).error["code"] == "invalid_configuration"
@@ -235,14 +235,14 @@ def test_seconds_and_retries_that_make_no_sense_are_refused(mem: Any) -> None:
 
 
 def test_an_agent_removed_while_its_run_is_worked_on_stops_no_worker(mem: Any) -> None:
-    mem.add_agent("Other", id="other")
+    mem.agent.add("Other", id="other")
     mem.run.start("count", agent="counter", priority=9)
     other = mem.run.start("count", agent="other")
     removed: list[str] = []
 
     def tool(n: int) -> int:
         if not removed:
-            removed.append(mem.remove("agent", "counter").id)
+            removed.append(mem.agent.remove("counter").id)
         return n
 
     assert Runner(mem, count_to(1), {"count": tool}).work() == 2
@@ -319,12 +319,12 @@ def test_a_queue_is_worked_off(mem: Any) -> None:
     for _ in range(3):
         mem.run.start("count", agent="counter", queue="nights")
     assert Runner(mem, count_to(2), {"count": times_ten}).work("nights") == 3
-    assert {run.status for run in mem.runs().runs} == {"succeeded"}
+    assert {run.status for run in mem.run.list().runs} == {"succeeded"}
 
 
 def test_a_run_paused_amid_a_step_records_it_and_lets_go(mem: Any) -> None:
     def count(n: int) -> int:
-        mem.run.pause(mem.runs().runs[0].id)
+        mem.run.pause(mem.run.list().runs[0].id)
         return n
 
     paused = Runner(mem, count_to(3), {"count": count}).run("count", agent="counter")
@@ -373,7 +373,7 @@ def test_a_worker_whose_run_was_taken_over_changes_nothing_more(mem: Any) -> Non
     taken: list[Any] = []
 
     def count(n: int) -> int:
-        run = mem.runs().runs[0].id
+        run = mem.run.list().runs[0].id
         abandon(mem, run)
         taken.append(mem.run.claim("thief"))
         return n

@@ -84,7 +84,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
         self.runs: list[Run] = []
         self.holders: list[tuple[Run, int]] = []
         self._open()
-        self.mem.add_agent("Bee", id="bee")
+        self.mem.agent.add("Bee", id="bee")
 
     def _open(self) -> None:
         self.mem = recollect.open(self.folder / "runs.db" if SOAK else "memory://", embedder="none")

@@ -90,8 +90,8 @@ def text_taking() -> list[str]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("growth") / "store.db"
     with recollect.open(path, embedder="hash", citation_roots=[]) as made:
-        made.add_user("Ann", id="ann")  # whom memories cite
-        session = made.add_session("Talk").id
+        made.user.add("Ann", id="ann")  # whom memories cite
+        session = made.session.add("Talk").id
         for number in range(30):
             made.remember(f"Ann said {number} in May: the a-b-c pool waits 30 s.", author="a", session=session)
     return path
@@ -109,7 +109,7 @@ def _memory(mem: Any) -> str:
 
 
 def _agent(mem: Any) -> str:
-    return str(mem.add_agent("Bot").id)
+    return str(mem.agent.add("Bot").id)
 
 
 def _run(mem: Any, agent: str | None = None) -> dict[str, Any]:
@@ -120,11 +120,11 @@ def _run(mem: Any, agent: str | None = None) -> dict[str, Any]:
 
 BY_ROUTE: dict[str, Callable[[Any], str]] = {
     "/memories/{id}": _memory,
-    "/sessions/{id}": lambda mem: mem.add_session("Talk").id,
+    "/sessions/{id}": lambda mem: mem.session.add("Talk").id,
     "/agents/{id}": _agent,
     "/blocks/{id}": lambda mem: mem.block.add("persona", "kind").id,
     "/tools/{id}": lambda mem: mem.tool.add(f"look_{new_id()}", "looks").id,
-    "/users/{id}": lambda mem: mem.add_user("Ann").id,
+    "/users/{id}": lambda mem: mem.user.add("Ann").id,
     "/workspaces/{id}": lambda mem: mem.workspace.add(_agent(mem)).id,
 }
 
@@ -211,7 +211,7 @@ CASES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "demote": lambda mem: {"id": _promoted(mem)},
     "episode.from_run": lambda mem: {"run": _finished(mem)},
     "merge": lambda mem: {"others": [_cited(mem)]},
-    "message.add": lambda mem: {"session": mem.add_session("Talk").id, "text": "hello"},
+    "message.add": lambda mem: {"session": mem.session.add("Talk").id, "text": "hello"},
     "pattern.apply": lambda mem: {"id": _pattern(mem)},
     "pattern.report": lambda mem: {"application": mem.pattern.apply(_pattern(mem), "mend the old pool").application},
     "promote": lambda mem: {"id": _cited(mem)},

@@ -192,7 +192,9 @@ class TestInside:
         paths = (f"/v1/memories/{id}", "/v1/citations", "/v1/export", f"/console/memories/{id}", "/console/citations")
         said = [service.http("GET", path).text for path in paths]
         said += [service.http("POST", f"/v1/{one}", json={"query": "cites"}).text for one in ("recall", "context")]
-        said += [json.dumps(service.tool(one, **fields)) for one, fields in (("show", {"id": id}), ("citations", {}))]
+        said += [
+            json.dumps(service.tool(one, **fields)) for one, fields in (("show", {"id": id}), ("citation_list", {}))
+        ]
         assert all(line_hash([SECRET]).removeprefix("l1:") not in one for one in said)
         assert sum("k1:" in one for one in said) >= 6
 
@@ -281,7 +283,7 @@ def test_what_the_operator_cites_on_the_machine_is_neither_shown_nor_taken_away_
 
 def test_the_files_of_workspaces_can_always_be_cited(machine: Path) -> None:
     with door(machine) as service:
-        agent = service.mem.add_agent("a").id
+        agent = service.mem.agent.add("a").id
         place = service.mem.workspace.add(agent, "w").id
         service.mem.workspace.write(place, "notes.md", "one\ntwo\n")
         id = service.remembered(f"file:workspace:{place}/notes.md:1-2").json()["id"]
@@ -375,7 +377,7 @@ def test_what_works_on_files_of_the_machine_is_offered_by_no_door(machine: Path)
     for profile in PROFILES:
         assert not {one.name.replace(".", "_") for one in local} & set(tools(profile))
     with door(machine) as service:
-        place = service.mem.workspace.add(service.mem.add_agent("a").id, "w").id
+        place = service.mem.workspace.add(service.mem.agent.add("a").id, "w").id
         for operation in local:
             fields = {"path": str(machine / "out"), "folder": str(machine / "private"), "id": place}
             given = {name: value for name, value in fields.items() if name in operation.request.model_fields}

@@ -73,7 +73,7 @@ def test_all_that_is_wrong_with_a_key_looks_alike(world: Any) -> None:
 
 
 def test_a_suspended_user_is_out_at_once_and_a_role_bounds_the_key(world: Any) -> None:
-    user = world.mine.add_user("Cid", email="cid@mine.org").id
+    user = world.mine.user.add("Cid", email="cid@mine.org").id
     made = world.mine.key.add("cid's", scopes=["read", "admin"], user=user)
     operation = OPERATIONS["stats"]
     assert ask(world, operation, made.key).status_code == 401  # a user without a role comes in nowhere
@@ -89,7 +89,7 @@ def test_nobody_grants_more_than_they_have(world: Any) -> None:
     for scopes in (["write"], ["operate"], ["read", "delete"]):
         assert ask(world, OPERATIONS["key.add"], admin, {"name": "x", "scopes": scopes}).status_code == 403
     assert ask(world, OPERATIONS["key.add"], admin, {"name": "x", "scopes": ["read"]}).status_code == 200
-    owner = world.mine.add_user("Owner").id
+    owner = world.mine.user.add("Owner").id
     world.mine.user.revise(owner, role="owner")
     for change in ({"role": "reader"}, {"password": "a long password"}, {"status": "suspended"}, {"email": "a@b.c"}):
         assert ask(world, OPERATIONS["user.revise"], admin, {"id": owner, **change}).status_code == 403

@@ -34,7 +34,7 @@ HARMLESS = ["a", "a/b.txt", ".hidden", "..a", "a..b/c", "...a", "%2e%2e/x", "%2e
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Any]:
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
-        mem.add_agent("Ada", id="ada")
+        mem.agent.add("Ada", id="ada")
         mem.workspace.add("ada", id="w")
         mem.workspace.write("w", "inside", "fine")
         yield mem

@@ -35,7 +35,7 @@ from recollect.services.runs.history import lease_name
 @pytest.mark.parametrize("kind", EVERY_STORE)
 def test_a_lease_taken_by_a_clock_that_is_ahead_blocks_nobody(kind: str, tmp_path: Path) -> None:
     with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
-        mem.add_agent("Worker bee", id="bee")
+        mem.agent.add("Worker bee", id="bee")
         run = mem.run.start("collect honey", agent="bee").id
         fence = mem.run.claim("one", id=run).fence
         with pytest.raises(Conflict):

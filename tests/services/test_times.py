@@ -122,8 +122,8 @@ def test_as_of_a_date_is_what_was_known_at_its_end(berlin: Any) -> None:
 
 
 def test_the_user_who_asks_has_a_zone_of_their_own(berlin: Any) -> None:
-    berlin.add_user("Ann", id="ann", timezone="Asia/Bangkok")
-    berlin.add_user("Bob", id="bob")
+    berlin.user.add("Ann", id="ann", timezone="Asia/Bangkok")
+    berlin.user.add("Bob", id="bob")
     ann, bob = berlin.within(actor="ann"), berlin.within(actor="bob")
     id = ann.remember("tea", at="2025-05-09T12:00").id
     assert berlin._core.store.get(berlin._scope, Memory, id).occurred_at == datetime(2025, 5, 9, 5, tzinfo=UTC)
@@ -134,7 +134,7 @@ def test_the_user_who_asks_has_a_zone_of_their_own(berlin: Any) -> None:
 
 
 def test_a_request_about_a_user_is_in_their_zone_where_nobody_in_particular_asks(berlin: Any) -> None:
-    berlin.add_user("Ann", id="ann", timezone="Asia/Bangkok")
+    berlin.user.add("Ann", id="ann", timezone="Asia/Bangkok")
     [one, many] = [
         berlin.remember("tea", user="ann", at="2025-05-09T12:00").id,
         berlin.remember_many([{"content": "more tea", "at": "2025-05-09T12:00", "user": "ann"}]).receipts[0].id,
@@ -161,7 +161,7 @@ def test_a_question_names_days_of_the_zone() -> None:
 def test_days_are_rolled_up_by_the_zone() -> None:
     with opened("Pacific/Kiritimati") as mem:
         for number, hour in enumerate((1, 23)):
-            mem.add_session(f"s{number}", id=f"s{number}")
+            mem.session.add(f"s{number}", id=f"s{number}")
             mem.remember(f"The pump number {number} leaks.", session=f"s{number}", at=f"2025-05-09T{hour:02}:00")
         mem.summary.roll_up()
         days = mem.list(kinds=["summary"], levels=["day"]).memories
@@ -189,9 +189,9 @@ def test_what_users_keep_in_json_is_not_touched(berlin: Any) -> None:
     id = berlin.remember("tea", metadata=told).id
     assert berlin.show(id).fields["metadata"] == told
     assert berlin.recall("tea").hits[0].metadata == told
-    berlin.add_agent("Ada", id="ada", metadata=told)
-    assert berlin.parties("agent").parties[0].fields["metadata"] == told
-    assert berlin.parties("agent").parties[0].created_at.endswith(("+01:00", "+02:00"))
+    berlin.agent.add("Ada", id="ada", metadata=told)
+    assert berlin.agent.list()[0].metadata == told
+    assert berlin.agent.list()[0].created_at.isoformat().endswith(("+01:00", "+02:00"))
 
 
 def test_times_outside_the_calendar_are_refused_readably(berlin: Any) -> None:
@@ -206,7 +206,7 @@ def test_times_outside_the_calendar_are_refused_readably(berlin: Any) -> None:
 
 def test_over_http_and_its_client_the_service_knows_whose_time_is_meant(berlin: Any) -> None:
     for name, zone in (("ann", "Asia/Bangkok"), ("bob", "UTC")):
-        berlin.add_user(name, id=name, timezone=zone)
+        berlin.user.add(name, id=name, timezone=zone)
         berlin.user.revise(name, role="owner")
     keys = {name: berlin.key.add(name, scopes=["read", "write"], user=name).key for name in ("ann", "bob")}
     app = application(berlin._core, Settings(server={"upkeep_seconds": 1e6}))
@@ -257,7 +257,7 @@ def test_on_the_command_line_too(
 
 
 def test_zones_are_not_read_again_for_every_request(berlin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    berlin.add_user("Ann", id="ann", timezone="Asia/Bangkok")
+    berlin.user.add("Ann", id="ann", timezone="Asia/Bangkok")
     reads: list[Any] = []
     get = berlin._core.store.get
     monkeypatch.setattr(berlin._core.store, "get", lambda *given, **more: reads.append(given) or get(*given, **more))

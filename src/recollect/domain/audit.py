@@ -65,10 +65,15 @@ class Seal(Record):
 
 
 FORMER_NAMES: dict[str, tuple[str, ...]] = {
-    "add_user": ("add user", "user.add"),
-    "add_agent": ("add agent",),
-    "add_session": ("add session",),
-    "add_project": ("add project",),
+    "user.add": ("add user", "add_user"),
+    "agent.add": ("add agent", "add_agent"),
+    "session.add": ("add session", "add_session"),
+    "project.add": ("add project", "add_project"),
+    **{f"{type}.list": ("parties",) for type in ("user", "agent", "session", "project")},
+    **{f"{type}.remove": ("remove",) for type in ("user", "agent", "session", "project")},
+    **{f"{type}.restore": ("unremove",) for type in ("user", "agent", "session", "project")},
+    "run.list": ("runs",),
+    "citation.list": ("citations",),
     "remember": ("remember again",),
     "revise": ("revised", "retag"),
     "promote": ("promoted",),

@@ -158,7 +158,7 @@ class MemoryFiles:
         return self._workspaces
 
     def _make(self) -> None:
-        self._mem.add_agent(self._agent, id=self._agent, on_existing="return")
+        self._mem.agent.add(self._agent, id=self._agent, on_existing="return")
         try:
             self._workspaces.add(self._agent, "memories", id=self.workspace)
         except DuplicateKey:

@@ -96,7 +96,7 @@ class RecollectSession(SessionABC):
     def _add(self, messages: list[Json]) -> None:
         if not self._is_made:
             ours, user, agent = self.session_id, self._user, self._agent
-            self._mem.add_session(ours, id=ours, on_existing="return", user=user, agent=agent)
+            self._mem.session.add(ours, id=ours, on_existing="return", user=user, agent=agent)
             self._is_made = True
         self._mem.message.add_many([*messages], session=self.session_id)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
-from recollect.catalogue import OPERATIONS, ROOMS, Operation, invoke
+from recollect.catalogue import FORMER_NAMES, OPERATIONS, ROOMS, SYNONYMS, FormerName, Operation, find_operation, invoke
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.requests import checked_id
@@ -51,9 +51,8 @@ class Recollect:
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
-        if operation not in OPERATIONS:
-            raise InvalidInput(f"there is no operation '{operation}'", remedy=f"use one of {', '.join(OPERATIONS)}")
-        return invoke(OPERATIONS[operation], self._core, self._scope, fields, progress)
+        chosen, given = find_operation(operation, fields)
+        return invoke(chosen, self._core, self._scope, given, progress)
 
     def close(self) -> None:
         """Write what is noted and let go of the files."""
@@ -100,21 +99,36 @@ class Room:
 
 def _method(operation: Operation) -> Callable[..., Any]:
     def method(self: Recollect | Room, /, *given: Any, **fields: Any) -> Any:
-        if len(given) > len(operation.positional):
-            raise InvalidInput(
-                f"{operation.name} takes {len(operation.positional)} values without a name, {len(given)} were given",
-                remedy=f"give the others by name: {', '.join(operation.request.model_fields)}",
-            )
-        for name, value in zip(operation.positional, given, strict=False):
-            if name in fields:
-                raise InvalidInput(f"{operation.name} was given '{name}' twice", remedy="give it once")
-            fields[name] = value
-        return self.call(operation.name, **fields)
+        return self.call(operation.name, **_by_name(operation, given, fields))
 
     method.__name__ = operation.verb
     method.__qualname__ = f"Recollect.{operation.name}"
     method.__doc__ = operation.summary
     return method
+
+
+def _former_method(former: FormerName) -> Callable[..., Any]:
+    def method(self: Recollect, /, *given: Any, **fields: Any) -> Any:
+        return self.call(former.name, **_by_name(former, given, fields))
+
+    method.__name__ = former.name
+    method.__doc__ = f"Deprecated: {former.advice}."
+    return method
+
+
+def _by_name(operation: Operation | FormerName, given: tuple[Any, ...], fields: dict[str, Any]) -> dict[str, Any]:
+    """All fields by their names, those that were given without one too."""
+    if len(given) > len(operation.positional):
+        others = operation.request.model_fields if isinstance(operation, Operation) else operation.positional
+        raise InvalidInput(
+            f"{operation.name} takes {len(operation.positional)} values without a name, {len(given)} were given",
+            remedy=f"give the others by name: {', '.join(others)}",
+        )
+    for name, value in zip(operation.positional, given, strict=False):
+        if name in fields:
+            raise InvalidInput(f"{operation.name} was given '{name}' twice", remedy="give it once")
+        fields[name] = value
+    return fields
 
 
 def signature(operation: Operation) -> Signature:
@@ -131,13 +145,17 @@ def signature(operation: Operation) -> Signature:
 
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
-    """Give the client a method for each operation, and an attribute for each room."""
+    """Give the client a method for each operation and for each name it had, and an attribute for each room."""
     doors: dict[str, Any] = {"": client}
     for name, about in rooms.items():
         doors[name] = type(name.capitalize(), (Room,), {"__doc__": about})
         setattr(client, name, property(doors[name], doc=about))
     for operation in operations:
         setattr(doors[operation.room], operation.verb, _method(operation))
+    for name, known_as in SYNONYMS.items():
+        setattr(client, name, getattr(client, known_as))
+    for former in FORMER_NAMES.values():
+        setattr(client, former.name, _former_method(former))
 
 
 attach(Recollect, OPERATIONS.values(), ROOMS)

@@ -11,17 +11,17 @@ from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
 from recollect.services.access.keys import KeyMade, KeyView, Keys
 from recollect.services.access.passwords import SignedOut
-from recollect.services.access.users import UserView, Users
+from recollect.services.access.projects import ProjectPage, ProjectView
+from recollect.services.access.users import UserPage, UserView
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage, LogVerified, Sealed
 from recollect.services.admin.expiry import Swept
 from recollect.services.admin.export import BackedUp, Transferred
 from recollect.services.admin.maintenance import Diagnosis, Stats, Verified
 from recollect.services.admin.partitions import Layout, Migrated
-from recollect.services.admin.removal import Removed
-from recollect.services.agents.agents import AgentView, InContext
+from recollect.services.admin.removal import Removal
+from recollect.services.agents.agents import AgentPage, AgentView, InContext
 from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
-from recollect.services.agents.parties import PartyPage, PartyView
 from recollect.services.agents.states import StateDropped, StatePage, StateView
 from recollect.services.agents.tools import ToolPage, ToolRemoved, ToolView
 from recollect.services.conversations.messages import (
@@ -132,6 +132,10 @@ class Recollect:
     def run(self) -> Run: ...
     @property
     def user(self) -> User: ...
+    @property
+    def project(self) -> Project: ...
+    @property
+    def citation(self) -> Citation: ...
     @property
     def key(self) -> Key: ...
     @property
@@ -374,17 +378,6 @@ class Recollect:
     def uncite(self, id: str, citation: str) -> Standing:
         """Take a citation away."""
 
-    def citations(
-        self,
-        state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
-        *,
-        source: str | None = None,
-        memories: builtins.list[str] = ...,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> CitationPage:
-        """List citations by what was found of them, with their memories."""
-
     def check(
         self,
         id: str | None = None,
@@ -460,104 +453,6 @@ class Recollect:
     ) -> Pruned:
         """Forget what is least worth keeping."""
 
-    def add_user(
-        self,
-        name: str,
-        *,
-        id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
-        email: str | None = None,
-        timezone: str = "UTC",
-        profile_data: dict[str, Any] = ...,
-        preferences: dict[str, Any] = ...,
-    ) -> PartyView:
-        """Add a user."""
-
-    def add_agent(
-        self,
-        name: str,
-        *,
-        id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
-        type: str | None = None,
-        description: str = "",
-        system: str | None = None,
-        topic: str | None = None,
-        directives: builtins.list[Any] = ...,
-        config_overrides: dict[str, Any] = ...,
-        llm_config: dict[str, Any] = ...,
-        embedding_config: dict[str, Any] = ...,
-        tool_rules: builtins.list[Any] = ...,
-        mcp_tools: builtins.list[Any] = ...,
-        metadata: dict[str, Any] = ...,
-    ) -> PartyView:
-        """Add an agent."""
-
-    def add_session(
-        self,
-        title: str = "",
-        *,
-        id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
-        type: str = "conversation",
-        user: str | None = None,
-        agent: str | None = None,
-        project: str | None = None,
-        metadata: dict[str, Any] = ...,
-    ) -> PartyView:
-        """Start a session."""
-
-    def add_project(
-        self,
-        name: str,
-        *,
-        id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
-        description: str = "",
-        owner: str | None = None,
-    ) -> PartyView:
-        """Add a project."""
-
-    def parties(
-        self,
-        type: Literal["user", "agent", "session", "project"],
-        *,
-        user: str | None = None,
-        ids: builtins.list[str] = ...,
-        removed: bool = False,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> PartyPage:
-        """List users, agents, sessions or projects."""
-
-    def remove(
-        self,
-        type: Literal["user", "agent", "session", "project"],
-        id: str,
-        *,
-        dry_run: bool = False,
-        hand_over_to: str | None = None,
-        with_others: bool = False,
-        for_good: bool = False,
-    ) -> Removed:
-        """Remove a user, agent, session or project; says first what that takes."""
-
-    def unremove(self, type: Literal["user", "agent", "session", "project"], id: str) -> PartyView:
-        """Bring a removed user, agent, session or project back."""
-
-    def runs(
-        self,
-        *,
-        status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] | None = None,
-        agent: str | None = None,
-        session: str | None = None,
-        queue: str | None = None,
-        parent: str | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> RunPage:
-        """List runs of agents, the newest first."""
-
     def stats(self) -> Stats:
         """How much is remembered, and how well supported."""
 
@@ -616,6 +511,8 @@ class Recollect:
 
     def backup(self, path: str) -> BackedUp:
         """Copy the whole store while it is in use."""
+    def get(self, id: str) -> MemoryView:
+        """Show one memory with everything that hangs on it."""
 
 class Room:
     """The operations of one room, on an open memory: `mem.run.show(...)`."""
@@ -625,6 +522,36 @@ class Room:
 
 class Agent(Room):
     """Agents: what they are told, whether they work, their prompt."""
+
+    def add(
+        self,
+        name: str,
+        *,
+        id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
+        type: str | None = None,
+        description: str = "",
+        system: str | None = None,
+        topic: str | None = None,
+        directives: builtins.list[Any] = ...,
+        config_overrides: dict[str, Any] = ...,
+        llm_config: dict[str, Any] = ...,
+        embedding_config: dict[str, Any] = ...,
+        tool_rules: builtins.list[Any] = ...,
+        mcp_tools: builtins.list[Any] = ...,
+        metadata: dict[str, Any] = ...,
+    ) -> AgentView:
+        """Add an agent."""
+
+    def list(
+        self,
+        *,
+        ids: builtins.list[str] = ...,
+        removed: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> AgentPage:
+        """List agents, the newest first."""
 
     def show(self, id: str) -> AgentView:
         """Show an agent with its blocks and tools."""
@@ -648,6 +575,20 @@ class Agent(Room):
         version: int | None = None,
     ) -> AgentView:
         """Change what an agent is told."""
+
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+        for_good: bool = False,
+    ) -> Removal:
+        """Remove an agent with its memories; says first what that takes."""
+
+    def restore(self, id: str) -> AgentView:
+        """Bring a removed agent back."""
 
     def pause(self, id: str) -> AgentView:
         """Pause an agent."""
@@ -926,24 +867,40 @@ class Workspace(Room):
         """Let go of old snapshots and unused content."""
 
 class Session(Room):
-    """Sessions: show, list, change, end, put aside."""
+    """Sessions: add, show, list, change, end, archive."""
 
-    def show(self, id: str) -> SessionView:
-        """Show a session."""
+    def add(
+        self,
+        title: str = "",
+        *,
+        id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
+        type: str = "conversation",
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        metadata: dict[str, Any] = ...,
+    ) -> SessionView:
+        """Start a session."""
 
     def list(
         self,
         *,
+        ids: builtins.list[str] = ...,
+        removed: bool = False,
+        limit: int = 50,
+        after: str | None = None,
         user: str | None = None,
         agent: str | None = None,
         project: str | None = None,
         type: str | None = None,
         archived: Literal["no", "yes", "only"] = "no",
         open: bool = False,
-        limit: int = 50,
-        after: str | None = None,
     ) -> SessionPage:
         """List sessions, the newest first."""
+
+    def show(self, id: str) -> SessionView:
+        """Show a session."""
 
     def revise(
         self,
@@ -956,6 +913,20 @@ class Session(Room):
         version: int | None = None,
     ) -> SessionView:
         """Change a session's title, type, summary or metadata."""
+
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+        for_good: bool = False,
+    ) -> Removal:
+        """Remove a session with its messages; says first what that takes."""
+
+    def restore(self, id: str) -> SessionView:
+        """Bring a removed session back."""
 
     def end(self, id: str, *, summary: str | None = None) -> SessionView:
         """Mark a session as ended, with a summary."""
@@ -1176,6 +1147,19 @@ class Summary(Room):
 class Run(Room):
     """Runs of agents: start, drive step by step, watch, steer."""
 
+    def list(
+        self,
+        *,
+        status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        queue: str | None = None,
+        parent: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> RunPage:
+        """List runs of agents, the newest first."""
+
     def start(
         self,
         goal: str,
@@ -1306,13 +1290,34 @@ class Run(Room):
         """Delete a run with its steps for good."""
 
 class User(Room):
-    """Those who may come in: their profiles, roles and passwords."""
+    """Users: their profiles, roles and passwords."""
+
+    def add(
+        self,
+        name: str,
+        *,
+        id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
+        email: str | None = None,
+        timezone: str = "UTC",
+        profile_data: dict[str, Any] = ...,
+        preferences: dict[str, Any] = ...,
+    ) -> UserView:
+        """Add a user."""
+
+    def list(
+        self,
+        *,
+        ids: builtins.list[str] = ...,
+        removed: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+        with_role: bool = False,
+    ) -> UserPage:
+        """List users, the newest first."""
 
     def show(self, id: str) -> UserView:
         """Show a user with role and preferences."""
-
-    def list(self, *, with_role: bool = False, limit: int = 100, after: str | None = None) -> Users:
-        """List users with their roles."""
 
     def revise(
         self,
@@ -1329,8 +1334,89 @@ class User(Room):
     ) -> UserView:
         """Change a user's profile, role, status or password."""
 
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+        for_good: bool = False,
+    ) -> Removal:
+        """Remove an user with their memories; says first what that takes."""
+
+    def restore(self, id: str) -> UserView:
+        """Bring a removed user back."""
+
     def change_password(self, *, password: str, new_password: str) -> SignedOut:
         """Change your own password."""
+
+class Project(Room):
+    """Projects: what is worked on over many sessions."""
+
+    def add(
+        self,
+        name: str,
+        *,
+        id: str | None = None,
+        on_existing: Literal["fail", "return"] = "fail",
+        description: str = "",
+        owner: str | None = None,
+    ) -> ProjectView:
+        """Add a project."""
+
+    def list(
+        self,
+        *,
+        ids: builtins.list[str] = ...,
+        removed: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+        user: str | None = None,
+    ) -> ProjectPage:
+        """List projects, the newest first."""
+
+    def show(self, id: str) -> ProjectView:
+        """Show a project."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        owner: str | None = None,
+        version: int | None = None,
+    ) -> ProjectView:
+        """Change a project's name, description or owner."""
+
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+        for_good: bool = False,
+    ) -> Removal:
+        """Remove a project; says first what that takes."""
+
+    def restore(self, id: str) -> ProjectView:
+        """Bring a removed project back."""
+
+class Citation(Room):
+    """Citations: the evidence that memories rest on."""
+
+    def list(
+        self,
+        state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
+        *,
+        source: str | None = None,
+        memories: builtins.list[str] = ...,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> CitationPage:
+        """List citations by what was found of them, with their memories."""
 
 class Key(Room):
     """Keys for programs: what each grants, and how often it may ask."""

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from recollect import errors
-from recollect.catalogue import OPERATIONS, ROOMS, Operation, validated
+from recollect.catalogue import OPERATIONS, ROOMS, Operation, find_operation, validated
 from recollect.domain.hash_tree import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
@@ -74,8 +74,8 @@ class RemoteRecollect(Recollect):
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name, on the service."""
-        chosen = OPERATIONS.get(operation)
-        if chosen is None or (chosen.local and operation not in ("export", "import_")):
+        chosen, fields = find_operation(operation, fields)
+        if chosen.local and operation not in ("export", "import_"):
             raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
         request = validated(chosen, fields, Asking(zone=self._zone))
         if isinstance(request, ExportRequest):

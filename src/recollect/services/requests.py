@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     PlainSerializer,
     TypeAdapter,
@@ -71,6 +73,40 @@ class Reply(BaseModel):
     """What an operation answers."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+
+
+Item = TypeVar("Item")
+
+
+class ListReply(Reply, Generic[Item]):
+    """A list, or a page of one: iterable, with a length and an index. Its items are in the one list field it has."""
+
+    next: str | None = Field(None, description="Give it as `after` for the next page; empty on the last")
+
+    @property
+    def items(self) -> list[Item]:
+        found: list[Item] = getattr(self, _item_field(type(self)))
+        return found
+
+    def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic would give pairs of field and value
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        return self.items[index]
+
+
+@cache
+def _item_field(reply: type[ListReply[Any]]) -> str:
+    return next(name for name, field in reply.model_fields.items() if get_origin(field.annotation) is list)
 
 
 _ID: TypeAdapter[str] = TypeAdapter(Id)

@@ -21,7 +21,7 @@ def test_a_store_with_the_verbs_of_the_port_and_no_others_serves_a_memory() -> N
     with recollect.open(store, embedder="hash") as mem:
         tea = mem.remember("Ann takes her tea at four", tags=["tea"])
         assert mem.recall("when does Ann take her tea").hits[0].id == tea.id
-        mem.add_agent("Bot", id="bot")
+        mem.agent.add("Bot", id="bot")
 
         def think(task: recollect.Task) -> recollect.Act | recollect.Done:
             return recollect.Done({"tea": "ready"}) if task.history else recollect.Act("brew", {})

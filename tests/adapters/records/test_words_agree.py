@@ -132,7 +132,7 @@ STORES = {"memory": lambda folder: "memory://", **EVERY_STORE}
 
 def _filled(address: str) -> Any:
     mem = recollect.open(address, embedder="none", citation_roots=[])
-    session = mem.add_session("All").id
+    session = mem.session.add("All").id
     mem.remember_many([{"content": text} for text in TEXTS])
     mem.message.add_many([{"role": "user", "text": text, "session": session} for text in TEXTS])
     return mem

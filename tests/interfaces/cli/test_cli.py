@@ -90,7 +90,7 @@ def test_the_whole_life_of_a_memory(cli: Any, tmp_path: Path) -> None:
     assert told(cli, "stats")["memories"] == 0
 
 
-@pytest.mark.parametrize("command", ["list", "stats", "verify", "doctor", "sweep", "parties session", "backup b.db"])
+@pytest.mark.parametrize("command", ["list", "stats", "verify", "doctor", "sweep", "session list", "backup b.db"])
 def test_every_answer_also_reads_well(cli: Any, command: str) -> None:
     cli("remember", "something [bold]odd[/] to show")
     code, out, err = cli(*command.split())
@@ -231,32 +231,32 @@ def test_many_problems_are_counted_not_poured_out(cli: Any, monkeypatch: pytest.
 
 def test_removing_shows_first_what_goes_and_asks(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ann", "bob"):
-        told(cli, "add-user", name, "--id", name)
+        told(cli, "user", "add", name, "--id", name)
     told(cli, "remember", "Ann likes tea", "--user", "ann")
-    assert "1  memory" in cli("remove", "user", "ann", "--dry-run")[1]
-    assert told(cli, "remove", "user", "ann", "--dry-run")["takes"][0]["owner"] == "ann"
-    code, _, err = cli("remove", "user", "ann", "--for-good")
+    assert "1  memory" in cli("user", "remove", "ann", "--dry-run")[1]
+    assert told(cli, "user", "remove", "ann", "--dry-run")["takes"][0]["owner"] == "ann"
+    code, _, err = cli("user", "remove", "ann", "--for-good")
     assert (code, "--yes" in err) == (2, True)
     terminal = StringIO("n\ny\n")
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
-    code, out, _ = cli("remove", "user", "ann")
+    code, out, _ = cli("user", "remove", "ann")
     assert (code, "memory" in out) == (130, True)
-    assert len(told(cli, "parties", "user")["parties"]) == 2
-    code, out, _ = cli("remove", "user", "ann")
+    assert len(told(cli, "user", "list")["users"]) == 2
+    code, out, _ = cli("user", "remove", "ann")
     assert (code, "brings it back until" in out) == (0, True)
-    assert [one["id"] for one in told(cli, "parties", "user")["parties"]] == ["bob"]
-    assert cli("unremove", "user", "ann")[0] == 0
-    assert told(cli, "remove", "user", "ann", "--for-good", "--yes")["deleted"] > 1
+    assert [one["id"] for one in told(cli, "user", "list")["users"]] == ["bob"]
+    assert cli("user", "restore", "ann")[0] == 0
+    assert told(cli, "user", "remove", "ann", "--for-good", "--yes")["deleted"] > 1
 
 
 @pytest.mark.parametrize(
     "command",
     [
         "recall tea", "context tea", "list", "show x", "stats", "verify", "doctor", "export e.jsonl", "backup b.db",
-        "history x", "log", "parties user", "why-not tea x", "runs", "run show x", "message list", "item search",
+        "history x", "log", "session list", "why-not tea x", "run list", "run show x", "message list", "item search",
         "audit verify", "key list", "user list", "sweep", "forget x", "promote x", "reindex", "checkpoint threads",
-        "doctor --fix", "activity", "summary tree", "remove user x --dry-run",
+        "doctor --fix", "activity", "summary tree", "user remove x --dry-run",
     ],
 )  # fmt: skip
 def test_in_the_wrong_folder_nothing_is_made_and_nothing_is_answered(cli: Any, tmp_path: Path, command: str) -> None:

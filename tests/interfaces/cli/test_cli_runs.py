@@ -34,7 +34,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def runs(say: Say) -> dict[str, str]:
     """One that ended, with an error on its way, and one that asks."""
     with recollect.open("recollect.db", embedder="hash") as mem:
-        mem.add_agent("Bee", id="bee")
+        mem.agent.add("Bee", id="bee")
         ended = Runner(mem, think, {"fly": fly}).run("collect [honey]", agent="bee").id
         asking = mem.run.start("sting the bear", agent="bee").id
         held = mem.run.claim("w", id=asking, seconds=1e-6)
@@ -54,13 +54,13 @@ def fly(to: int) -> str:
 
 
 def test_runs_are_listed_with_what_comes_next(say: Say, runs: dict[str, str]) -> None:
-    out = say("runs")
+    out = say("run", "list")
     assert "collect [honey]" in out
     assert "paused asks" in out
     assert "may have happened" in out
     assert runs["asking"] in out
     assert "2 of 2" in out
-    assert runs["ended"] not in say("runs", "--status", "paused")
+    assert runs["ended"] not in say("run", "list", "--status", "paused")
 
 
 def test_a_timeline_is_drawn(say: Say, runs: dict[str, str]) -> None:

@@ -119,7 +119,7 @@ def watched(mem: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, st
     monkeypatch.setattr("recollect.services.access_journal.FLUSH_NOTES", 1)
     wrong: list[str] = []
     key = key_of(mem)
-    agent = mem.add_agent("a", id="something").id
+    agent = mem.agent.add("a", id="something").id
     mem.workspace.add(agent, id="w")
     store = mem._core.store
     for name in [one for one in dir(type(store)) if not one.startswith("_") and callable(getattr(store, one))]:

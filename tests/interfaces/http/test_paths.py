@@ -83,7 +83,7 @@ def test_a_memory_of_any_id_can_be_written_and_read(id: str, running: tuple[str,
 @pytest.mark.parametrize("id", ["a/b", "../..", "100% é?#", "batch"])
 def test_agents_blocks_and_workspaces_of_any_id_too(id: str, running: tuple[str, str]) -> None:
     with recollect.connect(*running) as mem:
-        mem.add_agent("bot", id=id)
+        mem.agent.add("bot", id=id)
         mem.block.add("about", "me", id=id, agents=[id])
         assert mem.agent.show(id).name == "bot"
         assert mem.block.detach(id, id)
@@ -92,13 +92,13 @@ def test_agents_blocks_and_workspaces_of_any_id_too(id: str, running: tuple[str,
         mem.workspace.add(id, id=id)
         mem.workspace.write(id, "notes/plan.md", "the plan")
         assert mem.workspace.read(id, "notes/plan.md").text == "the plan"
-        assert mem.remove("agent", id, dry_run=True)
+        assert mem.agent.remove(id, dry_run=True)
 
 
 def test_files_lie_in_folders(running: tuple[str, str]) -> None:
     url, key = running
     with recollect.connect(url, key) as mem:
-        mem.workspace.add(mem.add_agent("filer").id, id="w")
+        mem.workspace.add(mem.agent.add("filer").id, id="w")
         for path in ("notes/plan.md", "a/b/c/d é 猫?#%.txt", "x"):
             mem.workspace.write("w", path, f"text of {path}")
             assert mem.workspace.read("w", path).text == f"text of {path}"
@@ -130,7 +130,7 @@ def test_claudes_memory_tool_works_over_the_wire(running: tuple[str, str]) -> No
 
 def test_a_file_goes_either_way_as_it_is(running: tuple[str, str]) -> None:
     with recollect.connect(*running) as mem:
-        mem.workspace.add(mem.add_agent("bytes").id, id="raw")
+        mem.workspace.add(mem.agent.add("bytes").id, id="raw")
         data = os.urandom(3_000_000)  # three times what a JSON body may have
         import base64
 
@@ -152,7 +152,7 @@ def narrow(tmp_path: Path) -> Iterator[Any]:
     with recollect.open(tmp_path / "n.db", embedder="hash", workspace_file_bytes=1_000_000) as mem:
         request = keys.AddKeyRequest(name="all", scopes=list(PERMISSIONS))
         key = keys.add_key(mem._core.for_scope(Scope("default")), request).key
-        mem.workspace.add(mem.add_agent("a", id="a").id, id="w")
+        mem.workspace.add(mem.agent.add("a", id="a").id, id="w")
         settings = Settings(server={"upkeep_seconds": 1e6, "most_body_bytes": 100_000})
         with TestClient(application(mem._core, settings), "http://127.0.0.1") as client:
             client.headers["authorization"] = f"Bearer {key}"
@@ -195,7 +195,7 @@ from recollect.catalogue import OPERATIONS, carry_out, validated
 from recollect.ports.records import Scope
 from recollect.services.workspaces.file_reading import open_file
 mem = recollect.open(Path(sys.argv[1]) / "x.db", embedder="none")
-mem.workspace.add(mem.add_agent("a").id, id="w")
+mem.workspace.add(mem.agent.add("a").id, id="w")
 scope = Scope("default")
 def send(size):
     with tempfile.TemporaryFile() as kept:
@@ -228,7 +228,7 @@ def test_a_hundred_megabytes_go_through_a_bounded_amount_of_memory(tmp_path: Pat
 def test_too_large_a_file_is_an_answer_over_the_wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_WORKSPACE_FILE_BYTES", "2000000")
     with served(tmp_path) as (url, key), recollect.connect(url, key) as mem:
-        mem.workspace.add(mem.add_agent("a").id, id="w")
+        mem.workspace.add(mem.agent.add("a").id, id="w")
         mem.workspace.write("w", "fits", "x" * 2_000_000)
         with pytest.raises(TooLarge):
             mem.workspace.write("w", "does not", "x" * 30_000_000)

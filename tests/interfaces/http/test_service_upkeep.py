@@ -50,7 +50,7 @@ def test_vectors_that_are_owed_are_made_when_the_model_is_back(tmp_path: Path) -
 
 
 def test_summaries_that_are_due_are_written_unless_they_are_not_wanted(mem: Any) -> None:
-    mem.add_session("talk", id="s")
+    mem.session.add("talk", id="s")
     mem.remember("We fly to Lisbon", kind="conversation", author="Ann", session="s", at="2024-05-08T10:00:00Z")
     mem.session.end("s")
     upkeep_of(mem, summary_seconds=None).once()

@@ -23,7 +23,7 @@ from recollect.ports.steps import Touch
 from recollect.services.access import keys, passwords
 from recollect.services.admin.export import FORMAT
 from recollect.services.admin.import_ import ImportRequest, import_
-from recollect.services.admin.removal import RemovePartyRequest, remove_party
+from recollect.services.admin.removal import RemovalRequest, remove_user
 
 HERE = Scope("default")
 ADMIN = Scope("default", "somebody", ROLES["admin"])
@@ -34,7 +34,7 @@ def test_an_admin_cannot_send_the_owner_away_or_speak_for_them(mem: Any) -> None
     assert made is not None
     owner = core.store.find(HERE, Query(User, (), (Order("id"),))).records[0].id
     for attempt in (
-        lambda: remove_party(core.for_scope(ADMIN), RemovePartyRequest(type="user", id=owner)),
+        lambda: remove_user(core.for_scope(ADMIN), RemovalRequest(id=owner)),
         lambda: keys.add_key(core.for_scope(ADMIN), keys.AddKeyRequest(name="mine", scopes=["read"], user=owner)),
         lambda: keys.revoke_key(core.for_scope(ADMIN), keys.RevokeKeyRequest(id=made.id)),
     ):
@@ -75,12 +75,12 @@ def test_an_exported_store_that_was_sealed_is_sound_where_it_is_imported(mem: An
 
 
 def test_an_admin_manages_everybody_else(mem: Any) -> None:
-    core, user = mem._core, mem.add_user("Bob").id
+    core, user = mem._core, mem.user.add("Bob").id
     mem.user.revise(user, role="admin")
     key = keys.add_key(core.for_scope(ADMIN), keys.AddKeyRequest(name="bob", scopes=["read"], user=user))
     only_admin = Scope("default", "somebody", frozenset({"admin"}))
     assert keys.revoke_key(core.for_scope(only_admin), keys.RevokeKeyRequest(id=key.id)).revoked_at is not None
-    assert remove_party(core.for_scope(ADMIN), RemovePartyRequest(type="user", id=user)).restorable_until
+    assert remove_user(core.for_scope(ADMIN), RemovalRequest(id=user)).restorable_until
 
 
 def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_where_every_key_has_expired_the_next_start_makes_one(mem: Any, tmp_path
 
 
 def test_guessing_a_password_leaves_a_trace(mem: Any) -> None:
-    user = mem.add_user("Bob", email="bob@example.org").id
+    user = mem.user.add("Bob", email="bob@example.org").id
     mem.user.revise(user, role="admin", password="correct horse battery")
     for organization, email in (
         ("default", "bob@example.org"),
@@ -147,7 +147,7 @@ def test_notes_that_could_not_be_written_are_written_later_each_once(
 
 
 def test_who_knows_their_password_changes_it_and_is_signed_out_everywhere(mem: Any) -> None:
-    core, user = mem._core, mem.add_user("Bob", email="bob@example.org").id
+    core, user = mem._core, mem.user.add("Bob", email="bob@example.org").id
     mem.user.revise(user, role="reader", password="correct horse battery")
     program = mem.key.add("program", scopes=["read"], user=user)
     signed_in = [passwords.sign_in(core, "default", "bob@example.org", "correct horse battery") for _ in range(2)]
@@ -175,7 +175,7 @@ def test_who_knows_their_password_changes_it_and_is_signed_out_everywhere(mem: A
 
 
 def test_nobody_gets_a_first_password_by_a_borrowed_key(mem: Any) -> None:
-    user = mem.add_user("Bob").id
+    user = mem.user.add("Bob").id
     mem.user.revise(user, role="owner")
     for actor in (user, mem.key.add("nobody's").id, None):
         with pytest.raises(Denied):

@@ -33,7 +33,7 @@ def filled(address: str) -> None:
     with recollect.open(address, embedder="hash") as mem:
         for name in ("default", "acme ' \" % é"):
             one = mem.within(name, actor="ann")
-            one.add_user("Ann", id="ann")
+            one.user.add("Ann", id="ann")
             first = one.remember(
                 "Ann likes tea", cites=[recollect.cite.user("ann", "said")], tags=["drink"], user="ann"
             )
@@ -148,7 +148,7 @@ def test_what_was_deleted_and_replaced_since_is_followed(kind: str, tmp_path: Pa
     with recollect.open(address, embedder="hash") as mem:
         mem.revise(first, "Bob likes milk", why="he said so", tags=["changed"])
         mem.erase(second)
-        mem.within("acme ' \" % é").remove("user", "ann", for_good=True)
+        mem.within("acme ' \" % é").user.remove("ann", for_good=True)
     assert app.copy(address, target).written > 0
     for name in ("default", "acme ' \" % é"):
         files = [exported(place, name, tmp_path / "out.jsonl") for place in (address, target)]

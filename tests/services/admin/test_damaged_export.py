@@ -141,7 +141,7 @@ def test_a_damaged_index_of_ids_costs_a_range_that_is_named(tmp_path: Path) -> N
     mem = recollect.open(path, embedder={"provider": "hash"})
     ids = [f"{number:04}-{'i' * 200}" for number in range(100)]
     for number, id in enumerate(ids):
-        mem.add_agent(f"agent {number}", id=id)
+        mem.agent.add(f"agent {number}", id=id)
     mem.close()
     _spoil_index(path, ids[50].encode())
     with recollect.open(path, embedder={"provider": "hash"}) as mem:

@@ -91,8 +91,8 @@ class _Counting:
 
 def filled(address: str) -> Any:
     mem = recollect.open(address, embedder="hash")
-    mem.add_user("Ann", id="ann")
-    mem.add_user("Bob", id="bob")
+    mem.user.add("Ann", id="ann")
+    mem.user.add("Bob", id="bob")
     for word in (*WORDS, "quarry", "meadow"):
         remembered(mem, word)
     return mem
@@ -275,7 +275,7 @@ def test_pushed_files_are_on_disk_with_their_names_when_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
-        mem.add_agent("Bee", id="bee")
+        mem.agent.add("Bee", id="bee")
         place = mem.workspace.add("bee", "desk").id
         for path in ("a.txt", "notes/plan.md", "notes/deep/er.md"):
             mem.workspace.write(place, path, "text")

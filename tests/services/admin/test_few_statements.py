@@ -32,7 +32,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def full(tmp_path: Path) -> Any:
     with recollect.open(tmp_path / "full.db", embedder="hash") as mem:
-        mem.add_agent("Bee", id="bee")
+        mem.agent.add("Bee", id="bee")
         for number in range(12):
             mem.remember(f"memory {number}", kind="plan" if number % 3 else "fact")
             run = mem.run.start(f"goal {number}", agent="bee").id
@@ -71,7 +71,7 @@ def test_stats_ask_a_few_times_and_know_every_kind_that_is_there(full: Any, stat
 
 def test_a_list_of_runs_asks_a_few_times_and_says_of_each_what_it_says_alone(full: Any, statements: list[str]) -> None:
     statements.clear()
-    page = full.runs(limit=50)
+    page = full.run.list(limit=50)
     assert len(statements) <= 8
     assert len(page.runs) == page.total == 12
     for view in page.runs:
@@ -88,7 +88,7 @@ def test_rewound_and_forked_runs_stand_in_a_list_where_they_stand_alone(full: An
     full.run.release(run, fence)
     other = full.run.fork(run, after=2).id
     full.run.rewind(run, 1)
-    told = {view.id: view for view in full.runs(limit=50).runs}
+    told = {view.id: view for view in full.run.list(limit=50).runs}
     assert (told[run].length, told[other].length) == (1, 2)
     for id in (run, other):
         shown = full.run.show(id)
@@ -96,7 +96,7 @@ def test_rewound_and_forked_runs_stand_in_a_list_where_they_stand_alone(full: An
 
 
 def test_pages_after_the_first_do_not_count_all_again(full: Any, statements: list[str]) -> None:
-    for list_page, items in ((full.list, "memories"), (full.runs, "runs")):
+    for list_page, items in ((full.list, "memories"), (full.run.list, "runs")):
         after, seen, counts = None, 0, []
         while True:
             statements.clear()

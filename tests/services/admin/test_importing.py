@@ -29,7 +29,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(mem: Any, count: int = 20) -> None:
-    mem.add_user("Ann", id="ann", email="ann@example.com")
+    mem.user.add("Ann", id="ann", email="ann@example.com")
     cites = [recollect.cite.user("ann", "said")]
     made = [mem.remember(f"note {n}", tags=["a", f"t{n}"], cites=cites, user="ann").id for n in range(count)]
     for before, after in zip(made[1:], made, strict=False):  # also to memories that come later in the file
@@ -157,7 +157,7 @@ def test_a_link_that_was_made_on_both_sides_is_there_once(tmp_path: Path) -> Non
 def test_the_result_of_a_step_comes_along_though_its_memory_is_here(tmp_path: Path) -> None:
     file = str(tmp_path / "all.jsonl")
     with recollect.open("memory://", embedder="hash") as one, recollect.open("memory://", embedder="hash") as two:
-        one.add_agent("Baker", id="baker")
+        one.agent.add("Baker", id="baker")
         one.run.start(goal="bake", agent="baker")
         held = one.run.claim(worker="w")
         one.run.propose(id=held.run.id, fence=held.fence, tool="knead")
@@ -176,14 +176,14 @@ def test_a_key_that_is_taken_stops_the_import_and_says_how_to_go_on(tmp_path: Pa
     with recollect.open("memory://", embedder="hash") as one, recollect.open("memory://", embedder="hash") as two:
         filled(one)
         for number in range(2 * BATCH):
-            one.add_user("Someone", id=f"zz{number}")
-        one.add_user("Zoe", id="zzz", email="zoe@example.com")
+            one.user.add("Someone", id=f"zz{number}")
+        one.user.add("Zoe", id="zzz", email="zoe@example.com")
         one.export(file)
-        two.add_user("Zoe", id="other", email="zoe@example.com")
+        two.user.add("Zoe", id="other", email="zoe@example.com")
         with pytest.raises(DuplicateKey, match="records before it were imported") as stopped:
             two.import_(file)
         assert "import the file again" in stopped.value.remedy
-        two.remove("user", "other", for_good=True)
+        two.user.remove("other", for_good=True)
         two.import_(file)
         assert two.stats().memories == one.stats().memories
 

@@ -13,8 +13,8 @@ HERE = Scope("default")
 
 
 def test_entries_know_the_session_and_the_agent(mem: Any) -> None:
-    agent = mem.add_agent("Bot").id
-    session = mem.add_session("Talk", agent=agent).id
+    agent = mem.agent.add("Bot").id
+    session = mem.session.add("Talk", agent=agent).id
     made = mem.remember("said in a session", session=session, agent=agent).id
     mem.show(made)
     mem.recall("said", session=session)
@@ -25,7 +25,7 @@ def test_entries_know_the_session_and_the_agent(mem: Any) -> None:
     by_session = {entry.action for entry in mem.log(session=session, limit=100).entries}
     assert by_session >= {"remember", "show", "recall", "message.add", "session.end", "forget"}
     by_agent = {entry.action for entry in mem.log(agent=agent, limit=100).entries}
-    assert by_agent >= {"add_session", "remember", "show", "agent.pause", "forget"}
+    assert by_agent >= {"session.add", "remember", "show", "agent.pause", "forget"}
     assert {entry.session for entry in mem.log(action="remember").entries} == {session}
 
 
@@ -41,7 +41,7 @@ def test_old_entries_are_found_by_their_old_names_and_by_those_of_today(mem: Any
     old = [AccessLog(organization_id="default", operation="create", action=name) for name in ("add workspace", "retag")]
     mem._core.store.transact(HERE, [Insert(one) for one in old])
     mem.audit.seal()
-    agent = mem.add_agent("Bot").id
+    agent = mem.agent.add("Bot").id
     new = mem.workspace.add(agent).id
     for asked in ("add workspace", "workspace.add"):
         found = mem.log(action=asked).entries

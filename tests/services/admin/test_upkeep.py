@@ -19,8 +19,8 @@ from recollect.testing.fakes import HashEmbedder
 
 
 def filled(mem: Any) -> Any:
-    mem.add_user("Ann", id="ann")
-    mem.add_session("chat", id="s", user="ann")
+    mem.user.add("Ann", id="ann")
+    mem.session.add("chat", id="s", user="ann")
     first = mem.remember(
         "the sky is blue", user="ann", session="s", tags=["sky"], cites=[recollect.cite.user("ann", "look")]
     )
@@ -179,7 +179,7 @@ def test_a_wrong_line_imports_nothing(mem: Any, tmp_path: Path, line: str) -> No
     (tmp_path / "bad.jsonl").write_bytes(body + end.encode())
     with pytest.raises(InvalidInput):
         mem.import_(str(tmp_path / "bad.jsonl"))
-    assert mem.parties("user").parties == []
+    assert list(mem.user.list()) == []
 
 
 def test_with_another_embedder_verify_says_once_what_all_memories_lack(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def at_once(number: int, work: Callable[[int], None]) -> None:
 
 @pytest.fixture
 def team(each: Any) -> Any:
-    each.add_agent("Ada", id="ada", system="You are Ada.", directives=["be brief"])
-    each.add_agent("Bob", id="bob")
+    each.agent.add("Ada", id="ada", system="You are Ada.", directives=["be brief"])
+    each.agent.add("Bob", id="bob")
     return each
 
 
@@ -71,7 +71,7 @@ def test_a_retired_agent_takes_no_new_work(team: Any) -> None:
     team.agent.retire("ada")
     work = (
         lambda: team.message.add("user", "hello", agent="ada"),
-        lambda: team.add_session("talk", agent="ada"),
+        lambda: team.session.add("talk", agent="ada"),
         lambda: team.state.save("ada", {"a": 1}),
         lambda: team.block.attach(block.id, "ada"),
         lambda: team.tool.attach(tool.id, "ada"),
@@ -232,7 +232,7 @@ def test_tools_have_unique_names_and_real_schemas(team: Any) -> None:
 
 
 def test_one_state_per_agent_and_session(team: Any) -> None:
-    team.add_session("talk", id="s")
+    team.session.add("talk", id="s")
     assert team.state.save("ada", {"step": 1}).version == 1
     assert team.state.save("ada", {"step": 2}, session="s").version == 1
     assert team.state.save("ada", {"step": 3}, version=1).version == 2
@@ -267,7 +267,7 @@ def test_an_expired_state_is_never_given_back(team: Any) -> None:
 
 def test_of_many_first_savers_one_wins(every: Any) -> None:
     mem = every
-    mem.add_agent("Ada", id="ada")
+    mem.agent.add("Ada", id="ada")
     outcomes: list[str] = []
 
     def save(who: int) -> None:
@@ -307,12 +307,12 @@ def test_a_foreign_agent_looks_like_none(team: Any) -> None:
 def test_a_removed_agent_leaves_no_byte(tmp_path: Path) -> None:
     marker = "zanzibarmarker"
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
-        mem.add_agent("Ada", id="ada", system=f"you know {marker}")
+        mem.agent.add("Ada", id="ada", system=f"you know {marker}")
         mem.state.save("ada", {"where": marker})
         block = mem.block.add("human", marker, agents=["ada"]).id
         mem.block.write(block, f"{marker} again")
         mem.message.add("user", marker, agent="ada")
-        mem.remove("agent", "ada", for_good=True)
+        mem.agent.remove("ada", for_good=True)
         assert mem.block.show(block).agents == []
         mem.block.remove(block)
         holding = [path.name for path in tmp_path.rglob("*") if path.is_file() and marker.encode() in path.read_bytes()]
@@ -337,7 +337,7 @@ def test_an_agent_paused_or_retired_while_it_is_given_work(team: Any, meanwhile:
 
 
 def test_a_session_ends_while_it_is_renamed(team: Any, meanwhile: Any) -> None:
-    team.add_session("tea", id="s")
+    team.session.add("tea", id="s")
     meanwhile(team, "transact", Session, lambda: team.session.revise("s", title="coffee"))
     ended = team.session.end("s", summary="done")
     assert (ended.title, ended.summary, ended.ended_at is not None) == ("coffee", "done", True)

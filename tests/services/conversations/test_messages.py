@@ -14,7 +14,7 @@ from recollect.errors import IllegalTransition, InvalidInput, NotFound, Referenc
 
 
 def talk(mem: Any, *texts: str, session: str = "s") -> Any:
-    mem.add_session("talk", id=session, on_existing="return")
+    mem.session.add("talk", id=session, on_existing="return")
     return mem.message.add_many([{"role": "user", "text": text} for text in texts], session=session).messages
 
 
@@ -24,9 +24,9 @@ def texts(page: Any) -> list[str]:
 
 def test_messages_keep_their_order_and_every_field(every: Any) -> None:
     mem = every
-    mem.add_user("Ann", id="ann")
-    mem.add_agent("Helper", id="helper")
-    mem.add_session("talk", id="s", user="ann", agent="helper")
+    mem.user.add("Ann", id="ann")
+    mem.agent.add("Helper", id="helper")
+    mem.session.add("talk", id="s", user="ann", agent="helper")
     memory = mem.remember("Ann likes tea").id
     full = {
         "role": "assistant", "text": "tea?", "session": "s", "user": "ann", "agent": "helper",
@@ -46,7 +46,7 @@ def test_messages_keep_their_order_and_every_field(every: Any) -> None:
 
 
 def test_messages_keep_their_order_where_clocks_disagree(each: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    each.add_session("talk", id="talk")
+    each.session.add("talk", id="talk")
     as_another_machine(monkeypatch, 1)
     each.message.add("user", "what is two and two?", session="talk")
     as_another_machine(monkeypatch, 0)
@@ -85,7 +85,7 @@ def test_an_otid_is_added_once_per_session(every: Any) -> None:
 
 def test_racing_writers_of_one_otid_make_one_message(tmp_path: Path) -> None:
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
-        mem.add_session("s", id="s")
+        mem.session.add("s", id="s")
         ids: list[str] = []
         gate = threading.Barrier(8)
 
@@ -223,7 +223,7 @@ def test_messages_go_with_their_session_and_leave_no_byte(tmp_path: Path) -> Non
         assert not _holding(tmp_path, marker)
         talk(mem, f"fourth {marker}")
         assert _holding(tmp_path, marker)
-        mem.remove("session", "s", for_good=True)
+        mem.session.remove("s", for_good=True)
         assert mem.message.list("s").messages == []
         assert not _holding(tmp_path, marker)
 

@@ -68,7 +68,7 @@ def test_an_episode_carries_every_field(mem: Any) -> None:
 
 def run_of(mem: Any, status: Any = "succeeded") -> str:
     """A run with a step that failed, one that was given up, and one that worked."""
-    mem.add_agent("Worker", id="worker")
+    mem.agent.add("Worker", id="worker")
     run = mem.run.start("sweep the hall", agent="worker").id
     fence = mem.run.claim("w", id=run).fence
 
@@ -149,7 +149,7 @@ def test_two_successes_are_too_few_and_a_stranger_stays_alone(mem: Any) -> None:
 
 def test_episodes_of_different_users_are_not_mixed_unless_asked(mem: Any) -> None:
     for name in ("ann", "bob"):
-        mem.add_user(name, id=name)
+        mem.user.add(name, id=name)
         paint(mem, *(["red", "blue"] if name == "ann" else ["green"]), user=name)
     assert mem.pattern.learn().founded == []
     (id,) = mem.pattern.learn(across_users=True).founded

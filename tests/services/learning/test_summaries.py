@@ -28,7 +28,7 @@ TURNS = [
 
 def talk(mem: Any, session: str = "s", day: str = "2024-05-08", turns: Any = TURNS, **fields: Any) -> list[str]:
     """A session that is over, with these turns."""
-    mem.add_session(session, id=session, **fields)
+    mem.session.add(session, id=session, **fields)
     owners = {name: fields[name] for name in fields if name in ("user", "project")}
     ids = [
         mem.remember(text, kind="conversation", author=by, session=session, at=f"{day}T10:{minute:02}:00Z", **owners).id
@@ -43,7 +43,7 @@ def levels(mem: Any, **fields: Any) -> list[str]:
 
 
 def test_a_session_rolls_up_through_every_level(mem: Any) -> None:
-    mem.add_project("Trip", id="trip")
+    mem.project.add("Trip", id="trip")
     ids = talk(mem, project="trip")
     talk(mem, "later", "2024-05-09", project="trip")
     report = mem.summary.roll_up()
@@ -78,7 +78,7 @@ def test_rolling_up_twice_changes_nothing(mem: Any) -> None:
 
 
 def test_a_long_session_is_cut_into_stretches_and_an_open_one_waits(mem: Any) -> None:
-    mem.add_session("long", id="long")
+    mem.session.add("long", id="long")
     said = [{"content": f"Point {n} costs {n} euros.", "kind": "conversation", "session": "long"} for n in range(45)]
     ids = [receipt.id for receipt in mem.remember_many(said).receipts]
     assert mem.summary.roll_up().written == {"stretch": 2}
@@ -102,7 +102,7 @@ def test_more_on_the_same_day_writes_the_day_again(mem: Any) -> None:
 
 
 def test_no_summary_says_what_another_says_and_every_level_is_found(mem: Any) -> None:
-    mem.add_project("Trip", id="trip")
+    mem.project.add("Trip", id="trip")
     talk(mem, "a", "2024-05-08", project="trip")
     talk(mem, "b", "2024-05-09", [("Ann", f"Number {n} of the list is worth {n * 7} euros.") for n in range(30)])
     talk(mem, "c", "2024-05-10", [("Bob", "The train leaves at 8.")], project="trip")
@@ -168,17 +168,17 @@ def test_erased_words_are_in_no_byte_of_the_file(tmp_path: Path) -> None:
 
 
 def test_expiry_and_removal_take_the_copies_along(mem: Any) -> None:
-    mem.add_user("Ann", id="ann")
+    mem.user.add("Ann", id="ann")
     talk(mem, user="ann")
     mem.summary.roll_up()
     mine = {"organization_id": mem.organization}
-    mem.add_session("m", id="m")
+    mem.session.add("m", id="m")
     message = Message(session_id="m", user_id="ann", role="user", text="My number is 5550100.", **mine)
     mem._core.store.transact(mem._scope, [Insert(message)])
     made = mem.summary.make("m")
     assert (made.covers, "5550100" in made.text) == ([message.id], True)
     assert mem.show(made.id).citations[0].source == f"log:{message.id}"
-    mem.remove("user", "ann", for_good=True)
+    mem.user.remove("ann", for_good=True)
     assert mem.list(kinds=["summary"]).total == 0
 
 
@@ -210,8 +210,8 @@ def test_a_stretch_by_hand_is_made_once(mem: Any) -> None:
 
 def test_two_users_words_belong_to_neither(mem: Any) -> None:
     for name in ("ann", "bob"):
-        mem.add_user(name, id=name)
-    mem.add_session("both", id="both", user="ann")
+        mem.user.add(name, id=name)
+    mem.session.add("both", id="both", user="ann")
     for user in ("ann", "bob"):
         mem.remember(f"{user} has 3 cats", kind="conversation", session="both", user=user)
     mem.session.end("both")
@@ -235,7 +235,7 @@ def test_recall_is_the_same_with_and_without_summaries(mem: Any) -> None:
 
 
 def test_rolling_back_a_source_quarantines_its_summaries(mem: Any) -> None:
-    mem.add_session("s", id="s")
+    mem.session.add("s", id="s")
     bad = mem.remember("Buy shares of X at 9.", session="s", cites=[recollect.cite.user("mallory", "hm")]).id
     good = mem.remember("It rains in Rome on 5 May.", session="s").id
     mem.session.end("s")
@@ -290,17 +290,17 @@ def test_a_model_that_fails_or_makes_things_up_is_not_used(tmp_path: Path, line:
 
 
 def test_a_summary_of_a_session_with_messages_is_the_sessions(mem: Any) -> None:
-    mem.add_session("talk", id="talk")
+    mem.session.add("talk", id="talk")
     mem.message.add("user", "We leave on 3 May.", session="talk")
     mem.remember("The hotel costs 420 euros.", session="talk")
     made = mem.summary.make(session="talk")
     assert [line.id for line in mem.summary.tree(session="talk", depth=1).lines][:1] == [made.id]
-    mem.remove("session", "talk", for_good=True)
+    mem.session.remove("talk", for_good=True)
     assert mem.list(kinds=["summary"]).memories == []
 
 
 def test_what_is_erased_while_it_is_summed_up_is_in_no_summary(each: Any, meanwhile: Any) -> None:
-    each.add_session("s", id="s")
+    each.session.add("s", id="s")
     message = each.message.add("user", "The code is 4711.", session="s").id
     meanwhile(each, "transact", Message, lambda: each.summary.make(session="s"))
     each.message.remove(message)
@@ -312,7 +312,7 @@ def test_what_is_erased_while_it_is_summed_up_is_in_no_summary(each: Any, meanwh
 
 
 def test_what_is_said_while_messages_are_cleared_stays(each: Any, meanwhile: Any) -> None:
-    each.add_session("s", id="s")
+    each.session.add("s", id="s")
     each.message.add("user", "old", session="s")
     meanwhile(each, "transact", Message, lambda: each.message.add("user", "new", session="s"))
     assert each.message.clear(session="s").removed == 1
@@ -320,18 +320,18 @@ def test_what_is_said_while_messages_are_cleared_stays(each: Any, meanwhile: Any
 
 
 def test_summaries_go_with_all_that_was_said_in_a_session_that_goes(each: Any) -> None:
-    each.add_user("ann", id="ann")
-    each.add_project("house", id="house", owner="ann")
-    each.add_session("talk", id="s", project="house")
+    each.user.add("ann", id="ann")
+    each.project.add("house", id="house", owner="ann")
+    each.session.add("talk", id="s", project="house")
     each.message.add("user", "The code is 4711.", session="s")
     note = each.remember("a note of nobody's").id
     each.summary.make(session="s")
-    each.remove("user", "ann", for_good=True)
+    each.user.remove("ann", for_good=True)
     assert [one.id for one in each.list().memories] == [note]
 
 
 def test_rolling_up_twice_at_once_covers_everything_once(each: Any, meanwhile: Any) -> None:
-    each.add_session("s", id="s")
+    each.session.add("s", id="s")
     each.message.add("user", "The first of 5 May.", session="s")
 
     def more() -> None:

@@ -142,7 +142,7 @@ def test_the_folder_of_chroma_has_one_user(tmp_path: Path) -> None:
 
 def test_no_text_and_no_name_reaches_the_other_system(tmp_path: Path) -> None:
     with opened(tmp_path, f"chroma:{tmp_path / 'vectors'}", organization="secretorg") as mem:
-        mem.add_user("secretuser", id="secretuser")
+        mem.user.add("secretuser", id="secretuser")
         mem.remember("the secretword is told", user="secretuser")
         assert mem.recall("secretword", by="meaning", user="secretuser")
     data = b"".join(path.read_bytes() for path in (tmp_path / "vectors").rglob("*") if path.is_file())

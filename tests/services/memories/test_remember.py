@@ -124,8 +124,8 @@ def test_a_link_to_nothing_is_refused_with_a_remedy(mem: Any, link: str) -> None
 
 
 def test_links_tags_and_metadata_come_back(mem: Any) -> None:
-    mem.add_user("Ann", id="ann")
-    mem.add_session("chat", id="s1", user="ann")
+    mem.user.add("Ann", id="ann")
+    mem.session.add("chat", id="s1", user="ann")
     first = mem.remember("one")
     second = mem.remember("two", user="ann", session="s1", metadata={"n": 1}, relates={first.id: "follows"})
     shown = mem.show(second.id)
@@ -156,7 +156,7 @@ def test_a_new_memory_is_written_without_a_look_and_a_repeated_one_is_still_foun
 
 def test_the_same_words_of_two_users_are_two_memories(mem: Any) -> None:
     for name in ("ann", "bob"):
-        mem.add_user(name, id=name)
+        mem.user.add(name, id=name)
         mem.remember("likes tea", user=name)
     assert mem.stats().memories == 2
 
@@ -337,9 +337,9 @@ def test_a_duplicate_that_comes_while_the_first_is_stored_is_merged(each: Any, m
 
 
 def test_a_fact_of_a_task_becomes_one_of_the_project(every: Any) -> None:
-    every.add_user("Ann", id="ann")
-    every.add_project("House", id="house")
-    every.add_session("chat", id="s")
+    every.user.add("Ann", id="ann")
+    every.project.add("House", id="house")
+    every.session.add("chat", id="s")
     id = every.remember("the roof leaks", scope="task", author="ann", session="s", namespaces=["short_term"]).id
     every.revise(
         id, scope="project", level="project", project="house", user="ann", session=None, author="bob",
@@ -365,7 +365,7 @@ def test_a_fact_of_a_task_becomes_one_of_the_project(every: Any) -> None:
 
 
 def test_another_author_or_time_is_a_new_claim_and_another_owner_is_not(each: Any) -> None:
-    each.add_user("Ann", id="ann")
+    each.user.add("Ann", id="ann")
     for name, change in (("one", {"author": "bob"}), ("two", {"at": datetime(2024, 5, 9, tzinfo=UTC)})):
         id = each.remember(name, cites=[recollect.cite.user("ann", "so it is")]).id
         each.promote(id)
@@ -374,7 +374,7 @@ def test_another_author_or_time_is_a_new_claim_and_another_owner_is_not(each: An
 
 
 def test_a_memory_does_not_become_what_another_is_already(each: Any, meanwhile: Any) -> None:
-    each.add_user("Ann", id="ann")
+    each.user.add("Ann", id="ann")
     each.remember("likes tea", id="hers", user="ann")
     each.remember("likes tea", id="nobodys")
     with pytest.raises(Conflict, match="says exactly that already") as refused:

@@ -129,12 +129,12 @@ def test_roll_back_reaches_what_was_forgotten(mem: Any) -> None:
 
 
 def test_the_past_keeps_what_only_moved_or_rose(mem: Any) -> None:
-    mem.add_session("chat", id="s")
+    mem.session.add("chat", id="s")
     id = mem.remember("a kitten was adopted", session="s", cites=[cite.user("ann", "saw it")], tags=["pets"]).id
     mem.remember("a dog barked", tags=["noise"])
     then = datetime.now(UTC)
     mem.promote(id)
-    mem.remove("session", "s", for_good=True)
+    mem.session.remove("s", for_good=True)
     assert [entry.change for entry in mem.history(id).entries] == ["promoted", "moved", ""]
     hits = mem.recall("kitten", as_of=then, tags=["pets"])
     assert [(hit.id, hit.status, hit.session) for hit in hits] == [(id, "hypothesis", "s")]
@@ -143,11 +143,11 @@ def test_the_past_keeps_what_only_moved_or_rose(mem: Any) -> None:
 
 
 def test_removing_a_user_keeps_the_vectors_of_others_in_step(mem: Any) -> None:
-    mem.add_user("Ann", id="ann")
-    mem.add_session("hers", id="s", user="ann")
-    mem.add_project("hers", id="p", owner="ann")
+    mem.user.add("Ann", id="ann")
+    mem.session.add("hers", id="s", user="ann")
+    mem.project.add("hers", id="p", owner="ann")
     mem.remember("said in her session", session="s", project="p")
-    mem.remove("user", "ann", for_good=True)
+    mem.user.remove("ann", for_good=True)
     assert mem.verify().sound
 
 

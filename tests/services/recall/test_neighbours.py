@@ -22,7 +22,7 @@ MEMORIES = 1000
 
 def filled(mem: Any, session_size: int) -> None:
     for number in range(MEMORIES // session_size):
-        mem.add_session(f"talk {number}", id=f"s{number}")
+        mem.session.add(f"talk {number}", id=f"s{number}")
     mem.remember_many(
         [
             {
@@ -122,7 +122,7 @@ def test_the_neighbours_in_a_session_lend_their_words_on_every_store(tmp_path: P
         (tmp_path / kind).mkdir()
         with recollect.open(address(tmp_path / kind), embedder="none") as mem:
             for name in ("picnic", "office"):
-                mem.add_session(name, id=name)
+                mem.session.add(name, id=name)
             told = {
                 "picnic": ("the picnic was at the lake", "we ate soup", "a lake picnic"),
                 "office": ("the printer broke", "we ate soup", "budgets are due"),
@@ -146,7 +146,7 @@ def test_places_are_right_within_reach_and_apart_where_nothing_is_known() -> Non
 def test_what_was_replaced_lends_no_words_but_keeps_its_place(tmp_path: Path) -> None:
     """As before: a neighbour that may not answer still stands between others."""
     with recollect.open(tmp_path / "x.db", embedder="none") as mem:
-        mem.add_session("talk", id="talk")
+        mem.session.add("talk", id="talk")
         kept = [mem.remember(text, session="talk", at=MORNING + timedelta(minutes=n)).id for n, text in enumerate(
             ["the boat is green", "it leaks", "mind the gap", "soup was served"])]  # fmt: skip
         mem.forget(kept[1])

@@ -21,11 +21,11 @@ from recollect.testing.fakes import HashEmbedder
 def library(mem: Any) -> Any:
     """Two users, two sessions, several kinds, all about tea and coffee."""
     for name in ("ann", "bob"):
-        mem.add_user(name, id=name)
-    mem.add_agent("helper", id="helper")
-    mem.add_project("drinks", id="drinks")
-    mem.add_session("morning", id="morning", user="ann")
-    mem.add_session("evening", id="evening", user="bob")
+        mem.user.add(name, id=name)
+    mem.agent.add("helper", id="helper")
+    mem.project.add("drinks", id="drinks")
+    mem.session.add("morning", id="morning", user="ann")
+    mem.session.add("evening", id="evening", user="bob")
     mem.remember("ann drinks green tea", id="a1", user="ann", session="morning", tags=["tea", "green"], author="Ann",
                  at=datetime(2024, 5, 1, tzinfo=UTC), metadata={"cups": 2, "hot": True}, priority=8)  # fmt: skip
     mem.remember("ann drinks coffee rarely", id="a2", user="ann", session="morning", tags=["coffee"], confidence=0.9,
@@ -231,7 +231,7 @@ def test_the_agents_recent_results_come_along(library: Any) -> None:
 
 
 def test_neighbours_in_a_session_help_to_find_an_answer(mem: Any) -> None:
-    mem.add_session("trip", id="trip")
+    mem.session.add("trip", id="trip")
     for number, text in enumerate(["Where did you go for the summer holidays?", "To Lisbon!", "Nice"]):
         mem.remember(text, id=f"t{number}", session="trip", author="XY"[number % 2])
     for number in range(30):

@@ -27,7 +27,7 @@ from recollect.services.runs.history import lease_name
 def mem(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     address = {"memory": "memory://", "sqlite": str(tmp_path / "runs.db")}.get(request.param)
     with recollect.open(address or server().emptied_store(), embedder="hash") as opened:
-        opened.add_agent("Worker bee", id="bee")
+        opened.agent.add("Worker bee", id="bee")
         yield opened
 
 
@@ -201,7 +201,7 @@ def test_the_most_urgent_then_the_oldest_is_claimed_first(mem: Any) -> None:
 
 
 def test_queues_and_agents_are_kept_apart(mem: Any) -> None:
-    mem.add_agent("Ant", id="ant")
+    mem.agent.add("Ant", id="ant")
     start(mem, queue="nights")
     mine = start(mem, agent="ant")
     assert mem.run.claim("w", agent="ant").run.id == mine
@@ -322,7 +322,7 @@ def test_a_claim_repeated_while_it_is_under_way_takes_one_run(mem: Any, meanwhil
     held: list[Any] = []
     meanwhile(mem, "transact", Lease, lambda: held.append(mem.run.claim("w", idempotency_key="k")))
     assert mem.run.claim("w", idempotency_key="k") == held[0]
-    assert [run.status for run in mem.runs().runs].count("running") == 1
+    assert [run.status for run in mem.run.list().runs].count("running") == 1
 
 
 def test_a_released_run_is_claimed_at_once(mem: Any) -> None:
@@ -427,7 +427,7 @@ def test_a_thought_has_no_effect_and_may_be_repeated(mem: Any) -> None:
 
 
 def test_a_result_becomes_a_memory_that_cites_it(mem: Any) -> None:
-    mem.add_session("a day", id="day", agent="bee")
+    mem.session.add("a day", id="day", agent="bee")
     run, fence = taken(mem, session="day")
     recorded = step(mem, run, fence, summary="the rose has nectar")
     memory = mem.show(recorded.memory)
@@ -633,11 +633,11 @@ def test_a_removed_run_is_gone_unless_others_share_its_steps(mem: Any) -> None:
 def test_runs_are_listed_and_narrowed(mem: Any) -> None:
     ids = [start(mem) for _ in range(3)]
     mem.run.cancel(ids[0])
-    page = mem.runs(limit=2)
+    page = mem.run.list(limit=2)
     assert ([run.id for run in page.runs], page.total) == ([ids[2], ids[1]], 3)
-    assert [run.id for run in mem.runs(limit=2, after=page.next).runs] == [ids[0]]
-    assert [run.id for run in mem.runs(status="cancelled").runs] == [ids[0]]
-    assert mem.runs(agent="nobody").total == 0
+    assert [run.id for run in mem.run.list(limit=2, after=page.next).runs] == [ids[0]]
+    assert [run.id for run in mem.run.list(status="cancelled").runs] == [ids[0]]
+    assert mem.run.list(agent="nobody").total == 0
 
 
 def test_a_long_history_is_shown_page_by_page(mem: Any) -> None:
@@ -652,7 +652,7 @@ def test_a_long_history_is_shown_page_by_page(mem: Any) -> None:
 def test_another_organization_sees_no_run(mem: Any) -> None:
     run, fence = taken(mem)
     other = mem.within("rivals")
-    assert other.runs().total == 0
+    assert other.run.list().total == 0
     assert other.run.claim("w").run is None
     for call in (lambda: other.run.show(run), lambda: other.run.propose(run, fence), lambda: other.run.cancel(run)):
         with pytest.raises(NotFound):
@@ -663,7 +663,7 @@ def test_removing_an_agent_takes_its_runs_along(mem: Any) -> None:
     run, fence = taken(mem)
     step(mem, run, fence, summary="x")
     mem.run.fork(run)
-    mem.remove("agent", "bee", for_good=True)
+    mem.agent.remove("bee", for_good=True)
     assert stored(mem, Execution) == stored(mem, Cycle) == stored(mem, Proposal) == stored(mem, Result) == []
     assert mem.verify().sound
 

@@ -18,10 +18,10 @@ def furnished(mem: Any, folder: Any) -> None:
 
 def test_what_broke_is_listed_with_the_memory_that_rests_on_it(mem: Any, tmp_path: Any) -> None:
     furnished(mem, tmp_path)
-    assert [one.state for one in mem.citations().citations] == ["unchecked"] * 3 + ["holds"]
+    assert [one.state for one in mem.citation.list().citations] == ["unchecked"] * 3 + ["holds"]
     mem.check()
     mem.forget("gone")
-    broken = mem.citations("broken")
+    broken = mem.citation.list("broken")
     assert broken.total == mem.stats().broken == 3
     assert [(one.memory, one.text, one.status, one.source) for one in broken.citations] == [
         ("gone", "let go", "forgotten", "user:bob"),
@@ -35,10 +35,10 @@ def test_what_broke_is_listed_with_the_memory_that_rests_on_it(mem: Any, tmp_pat
 
 def test_citations_are_listed_by_source_and_memory_and_in_pages(mem: Any, tmp_path: Any) -> None:
     furnished(mem, tmp_path)
-    assert {one.memory for one in mem.citations(source="user:bob").citations} == {"said", "gone"}
-    first = mem.citations(memories=["said", "absent"], limit=1)
+    assert {one.memory for one in mem.citation.list(source="user:bob").citations} == {"said", "gone"}
+    first = mem.citation.list(memories=["said", "absent"], limit=1)
     assert (first.total, len(first.citations)) == (2, 1)
-    rest = mem.citations(memories=["said", "absent"], limit=1, after=first.next)
+    rest = mem.citation.list(memories=["said", "absent"], limit=1, after=first.next)
     assert {first.citations[0].source, rest.citations[0].source} == {"user:ann", "user:bob"}
 
 

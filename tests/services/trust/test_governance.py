@@ -234,9 +234,9 @@ def test_pruning_by_age_spares_what_is_read(mem: Any) -> None:
 
 
 def test_deleting_a_session_keeps_its_memories(mem: Any) -> None:
-    mem.add_session("chat", id="s")
+    mem.session.add("chat", id="s")
     id = mem.remember("said in the chat", session="s").id
-    mem.remove("session", "s", for_good=True)
+    mem.session.remove("s", for_good=True)
     assert "session_id" not in mem.show(id).fields
     assert mem.verify().sound
     with pytest.raises(ReferenceMissing):
@@ -244,9 +244,9 @@ def test_deleting_a_session_keeps_its_memories(mem: Any) -> None:
 
 
 def test_deleting_a_user_deletes_what_was_theirs(mem: Any) -> None:
-    mem.add_user("Ann", id="ann")
+    mem.user.add("Ann", id="ann")
     id = cited(mem, "private", user="ann")
-    assert mem.remove("user", "ann", for_good=True).deleted > 2
+    assert mem.user.remove("ann", for_good=True).deleted > 2
     with pytest.raises(NotFound):
         mem.show(id)
     assert mem.verify().sound

@@ -298,7 +298,7 @@ def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str
         aged(opened, 10, memory_id="1")
         tenant = opened._core.for_scope(Scope("default", granted=frozenset({"govern"})))
         assert rechecks.check_oldest(tenant, 2).holds == 2  # what was never tried comes before
-        assert {one.memory for one in opened.citations("holds").citations} == {"0", "1", "2"}
+        assert {one.memory for one in opened.citation.list("holds").citations} == {"0", "1", "2"}
         assert opened.show("1").citations[0].checked_at < now() - timedelta(days=9)
         assert rechecks.check_oldest(tenant, 9).holds == 1
         assert [rechecks.takes_turn(tenant, name, 60) for name in ("a", "b")] == [True, False]

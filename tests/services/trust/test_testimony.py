@@ -29,7 +29,7 @@ def through_a_door(mem: Any, actor: str | None) -> Any:
 @pytest.fixture
 def people(mem: Any) -> dict[str, Any]:
     for id in ("alice", "bob"):
-        mem.add_user(id.title(), id=id)
+        mem.user.add(id.title(), id=id)
     key = mem.key.add("ci").id
     return {
         "mem": mem,
@@ -200,7 +200,7 @@ class TestPages:
 
 def test_runs_and_cycles_that_are_not_there_are_no_evidence(people: dict[str, Any]) -> None:
     bob = people["bob"]
-    run = bob.run.start("tidy up", agent=bob.add_agent("a").id).id
+    run = bob.run.start("tidy up", agent=bob.agent.add("a").id).id
     ids = [bob.remember(f"from {log}", cites=[cite.log(log)]).id for log in (run, "made-up")]
     assert bob.promote(ids[0]).status == "verified"
     with pytest.raises(IllegalTransition, match="is not recorded"):

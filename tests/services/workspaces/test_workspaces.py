@@ -27,7 +27,7 @@ def desk(each: Any) -> Any:
 
 
 def furnished(mem: Any) -> Any:
-    mem.add_agent("Ada", id="ada")
+    mem.agent.add("Ada", id="ada")
     mem.workspace.add("ada", "desk", id="w")
     return mem
 
@@ -402,7 +402,7 @@ def test_another_tenant_sees_no_file_and_shares_no_content(desk: Any) -> None:
     desk.workspace.write("w", "a", "secret")
     taken = desk.workspace.snapshot("w").id
     other = desk.within("other")
-    other.add_agent("Eve", id="eve")
+    other.agent.add("Eve", id="eve")
     other.workspace.add("eve", id="w2")
     for attempt in (
         lambda: other.workspace.show("w"),
@@ -439,7 +439,7 @@ def test_removed_files_leave_no_byte(tmp_path: Path, way: str) -> None:
         mem.workspace.snapshot("w")
         assert _holding(tmp_path, marker)
         if way == "agent":
-            mem.remove("agent", "ada", for_good=True)
+            mem.agent.remove("ada", for_good=True)
         elif way == "workspace":
             mem.workspace.drop("w")
         else:

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from recollect.catalogue import OPERATIONS, Operation, validated
+from recollect.catalogue import FORMER_NAMES, OPERATIONS, Operation, validated
 from recollect.catalogue import ROOMS as OPERATION_ROOMS
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 GROUPS = {
     "Memories": "remember recall context show list why-not history",
     "Changing them": "revise cite uncite relate",
-    "Trust": "citations check confirm promote demote archive merge unmerge roll-back",
+    "Trust": "citation check confirm promote demote archive merge unmerge roll-back",
     "Letting go": "forget restore erase sweep prune",
-    "Whose they are": "add-user add-agent add-session add-project parties remove unremove",
-    "Agents at work": "agent block tool state workspace session message",
-    "Runs of agents": "runs run",
+    "Whose they are": "user agent session project",
+    "Agents at work": "block tool state workspace message",
+    "Runs of agents": "run",
     "Learning": "episode pattern summary",
     "Frameworks": "checkpoint item",
-    "The service": "serve mcp user key audit",
+    "The service": "serve mcp key audit",
     "The store": "stats activity sql log verify doctor reindex config",
     "Moving": "export import backup restore-backup copy partitions migrate",
 }
 # What may be the first thing done with a store. All others ask about what is there, and in the wrong folder nothing is.
 BEGINNING = frozenset(
-    "remember add_user add_agent add_session add_project message.add episode.record block.add tool.add item.put key.add"
+    "remember user.add agent.add session.add project.add message.add episode.record block.add tool.add item.put key.add"
     " import_ migrate".split()
 )
 HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
@@ -95,8 +95,26 @@ def _dispatch(arguments: list[str]) -> int:
         return _enter(arguments[0], arguments[1:])
     operation = COMMANDS.get(arguments[0])
     if operation is None:
-        return _unknown(arguments[0], COMMANDS)
+        return _run_former(arguments)
     return _run_command(operation, arguments[1:])
+
+
+def _run_former(arguments: list[str]) -> int:
+    """A command by the name it had one version ago, as in `recollect remove user ID`."""
+    former = next((one for one in FORMER_NAMES.values() if one.command == arguments[0]), None)
+    if former is None:
+        return _unknown(arguments[0], COMMANDS)
+    type = next((one for one in arguments if one in former.types), None)
+    if former.types and type is None:
+        today = ", ".join(f"recollect {operation.command}" for operation in former.operations)
+        print(f"error: '{former.command}' has other names now (use {today})", file=sys.stderr)
+        return 2
+    left = arguments[1:]
+    if type is not None:
+        left.remove(type)
+    operation = former.today({"type": type})[0]
+    print(f"note: '{former.command}' is called 'recollect {operation.command}' now", file=sys.stderr)
+    return _run_command(operation, left)
 
 
 def _enter(room: str, arguments: list[str]) -> int:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
-from recollect.catalogue import Operation, invoke
+from recollect.catalogue import FORMER_NAMES, Operation, invoke
 from recollect.domain.record import new_id
 from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
 from recollect.interfaces.http import openapi
@@ -162,7 +163,8 @@ def build(
     service: Service, endpoints: Iterable[Endpoint] = (), routes: Iterable[BaseRoute] = (), lifespan: Any = None
 ) -> Starlette:
     """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
-    own = [*map(partial(operation_endpoint, service), openapi.offered()), *_surroundings(service), *endpoints]
+    own = [*map(partial(operation_endpoint, service), openapi.offered()), *_former_endpoints(service)]
+    own += [*_surroundings(service), *endpoints]
     app = Starlette(
         routes=[*_routes(service, own), *routes],
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
@@ -205,6 +207,28 @@ def operation_endpoint(service: Service, operation: Operation) -> Endpoint:
         return response
 
     return method, PREFIX + path, operation.name, handler
+
+
+def _former_endpoints(service: Service) -> Iterable[Endpoint]:
+    """The routes of one version ago: they answer as those of today, and name them."""
+    for former in FORMER_NAMES.values():
+        method, _, route = former.route.partition(" ")
+        for type, operation in zip(former.types, former.operations, strict=False):
+            handler = _deprecated(operation_endpoint(service, operation))
+            yield method, PREFIX + route.replace("{type}", type), operation.name, handler
+
+
+def _deprecated(endpoint: Endpoint) -> Handler:
+    _, path, _, handler = endpoint
+
+    async def answered(request: Request) -> Response:
+        response = await handler(request)
+        successor = path.replace("{id}", quote(request.path_params.get("id", ""), safe=""))
+        response.headers["deprecation"] = "true"
+        response.headers["link"] = f'<{successor}>; rel="successor-version"'
+        return response
+
+    return answered
 
 
 def answer(request: Request, reply: Any) -> Response:

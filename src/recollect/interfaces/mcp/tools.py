@@ -31,8 +31,8 @@ DAILY = (
 """The default profile. Every tool is read by the model before every answer, so these are few; and none of them lets a
 model say of its own memories that they are verified."""
 BUILT_ON = (
-    "remember_many why_not check promote stats add_session session.show session.end message.add message.list"
-    " message.search block.list block.show block.append block.replace run.start run.show runs summary.make"
+    "remember_many why_not check promote stats session.add session.show session.end message.add message.list"
+    " message.search block.list block.show block.append block.replace run.start run.show run.list summary.make"
 ).split()
 """What the profile `agent` has beside those."""
 GRAPH = tuple(

@@ -27,10 +27,10 @@ from recollect.errors import Conflict, InvalidInput
 from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Absent, Delete, Require, Step, Update
-from recollect.services.agents.parties import PARTIES
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.embeddings import restored_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, identified, kept_steps
+from recollect.services.parties import PARTIES
 from recollect.services.requests import Reply
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import load, logged
@@ -49,7 +49,7 @@ Owner = tuple[str, str] | None
 """`user` or `agent`, and the id; None for what is nobody's."""
 
 
-class Taken(Reply):
+class RecordCount(Reply):
     """How many records of one kind belong to whom."""
 
     table: str
@@ -235,13 +235,13 @@ def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
     load(tenant, type(root), heir)
 
 
-def counted(tenant: Tenant, plan: Plan, tables: dict[str, list[str]]) -> list[Taken]:
+def counted(tenant: Tenant, plan: Plan, tables: dict[str, list[str]]) -> list[RecordCount]:
     """How many of what belong to whom."""
     counts = Counter((table, plan.reach.owners[table, id]) for table, ids in tables.items() for id in ids)
     others = {plan.reach.owners[key] for key in plan.others}
     names = _names(tenant, {owner for _, owner in counts if owner})
     return [
-        Taken(
+        RecordCount(
             table=table,
             owner_type=owner[0] if owner else None,
             owner=owner[1] if owner else None,
@@ -381,7 +381,7 @@ def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
             steps += kept
         else:
             steps.append(Update(revised(record, tenant.scope, is_deleted=False)))
-    entry = logged(tenant, "update", "unremove", None, id=root.id)
+    entry = logged(tenant, "update", f"{root.shape.table}.restore", None, id=root.id)
     return [*steps, *restored_steps(tenant, memories), entry]
 
 
@@ -391,7 +391,7 @@ def _refuse_orphan(tenant: Tenant, root: Record) -> None:
         if id is not None and tenant.get(RECORDS[reference.to], id) is None:
             raise Conflict(
                 f"its {reference.to} '{id[:80]}' was removed, too",
-                remedy=f"bring that back first: unremove {reference.to} {id[:80]}",
+                remedy=f"bring that back first: {reference.to}.restore {id[:80]}",
                 id=root.id,
             )
 

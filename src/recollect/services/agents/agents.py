@@ -1,4 +1,4 @@
-"""Agents: what they are told, whether they work, and which messages they have in mind.
+"""Agents: added, listed; what they are told, whether they work, and which messages they have in mind.
 
 An agent is active, paused or retired. A paused one keeps what it has and takes messages; a retired one takes no new
 work of any sort (sessions, messages, states, blocks, tools) until it is active again.
@@ -6,8 +6,10 @@ work of any sort (sessions, messages, states, blocks, tools) until it is active 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -18,11 +20,13 @@ from recollect.errors import Conflict, IllegalTransition, InvalidInput, Requirem
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.steps import Absent, Require, Step, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.requests import Reply, Request
+from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
+from recollect.services.requests import ListReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 MOST_IN_CONTEXT = 10_000
+R = TypeVar("R", bound=Record)
 
 
 def at_work(tenant: Tenant, id: str) -> list[Step]:
@@ -35,8 +39,8 @@ def at_work(tenant: Tenant, id: str) -> list[Step]:
     return [Require(Agent, id, {"status": agent.status})]
 
 
-class Linked(Reply):
-    """Something an agent was given."""
+class Attachment(Reply):
+    """A block or a tool that an agent has."""
 
     id: str
     name: str
@@ -52,17 +56,57 @@ class AgentView(Reply):
     status: str
     system: str | None = None
     topic: str | None = None
-    directives: list[Any] = Field(default_factory=list)
-    config_overrides: dict[str, Any] = Field(default_factory=dict)
-    llm_config: dict[str, Any] = Field(default_factory=dict)
-    embedding_config: dict[str, Any] = Field(default_factory=dict)
-    tool_rules: list[Any] = Field(default_factory=list)
-    mcp_tools: list[Any] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    directives: JsonList = Field(default_factory=list)
+    config_overrides: Json = Field(default_factory=dict)
+    llm_config: Json = Field(default_factory=dict)
+    embedding_config: Json = Field(default_factory=dict)
+    tool_rules: JsonList = Field(default_factory=list)
+    mcp_tools: JsonList = Field(default_factory=list)
+    metadata: Json = Field(default_factory=dict)
     message_ids: list[str] = Field(default_factory=list)
-    blocks: list[Linked] = Field(default_factory=list)
-    tools: list[Linked] = Field(default_factory=list)
+    blocks: list[Attachment] = Field(default_factory=list)
+    tools: list[Attachment] = Field(default_factory=list)
+    created_at: datetime
     version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `agent.restore` until then")
+
+
+class AgentPage(ListReply[AgentView]):
+    """Agents, the newest first."""
+
+    agents: list[AgentView]
+
+
+class AddAgentRequest(AddRequest):
+    """An agent memories can belong to."""
+
+    name: Name = Field(description="What to call it")
+    type: Text | None = Field(None, description="What sort of agent")
+    description: Text = Field("", description="What it does")
+    system: Text | None = Field(None, description="Its system prompt")
+    topic: Text | None = Field(None, description="What it is busy with")
+    directives: JsonList = Field(default_factory=list, description="The rules it keeps to, each a text or an object")
+    config_overrides: Json = Field(default_factory=dict, description="Runtime configuration that differs for it")
+    llm_config: Json = Field(default_factory=dict, description="The language model it thinks with")
+    embedding_config: Json = Field(default_factory=dict, description="The model that embeds for it")
+    tool_rules: JsonList = Field(default_factory=list, description="When it may use which tool")
+    mcp_tools: JsonList = Field(default_factory=list, description="The tools of MCP servers it may use")
+    metadata: Json = Field(default_factory=dict, description="Anything else")
+
+
+def add_agent(tenant: Tenant, request: AddAgentRequest) -> AgentView:
+    """Add an agent."""
+    return agent_view(tenant, add(tenant, Agent, request))
+
+
+class ListAgentsRequest(ListRequest):
+    """Which agents to list."""
+
+
+def list_agents(tenant: Tenant, request: ListAgentsRequest) -> AgentPage:
+    """Agents with their blocks and tools, the newest first."""
+    page = find_page(tenant, Agent, request)
+    return AgentPage(agents=_views(tenant, page.records), next=page.next)
 
 
 class AgentRequest(Request):
@@ -73,7 +117,7 @@ class AgentRequest(Request):
 
 def show_agent(tenant: Tenant, request: AgentRequest) -> AgentView:
     """An agent with its settings, blocks and tools."""
-    return _view(tenant, load(tenant, Agent, request.id))
+    return agent_view(tenant, load(tenant, Agent, request.id))
 
 
 class ReviseAgentRequest(AgentRequest):
@@ -198,28 +242,39 @@ def _changed(tenant: Tenant, agent: Agent, action: str, guards: Sequence[Step], 
     after = rewritten(agent, tenant, **fields)
     entry = logged(tenant, "update", action, None, id=agent.id, fields=sorted(fields))
     commit(tenant, [*guards, Update(after), entry])
-    return _view(tenant, after.changed(version=agent.version + 1))
+    return agent_view(tenant, after.changed(version=agent.version + 1))
 
 
-def _view(tenant: Tenant, agent: Agent) -> AgentView:
-    shown = agent.model_dump(include=set(AgentView.model_fields))
-    blocks = given_to(tenant, agent.id, Block, BlockLink)
-    tools = given_to(tenant, agent.id, Tool, ToolLink)
-    return AgentView(
-        **shown,
-        blocks=[Linked(id=block.id, name=block.label) for block in blocks],
-        tools=[Linked(id=tool.id, name=tool.name) for tool in tools],
-    )
+def agent_view(tenant: Tenant, agent: Agent) -> AgentView:
+    return _views(tenant, [agent])[0]
 
 
-def given_to(tenant: Tenant, agent: str, record: type[Any], link: type[Record]) -> list[Any]:
-    """The blocks or tools of an agent, in the order it got them."""
-    field = f"{record.shape.table}_id"
-    ids = [id for (id,) in tenant.select(Query(link, (equal("agent_id", agent),)), (field,))]
-    if not ids:
-        return []
-    found = {one.id: one for one in tenant.find(Query(record, (OneOf("id", tuple(ids)),))).records}
-    return [found[id] for id in ids if id in found]
+def _views(tenant: Tenant, agents: Sequence[Agent]) -> list[AgentView]:
+    ids = [agent.id for agent in agents]
+    blocks, tools = attached(tenant, ids, Block, BlockLink), attached(tenant, ids, Tool, ToolLink)
+    return [
+        AgentView(
+            **agent.model_dump(include=set(AgentView.model_fields)),
+            blocks=[Attachment(id=block.id, name=block.label) for block in blocks[agent.id]],
+            tools=[Attachment(id=tool.id, name=tool.name) for tool in tools[agent.id]],
+            restorable_until=restorable_until(tenant, agent),
+        )
+        for agent in agents
+    ]
+
+
+def attached(tenant: Tenant, agents: Sequence[str], record: type[R], link: type[Record]) -> defaultdict[str, list[R]]:
+    """The blocks or tools of each agent, in the order it got them."""
+    field, of_each = f"{record.shape.table}_id", defaultdict[str, list[R]](list)
+    links = tenant.select(Query(link, (OneOf("agent_id", tuple(agents)),)), ("agent_id", field)) if agents else []
+    if not links:
+        return of_each
+    ids = tuple(dict.fromkeys(id for _, id in links))
+    found = {one.id: one for one in tenant.find(Query(record, (OneOf("id", ids),))).records}
+    for agent, id in links:
+        if id in found:
+            of_each[agent].append(found[id])
+    return of_each
 
 
 def sharing(tenant: Tenant, link: type[Record], field: str, id: str) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from recollect.domain.agents import Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
 from recollect.ports.query import OneOf, Query
-from recollect.services.agents.agents import AgentRequest, given_to
+from recollect.services.agents.agents import AgentRequest, attached
 from recollect.services.conversations.messages import MessageView, view
 from recollect.services.recall.context import as_label, harmless, tokens_in
 from recollect.services.requests import Reply
@@ -61,10 +61,10 @@ class Prompt(Reply):
 def prompt(tenant: Tenant, request: AgentRequest) -> Prompt:
     """Everything an agent begins its next step with."""
     agent = load(tenant, Agent, request.id)
-    blocks = [_block(block) for block in given_to(tenant, agent.id, Block, BlockLink)]
+    blocks = [_block(block) for block in attached(tenant, [agent.id], Block, BlockLink)[agent.id]]
     tools = [
         PromptTool(name=tool.name, description=tool.description, json_schema=tool.json_schema)
-        for tool in given_to(tenant, agent.id, Tool, ToolLink)
+        for tool in attached(tenant, [agent.id], Tool, ToolLink)[agent.id]
     ]
     messages = _messages(tenant, agent)
     text = _text(agent, blocks, messages)

@@ -1,23 +1,26 @@
-"""Sessions: shown, listed, changed, ended with a summary, put aside and taken out again.
+"""Sessions: added, shown, listed, changed, ended with a summary, put aside and taken out again.
 
 A session that ended still takes messages (people come back); an archived one takes none until it is unarchived. Its
-memories stay when it goes, its messages go along (see `remove`).
+memories stay when it goes, its messages go along (see `session.remove`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
-from recollect.domain.record import Id, Json, Name, QueryText, Text, now
+from recollect.domain.record import Id, Json, Name, Text, now
 from recollect.errors import InvalidInput
-from recollect.ports.query import Filter, IsNull, Order, Query, equal
+from recollect.ports.query import Filter, IsNull, OneOf, Query, equal
 from recollect.ports.steps import Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.requests import Reply, Request
+from recollect.services.agents.agents import at_work
+from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
+from recollect.services.requests import ListReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
@@ -32,12 +35,36 @@ class SessionView(Reply):
     agent: str | None = None
     project: str | None = None
     summary: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: Json = Field(default_factory=dict)
     started_at: datetime
     ended_at: datetime | None = None
     archived: bool = False
     messages: int = 0
     version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `session.restore` until then")
+
+
+class SessionPage(ListReply[SessionView]):
+    """Sessions, the newest first."""
+
+    sessions: list[SessionView]
+
+
+class AddSessionRequest(AddRequest):
+    """A stretch of conversation or work; memories made in it know what was said around them."""
+
+    title: Text = Field("", description="What it is about")
+    type: Name = Field("conversation", description="conversation, task, …")
+    user: Id | None = Field(None, description="Whose session")
+    agent: Id | None = Field(None, description="With which agent")
+    project: Id | None = Field(None, description="In which project")
+    metadata: Json = Field(default_factory=dict, description="Device, place, …")
+
+
+def add_session(tenant: Tenant, request: AddSessionRequest) -> SessionView:
+    """Start a session."""
+    guards = at_work(tenant, request.agent) if request.agent else []
+    return session_view(tenant, add(tenant, Session, request, guards))
 
 
 class SessionRequest(Request):
@@ -48,38 +75,30 @@ class SessionRequest(Request):
 
 def show_session(tenant: Tenant, request: SessionRequest) -> SessionView:
     """A session with how many messages it holds."""
-    return _view(tenant, load(tenant, Session, request.id))
+    return session_view(tenant, load(tenant, Session, request.id))
 
 
-class ListSessionsRequest(Request):
+class ListSessionsRequest(ListRequest):
     """Which sessions to list."""
 
     user: Id | None = Field(None, description="Only this user's")
     agent: Id | None = Field(None, description="Only with this agent")
     project: Id | None = Field(None, description="Only in this project")
     type: Name | None = Field(None, description="Only of this type, such as conversation or task")
-    archived: Literal["no", "yes", "only"] = Field("no", description="Whether to list those that were put aside")
+    archived: Literal["no", "yes", "only"] = Field("no", description="Whether to list archived ones")
     open: bool = Field(False, description="Only those that have not ended")
-    limit: int = Field(50, ge=1, le=1000, description="How many at most")
-    after: QueryText | None = Field(None, description="The `next` of the page before")
-
-
-class SessionPage(Reply):
-    sessions: list[SessionView]
-    next: str | None = None
 
 
 def list_sessions(tenant: Tenant, request: ListSessionsRequest) -> SessionPage:
     """Sessions, the newest first."""
     links = (("user_id", request.user), ("agent_id", request.agent), ("project_id", request.project))
     where: list[Filter] = [equal(name, value) for name, value in (*links, ("type", request.type)) if value is not None]
-    if request.archived != "yes":
+    if request.archived == "only" or (request.archived == "no" and not request.removed):
         where.append(equal("is_archived", request.archived == "only"))
     if request.open:
         where.append(IsNull("ended_at"))
-    newest = (Order("id", descending=True),)
-    page = tenant.find(Query(Session, tuple(where), newest, request.limit, request.after))
-    return SessionPage(sessions=[_view(tenant, one) for one in page.records], next=page.next)
+    page = find_page(tenant, Session, request, where)
+    return SessionPage(sessions=_views(tenant, page.records), next=page.next)
 
 
 class ReviseSessionRequest(SessionRequest):
@@ -126,22 +145,33 @@ def unarchive_session(tenant: Tenant, request: SessionRequest) -> SessionView:
 def _set_archived(tenant: Tenant, id: str, archived: bool) -> SessionView:
     session = load(tenant, Session, id)
     if session.is_archived == archived:
-        return _view(tenant, session)
+        return session_view(tenant, session)
     action = "archive session" if archived else "unarchive session"
     return _changed(tenant, id, action, {"is_archived": archived})
 
 
-def _changed(tenant: Tenant, id: str, action: str, fields: dict[str, Any], version: int | None = None) -> SessionView:
+def _changed(tenant: Tenant, id: str, action: str, fields: Json, version: int | None = None) -> SessionView:
     def attempt() -> SessionView:
         session = as_of_version(load(tenant, Session, id), version)
         after = rewritten(session, tenant, **fields)
         commit(tenant, [Update(after), logged(tenant, "update", action, None, id=id, fields=sorted(fields))])
-        return _view(tenant, after.changed(version=session.version + 1))
+        return session_view(tenant, after.changed(version=session.version + 1))
 
     return retry_unless_pinned(version, attempt)
 
 
-def _view(tenant: Tenant, session: Session) -> SessionView:
+def session_view(tenant: Tenant, session: Session) -> SessionView:
+    return _views(tenant, [session])[0]
+
+
+def _views(tenant: Tenant, sessions: Sequence[Session]) -> list[SessionView]:
+    """With how many messages each holds, counted once for all."""
+    of_these = Query(Message, (OneOf("session_id", tuple(session.id for session in sessions)),))
+    counts = tenant.count_by(of_these, ("session_id",)) if sessions else {}
+    return [_view(tenant, session, counts.get((session.id,), 0)) for session in sessions]
+
+
+def _view(tenant: Tenant, session: Session, messages: int) -> SessionView:
     return SessionView(
         id=session.id,
         title=session.title,
@@ -154,6 +184,7 @@ def _view(tenant: Tenant, session: Session) -> SessionView:
         started_at=session.created_at,
         ended_at=session.ended_at,
         archived=session.is_archived,
-        messages=tenant.count(Query(Message, (equal("session_id", session.id),))),
+        messages=messages,
         version=session.version,
+        restorable_until=restorable_until(tenant, session),
     )

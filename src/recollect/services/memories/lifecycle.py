@@ -76,7 +76,7 @@ def _refuse_owner_removed(tenant: Tenant, memory: Memory) -> None:
         id = getattr(memory, f"{type}_id")
         if id is not None and tenant.get(record, id) is None:
             raise Conflict(
-                f"its {type} was removed", remedy=f"bring that back first: unremove {type} {id}", id=memory.id
+                f"its {type} was removed", remedy=f"bring that back first: {type}.restore {id}", id=memory.id
             )
 
 

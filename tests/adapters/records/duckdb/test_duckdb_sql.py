@@ -110,7 +110,7 @@ def mem(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with recollect.open(f"duckdb:///{folder}/store.duckdb", embedder="hash", organization="acme") as opened:
         other = opened.within("globex")
         other.remember(SECRET, tags=["theirs"])
-        other.add_user("Xyzzy", id="theirs", email="xyzzy@globex.org")
+        other.user.add("Xyzzy", id="theirs", email="xyzzy@globex.org")
         opened.remember("41", tags=["a", "b"], id="one", metadata={"k": [1, "x"]})
         opened.remember("42", tags=["a"], id="two")
         opened.remember("43 forgotten", id="three")

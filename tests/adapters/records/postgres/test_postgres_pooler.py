@@ -93,10 +93,10 @@ class TestManyClients:
         address = pooler.before(server().new_store())
         done: list[str] = []
         with recollect.open(address, embedder="hash") as mem, recollect.open(address, embedder="hash") as other:
-            mem.add_user("ann", id="ann")
+            mem.user.add("ann", id="ann")
             for number in range(8):
-                mem.add_agent(f"agent {number}", id=f"a{number}")
-                mem.add_session(id=f"s{number}", user="ann")
+                mem.agent.add(f"agent {number}", id=f"a{number}")
+                mem.session.add(id=f"s{number}", user="ann")
                 mem.workspace.add(f"a{number}", id=f"w{number}")
 
             def work(number: int) -> None:

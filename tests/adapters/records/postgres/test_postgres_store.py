@@ -381,7 +381,7 @@ class TestTalk:
 
         monkeypatch.setattr(Link, "cursor_factory", Listening)
         with recollect.open(address, embedder="hash") as mem:
-            mem.add_user("ann", id="ann")
+            mem.user.add("ann", id="ann")
             mem.remember("the boat is old", user="ann")  # looks up where she lives, once for a while
             said.clear()
             mem.remember("the boat is blue", user="ann", tags=["boats"])

@@ -52,7 +52,7 @@ HOSTILE = (
 
 @pytest.fixture
 def console(mem: Any) -> Iterator[Any]:
-    user = mem.add_user("Maya", email="maya@example.com")
+    user = mem.user.add("Maya", email="maya@example.com")
     mem.user.revise(user.id, role="owner", password=PASSWORD)
     settings = Settings(store="postgresql://me:hidden@host/db", server={"upkeep_seconds": 1e6})
     app = application(mem._core, settings)
@@ -253,9 +253,9 @@ def _leaves(value: str | None) -> bool:
 
 
 def _fill_with(mem: Any, text: str) -> dict[str, str]:
-    user = mem.add_user(text[:200])
-    agent = mem.add_agent(text[:200], description=text, system=text)
-    session = mem.add_session(text, user=user.id, agent=agent.id)
+    user = mem.user.add(text[:200])
+    agent = mem.agent.add(text[:200], description=text, system=text)
+    session = mem.session.add(text, user=user.id, agent=agent.id)
     cites = [recollect.cite.user(text[:200], text)]
     one = mem.remember(
         {"text": text, "more": {text[:50]: [text]}}, author=text[:200], tags=[text[:60].strip()], session=session.id,
@@ -471,7 +471,7 @@ def test_a_diff_of_files_does_not_repeat_their_names() -> None:
 
 def test_a_long_conversation_is_read_by_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_pages, "MESSAGES_AT_ONCE", 4)
-    session = mem.add_session("long").id
+    session = mem.session.add("long").id
     for number in range(10):
         mem.message.add("user", f"said {number}.", session=session)
         mem.remember(f"kept {number}.", session=session)
@@ -524,7 +524,7 @@ def test_everybody_changes_their_own_password_but_guesses_it_only_a_few_times(co
 def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
     with_key(console, mem, {"read"})
     assert "only people have passwords" in page(console, "/account")
-    user = mem.add_user("Cid")
+    user = mem.user.add("Cid")
     mem.user.revise(user.id, role="reader")
     with_key(console, mem, {"read"}, user=user.id)
     assert "An admin can set the first one" in page(console, "/account")
@@ -563,7 +563,7 @@ def test_the_overview_looks_back_as_far_as_it_is_told(console: Any, mem: Any) ->
 
 
 def test_many_files_lie_in_folders_and_on_pages(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = mem.workspace.add(mem.add_agent("Scribe").id, "reports").id
+    space = mem.workspace.add(mem.agent.add("Scribe").id, "reports").id
     for number in range(7):
         mem.workspace.write(space, f"week-{number}/notes.md", "x")
     monkeypatch.setattr(agent_pages, "FILES_AT_ONCE", 5)
@@ -580,13 +580,13 @@ def test_many_files_lie_in_folders_and_on_pages(console: Any, mem: Any, monkeypa
 
 
 def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, agent = mem.user.list().users[0].id, mem.add_agent("Scribe").id
+    first, agent = mem.user.list().users[0].id, mem.agent.add("Scribe").id
     memory = mem.remember("The sky is blue", agent=agent, user=first, cites=[cite.user(first, "saw it")])
-    session = mem.add_session("Weather", agent=agent)
+    session = mem.session.add("Weather", agent=agent)
     run = mem.run.start("Look at the sky", agent=agent)
     for number in range(3):
-        mem.add_user(f"User {number}")
-        mem.add_agent(f"Agent {number}")
+        mem.user.add(f"User {number}")
+        mem.agent.add(f"Agent {number}")
     monkeypatch.setattr(page_context, "MOST_NAMES", 2)
     sign_in(console)
     for path in ("/sessions", f"/sessions/{session.id}", "/runs", f"/runs/{run.id}"):
@@ -598,18 +598,18 @@ def test_everybody_is_named_however_many_there_are(console: Any, mem: Any, monke
 
 
 def test_a_page_asks_once_for_all_the_names_on_it(console: Any, mem: Any) -> None:
-    people = [mem.add_user(f"User {number}").id for number in range(5)]
+    people = [mem.user.add(f"User {number}").id for number in range(5)]
     for id in people:
         mem.remember(f"Said by {id}", cites=[cite.user(id, "saw it")])
     sign_in(console)
-    asked = len(mem.log(action="parties").entries)
+    asked = len(mem.log(action="user.list").entries)
     assert "User 4" in page(console, "/review")
     mem._core.journal.flush()
-    assert len(mem.log(action="parties").entries) == asked + 1
+    assert len(mem.log(action="user.list").entries) == asked + 1
 
 
 def test_only_those_with_a_role_are_listed_where_that_is_asked(console: Any, mem: Any) -> None:
-    mem.add_user("Nobody")
+    mem.user.add("Nobody")
     sign_in(console)
     assert "Nobody" in page(console, "/users")
     assert "Nobody" not in page(console, "/users?with_role=1")
@@ -631,8 +631,8 @@ def test_keys_that_ended_stand_apart_and_cannot_be_revoked(console: Any, mem: An
 
 
 def test_who_is_cited_by_another_confirms_it_with_a_button_and_nobody_else_has_it(console: Any, mem: Any) -> None:
-    maya = mem.parties("user").parties[0].id
-    other = mem.add_user("Otto").id
+    maya = mem.user.list()[0].id
+    other = mem.user.add("Otto").id
     mem.user.revise(other, role="writer")
     with_key(console, mem, {"read", "write"}, user=other)
     cites = [{"type": "user", "user_id": maya, "comment": "approved"}]
@@ -653,10 +653,10 @@ def test_who_is_cited_by_another_confirms_it_with_a_button_and_nobody_else_has_i
 
 
 def test_removed_users_can_be_restored_on_the_page(console: Any, mem: Any) -> None:
-    mem.add_user("Ann", id="ann")
+    mem.user.add("Ann", id="ann")
     sign_in(console)
-    assert 'data-remove="/v1/parties/user/ann"' in page(console, "/users")
-    mem.remove("user", "ann")
+    assert 'data-remove="/v1/users/ann"' in page(console, "/users")
+    mem.user.remove("ann")
     shown = page(console, "/users")
-    assert 'data-remove="/v1/parties/user/ann"' not in shown
-    assert 'data-post="/v1/parties/user/ann/restore"' in shown
+    assert 'data-remove="/v1/users/ann"' not in shown
+    assert 'data-post="/v1/users/ann/restore"' in shown

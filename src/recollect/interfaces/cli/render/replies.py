@@ -20,14 +20,16 @@ from rich.text import Text
 from recollect.catalogue import Operation
 from recollect.interfaces.cli.render import agents, frameworks, runs
 from recollect.interfaces.cli.render.learning import LEARNING
+from recollect.services.access.projects import ProjectPage
+from recollect.services.access.users import UserPage
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage
 from recollect.services.admin.copy import Copied
 from recollect.services.admin.export import Restored
 from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, Verified
 from recollect.services.admin.partitions import Layout
-from recollect.services.admin.removal import Removed
-from recollect.services.agents.parties import PartyPage, PartyView
+from recollect.services.admin.removal import Removal
+from recollect.services.agents.agents import AgentPage
 from recollect.services.memories.lifecycle import History
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
@@ -121,16 +123,15 @@ class Renderer:
         more = f"; more with --after {reply.next}" if reply.next else ""
         self.console.print(f"[dim]{len(reply.memories)} of {reply.total}{more}[/]")
 
-    def parties(self, reply: PartyPage) -> None:
+    def named(self, reply: UserPage | AgentPage | ProjectPage) -> None:
         table = Table(_whole("id"), "name", "created", box=None, header_style="dim")
-        for party in reply.parties:
-            table.add_row(escape(party.id), escape(party.name), self.when(party.created_at))
+        for one in reply:
+            table.add_row(escape(one.id), escape(one.name), self.when(one.created_at))
         self.console.print(table)
+        if reply.next:
+            self.console.print(f"[dim]more with --after {reply.next}[/]")
 
-    def party(self, reply: PartyView) -> None:
-        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/]")
-
-    def removed(self, reply: Removed) -> None:
+    def removed(self, reply: Removal) -> None:
         done = "would take" if reply.dry_run else "took"
         self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/] {done}:")
         table = Table(box=None, show_header=False)
@@ -143,7 +144,9 @@ class Renderer:
         if reply.refused:
             self.console.print(f"[yellow]refused like this:[/] {escape(reply.refused)}")
         if reply.restorable_until:
-            self.console.print(f"`recollect unremove` brings it back until {self.when(reply.restorable_until)}")
+            self.console.print(
+                f"`recollect {reply.type} restore` brings it back until {self.when(reply.restorable_until)}"
+            )
         if reply.deleted:
             self.console.print(f"{reply.deleted:,} records deleted for good")
         for note in reply.notes:
@@ -278,9 +281,10 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     WhyNot: Renderer.why_not,
     MemoryView: Renderer.memory,
     MemoryPage: Renderer.memories,
-    PartyPage: Renderer.parties,
-    PartyView: Renderer.party,
-    Removed: Renderer.removed,
+    UserPage: Renderer.named,
+    AgentPage: Renderer.named,
+    ProjectPage: Renderer.named,
+    Removal: Renderer.removed,
     LogPage: Renderer.log,
     History: Renderer.history,
     Verified: Renderer.verified,

@@ -33,7 +33,7 @@ def audit(visit: Visit) -> dict[str, Any]:
 def users(visit: Visit) -> dict[str, Any]:
     with_role = bool(visit.query("with_role"))
     page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
-    removed = visit.call("parties", type="user", removed=True, limit=50).parties
+    removed = visit.call("user.list", removed=True, limit=50).users
     roles = _grantable_roles(visit)
     return {"users": page.users, "next": page.next, "roles": roles, "with_role": with_role, "removed": removed}
 
@@ -90,7 +90,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def pages(settings: Settings) -> tuple[Page, ...]:
     return (
         Page("/audit", "audit.html", "log", audit),
-        Page("/users", "users.html", "user.list", users),
+        Page("/users", "users.html", "user.revise", users),
         Page("/account", "account.html", "user.change_password", account),
         Page("/keys", "keys.html", "key.list", keys),
         Page("/settings", "settings.html", "doctor", partial(settings_page, settings)),

@@ -14,14 +14,14 @@ RESUMABLE = ("paused", "failed")
 
 
 def agents(visit: Visit) -> dict[str, Any]:
-    page = visit.call("parties", type="agent", after=visit.query("after"), limit=50)
-    return {"agents": page.parties, "next": page.next}
+    page = visit.call("agent.list", after=visit.query("after"), limit=50)
+    return {"agents": page.agents, "next": page.next}
 
 
 def agent(visit: Visit) -> dict[str, Any]:
     blocks = visit.ask("block.list", agent=visit.id)
     tools = visit.ask("tool.list", agent=visit.id)
-    runs = visit.ask("runs", agent=visit.id, limit=20)
+    runs = visit.ask("run.list", agent=visit.id, limit=20)
     workspaces = visit.ask("workspace.list", agent=visit.id)
     return {
         "agent": visit.call("agent.show", id=visit.id),
@@ -35,7 +35,7 @@ def agent(visit: Visit) -> dict[str, Any]:
 
 
 def runs(visit: Visit) -> dict[str, Any]:
-    page = visit.call("runs", status=visit.query("status"), after=visit.query("after"), limit=50)
+    page = visit.call("run.list", status=visit.query("status"), after=visit.query("after"), limit=50)
     facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
     return facts | {"names": visit.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
 
@@ -97,9 +97,9 @@ def pattern(visit: Visit) -> dict[str, Any]:
 
 
 PAGES = (
-    Page("/agents", "agents.html", "parties", agents),
+    Page("/agents", "agents.html", "agent.list", agents),
     Page("/agents/{id}", "agent.html", "agent.show", agent),
-    Page("/runs", "runs.html", "runs", runs),
+    Page("/runs", "runs.html", "run.list", runs),
     Page("/runs/{id}", "run.html", "run.show", run),
     Page("/workspaces", "workspaces.html", "workspace.list", workspaces),
     Page("/workspaces/{id}", "workspace.html", "workspace.show", workspace),

@@ -156,7 +156,7 @@ def _evidence(visit: Visit, ids: list[str]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {id: [] for id in ids}
     after: str | None = ""
     while ids and after is not None:
-        page = visit.call("citations", memories=ids, limit=1000, after=after)
+        page = visit.call("citation.list", memories=ids, limit=1000, after=after)
         for one in page.citations:
             found[one.memory].insert(0, one)
         after = page.next
@@ -177,7 +177,7 @@ def citations(visit: Visit) -> dict[str, Any]:
     """What memories rest on, by what the last look found; and what to do about what broke."""
     state, source = visit.query("state"), visit.query("source").strip()
     chosen = {"state": state if state in STATES else "", "source": source}
-    page = visit.call("citations", limit=CITED_AT_ONCE, after=visit.query("after"), **chosen)
+    page = visit.call("citation.list", limit=CITED_AT_ONCE, after=visit.query("after"), **chosen)
     visit.meet_cited(page.citations)
     return {"citations": page.citations, "next": page.next, "total": page.total, "chosen": chosen, "states": STATES}
 
@@ -193,6 +193,6 @@ PAGES = (
     Page("/memories/{id}", "memory.html", "show", memory),
     Page("/memories/{id}/near", "near.html", "recall", near),
     Page("/review", "review.html", "list", review),
-    Page("/citations", "citations.html", "citations", citations),
+    Page("/citations", "citations.html", "citation.list", citations),
     Page("/{rest:path}", "problem.html", "stats", missing),
 )

@@ -52,14 +52,14 @@ MENU = (
     Link("", "Overview", "o", "stats", "Memory"),
     Link("/search", "Search", "s", "recall", "Memory"),
     Link("/review", "Review", "r", "list", "Memory"),
-    Link("/citations", "Citations", "i", "citations", "Memory"),
+    Link("/citations", "Citations", "i", "citation.list", "Memory"),
     Link("/sessions", "Sessions", "c", "session.list", "Memory"),
     Link("/patterns", "Patterns", "p", "pattern.show", "Memory"),
-    Link("/agents", "Agents", "a", "parties", "Agents"),
-    Link("/runs", "Runs", "t", "runs", "Agents"),
+    Link("/agents", "Agents", "a", "agent.list", "Agents"),
+    Link("/runs", "Runs", "t", "run.list", "Agents"),
     Link("/workspaces", "Workspaces", "w", "workspace.list", "Agents"),
     Link("/audit", "Audit", "l", "log", "Service"),
-    Link("/users", "Users", "u", "user.list", "Service"),
+    Link("/users", "Users", "u", "user.revise", "Service"),
     Link("/keys", "Keys", "k", "key.list", "Service"),
     Link("/settings", "Settings", "e", "doctor", "Service"),
 )
@@ -127,8 +127,9 @@ class Visit:
     def names(self, type: str, ids: Iterable[str | None]) -> dict[str, str]:
         """The names of users, agents, sessions or projects by their ids, to be read instead of ids."""
         wanted = list(dict.fromkeys(id for id in ids if id))[:MOST_NAMES]
-        known = self.ask("parties", type=type, ids=wanted, limit=MOST_NAMES) if wanted else None
-        return {one.id: one.name for one in known.parties} if known else {}
+        archived = "yes" if type == "session" else None
+        known = self.ask(f"{type}.list", ids=wanted, limit=MOST_NAMES, archived=archived) if wanted else None
+        return {one.id: one.title if type == "session" else one.name for one in known or ()}
 
     @cached_property
     def _people(self) -> dict[str, str]:
