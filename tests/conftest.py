@@ -19,6 +19,7 @@ load_profile()
 _OURS = ("RECOLLECT_SOAK", "RECOLLECT_SEED", "RECOLLECT_CITUS_URL")
 for _name in [name for name in os.environ if name.startswith("RECOLLECT_") and name not in _OURS]:
     del os.environ[_name]
+os.environ["RECOLLECT_BACKGROUND_SECONDS"] = "1e6"  # tests do background work when they say so
 
 
 @pytest.fixture(scope="session")

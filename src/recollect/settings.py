@@ -204,7 +204,12 @@ class Settings(_Settings):
     restore_days: float = Field(
         30, ge=0, le=36500, description="How many days a removed user, agent, session or project can be restored"
     )
-    background: bool = Field(True, description="Whether index upkeep runs in a background thread")
+    background: bool = Field(
+        True, description="Whether index upkeep and the store's background work run in threads; the service's always do"
+    )
+    background_seconds: float = Field(
+        60.0, gt=0, description="How often a program that is not the service looks for background work to do"
+    )
     workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
     workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
     workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")

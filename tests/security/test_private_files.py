@@ -66,7 +66,7 @@ def test_the_first_key_is_in_a_file_of_its_owner_and_in_no_log(tmp_path: Path) -
 def test_nothing_that_is_printed_holds_the_key(tmp_path: Path) -> None:
     script = (
         "from recollect import app; from recollect.interfaces import serve; from recollect.settings import load\n"
-        "settings = load('s.db', embedder='hash'); core = app.opened(settings)\n"
+        "settings = load('s.db', embedder='hash'); core = app.build(settings)\n"
         "serve._prepare(core, settings); serve._prepare(core, settings); app.close(core)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)

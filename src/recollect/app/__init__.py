@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import recollect.domain  # noqa: F401 - registers the records
+from recollect.app.background import Background, embedded_schedule
 from recollect.app.config_check import check_settings as check_settings
 from recollect.app.models import embedders_of, language_model_of
 from recollect.app.store_copies import copy as copy
@@ -52,13 +54,15 @@ def open(
     *,
     create: bool = True,
     create_organization: bool | None = None,
+    is_long_lived: bool = True,
     embedder: Embedder | Any = None,
     language_model: LanguageModel | Any = None,
     **settings: Any,
 ) -> Recollect:
     """Open a memory: a file path, an address, a YAML settings file, or a record store of your own, which stays yours to
     close. Without any, what the settings say. With `create=False` a file that is not there is not made, nor an
-    organization (`create_organization` says otherwise of that alone): whoever comes to read has misspelt it.
+    organization (`create_organization` says otherwise of that alone): whoever comes to read has misspelt it. A program
+    that ends in a moment says `is_long_lived=False`, and starts no background work.
 
     Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
     of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
@@ -79,6 +83,8 @@ def open(
     prepare = ensure_organization if makes else require_organization
     with typed_os_errors():
         core = build(loaded, own, own_model, store, prepare)
+    if is_long_lived:
+        core = with_background(core, loaded)
     return Recollect(core, Scope(loaded.organization, loaded.actor), prepare)
 
 
@@ -167,16 +173,21 @@ def build(
     return core
 
 
-def opened(settings: Settings) -> Core:
-    """The core alone, for a program that puts its own doors before it."""
-    return build(settings)
+def with_background(core: Core, settings: Settings) -> Core:
+    """The same with its background work started, unless the settings say otherwise. Closing it ends the work."""
+    if not settings.background:
+        return core
+    background = Background(core, embedded_schedule(settings))
+    background.start()
+    return replace(core, background=background)
 
 
 def close(core: Core) -> None:
-    """Write what is noted, stop the threads, let go of the files: each, whatever befalls the one before."""
+    """End background work, write what is noted, stop the threads, close the files: each, even if another one fails."""
     with ExitStack() as parts:
         own = (core.store,) if core.owns_store else ()
-        for part in (*own, core.vectors, core.journal):  # the last is closed first
+        working = (core.background,) if core.background is not None else ()
+        for part in (*own, core.vectors, core.journal, *working):  # the last is closed first
             parts.callback(part.close)
 
 

@@ -10,11 +10,12 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import Field
 
 from recollect import app
+from recollect.app.background import Background, service_schedule
 from recollect.errors import InvalidSettings, MissingExtra, Unavailable
 from recollect.ports.folders import private_opener
 from recollect.ports.records import Scope
@@ -23,6 +24,9 @@ from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core
 from recollect.settings import ServerSettings, Settings, load
+
+if TYPE_CHECKING:
+    from recollect.interfaces.http.app import Service
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
 STOP_SECONDS = 30  # for those who are still sending or reading; what is at work in a thread is always finished
@@ -53,7 +57,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
     given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
     settings = load(request.settings, server=given or None)
-    core = app.opened(settings)
+    core = app.build(settings)
     try:
         _prepare(core, settings)
         with _listening(settings.server) as (listener, address):
@@ -168,7 +172,6 @@ def application(core: Core, settings: Settings) -> Any:
     """The whole application, with its background work tied to its life."""
     from recollect.interfaces.http import console, files
     from recollect.interfaces.http.app import Service, build
-    from recollect.interfaces.http.upkeep import Upkeep
     from recollect.interfaces.mcp.http import McpEndpoint
 
     service = Service(core, settings.server, settings.organization)
@@ -176,12 +179,19 @@ def application(core: Core, settings: Settings) -> Any:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> Any:
-        upkeep = Upkeep(service)
-        upkeep.start()
+        background = service_background(service)
+        background.start()
         async with mcp.running():
             yield
-        await asyncio.to_thread(upkeep.stop)
+        await asyncio.to_thread(background.close)
         await asyncio.to_thread(service.close)
 
     endpoints = [*files.endpoints(service), *console.endpoints(service, settings)]
     return build(service, endpoints, [mcp.route], lifespan)
+
+
+def service_background(service: Service) -> Background:
+    """The store's background work as the service does it, and what each service does for itself."""
+    core = service.core
+    own = {"usage": service.usage.flush, "journal": core.journal.flush, "index": core.vectors.refresh}
+    return Background(core, service_schedule(service.settings), own)

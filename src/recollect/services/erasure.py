@@ -3,7 +3,7 @@
 Deleting a record and overwriting its bytes are two things: the second may fail (the disk is full, somebody reads, the
 process is killed) when the first is done. So every deletion that promises the second commits a note with it, which
 holds an id and no text; the note goes when the traces are gone. What is owed is shown by `doctor` and `stats`, and done
-by erasing the memory again, by `sweep`, by `doctor --fix`, by the service's upkeep and when the store is next opened.
+by erasing the memory again, by `sweep`, by `doctor --fix`, by background work and when the store is next opened.
 """
 
 from __future__ import annotations

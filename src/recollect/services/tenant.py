@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from recollect.domain.provenance import CitationLookup
 from recollect.domain.record import Record
@@ -23,6 +23,10 @@ from recollect.services.access_journal import Journal
 from recollect.services.keyed_hashes import Keyring
 
 R = TypeVar("R", bound=Record)
+
+
+class SupportsClose(Protocol):
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Core:
     """How many passages one call has embedded while its caller waits; the vectors of longer ones are owed. The service
     sets it, which makes them afterwards; in process a call does all its work itself.
     """
+    background: SupportsClose | None = None
+    """The background work that was started with the store, if any; closing ends it first."""
     owns_store: bool = True
     """Whether closing closes the store, too; one that was handed in is its owner's to close."""
     workspaces: WorkspaceLimits = WorkspaceLimits()

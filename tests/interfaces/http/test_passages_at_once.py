@@ -14,10 +14,11 @@ from long_texts import ASKED, prose
 from recollect.domain.memory import IndexTask
 from recollect.errors import TooLarge
 from recollect.interfaces.http.app import Service
-from recollect.interfaces.http.upkeep import OWED_PASSAGES, Upkeep
 from recollect.interfaces.remote import connect
+from recollect.interfaces.serve import service_background
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
+from recollect.services.background import OWED_PASSAGES
 from recollect.settings import ServerSettings
 from recollect.testing.fakes import HashEmbedder
 from serving import served
@@ -68,7 +69,7 @@ def test_the_vectors_of_a_long_text_are_owed_and_made_soon(mem: Any) -> None:
     assert (receipt.queued, receipt.vectors) == ([f"vector:{model(mem).model}"], 0)
     assert "background" in receipt.notes[0]
     assert mem.recall("silver locket", by="words")[0].id == receipt.id
-    Upkeep(service).once()
+    service_background(service).once()
     assert mem.stats().queued == 0
     assert mem.recall(ASKED, by="meaning")[0].id == receipt.id
     assert mem.verify().sound
@@ -102,13 +103,13 @@ def test_the_background_makes_some_each_time_and_all_in_the_end(mem: Any) -> Non
     for n in range(12):
         mem.remember(f"{n} {LONG}")
     of_one = len(LONG) // 900
-    upkeep = Upkeep(service)
-    upkeep.once()
+    background = service_background(service)
+    background.once()
     left = mem._core.store.count(Scope("default"), Query(IndexTask))
     assert 0 < left < 12
     assert sum(model(mem).calls) <= OWED_PASSAGES + 2 * of_one
     for _ in range(12):
-        upkeep.once()
+        background.once()
     assert mem.stats().queued == 0
 
 
@@ -116,7 +117,7 @@ def test_what_was_forgotten_meanwhile_does_not_stand_in_the_way(mem: Any) -> Non
     service = service_of(mem)
     first, second = mem.remember(LONG).id, mem.remember(f"and {LONG}").id
     mem.forget(first)
-    Upkeep(service).once()
+    service_background(service).once()
     assert mem.stats().queued == 0
     assert mem.recall(ASKED, by="meaning")[0].id == second
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,17 @@ import pytest
 import recollect
 from every_store import EVERY_STORE
 from recollect import cite
+from recollect.app.background import Background
 from recollect.domain.agents import Lease
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
 from recollect.interfaces.client import Recollect
 from recollect.interfaces.http.app import Service
-from recollect.interfaces.http.upkeep import Upkeep
+from recollect.interfaces.serve import service_background
 from recollect.ports.query import Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Put, Update
+from recollect.services.background import LEASE, StoreLease
 from recollect.services.keyed_hashes import Keyring
 from recollect.services.trust import governance, rechecks
 from recollect.settings import ServerSettings
@@ -146,8 +149,11 @@ def test_the_past_is_as_it_was(mem: Any, ports: list[str], tmp_path: Path) -> No
 # -- in the background -------------------------------------------------------------------------------------------------
 
 
-def upkeep_of(mem: Any, **settings: Any) -> Upkeep:
-    return Upkeep(Service(mem._core, ServerSettings(**settings), "default"))
+@contextmanager
+def background_of(mem: Any, **settings: Any) -> Iterator[Background]:
+    background = service_background(Service(mem._core, ServerSettings(**settings), "default"))
+    with closing(background):
+        yield background
 
 
 @pytest.fixture
@@ -166,23 +172,26 @@ def test_the_service_looks_at_the_oldest_first_and_at_so_many(rooted: Any, tmp_p
         (tmp_path / f"{name}.ini").write_text("two\n")
     for days, name in enumerate(("blue", "red"), 5):
         aged(rooted, days, source=f"file:{name}.ini")
-    upkeep_of(rooted, checks_at_once=1).once()
-    assert [rooted.show(name).status for name in ("red", "green", "blue")] == ["hypothesis", "verified", "verified"]
-    upkeep_of(rooted).once()  # another service: it is not its turn yet
-    assert rooted.show("blue").status == "verified"
-    store, scope = rooted._core.store, rooted._scope
-    lease = store.get(scope, Lease, rechecks.TURN)
-    store.transact(scope, [Put(lease.changed(expires_at=now() + timedelta(days=365)))])  # by a clock that is ahead
-    upkeep_of(rooted).once()
-    assert rooted.show("blue").status == "hypothesis"
+    with background_of(rooted, checks_at_once=1) as first, background_of(rooted) as second:
+        first.once()
+        assert [rooted.show(name).status for name in ("red", "green", "blue")] == ["hypothesis", "verified", "verified"]
+        second.once()  # another service: the first one does it
+        assert rooted.show("blue").status == "verified"
+        store, scope = rooted._core.store, rooted._scope
+        lease = store.get(scope, Lease, LEASE)
+        store.transact(scope, [Put(lease.changed(expires_at=now() + timedelta(days=365)))])  # by a clock that is ahead
+        second.once()
+        assert rooted.show("blue").status == "hypothesis"
     assert rooted.show("green").status == "verified"  # looked at lately
 
 
 def test_it_can_be_switched_off(rooted: Any, tmp_path: Path) -> None:
     rooted.remember("x", id="x", cites=[cite.user("ann", "said")])
-    upkeep_of(rooted, check_seconds=None).once()
+    with background_of(rooted, check_seconds=None) as background:
+        background.once()
     assert rooted.show("x").citations[0].checked_at is None
-    upkeep_of(rooted).once()
+    with background_of(rooted) as background:
+        background.once()
     assert rooted.show("x").citations[0].state == "holds"
 
 
@@ -200,7 +209,8 @@ def test_forgotten_memories_do_not_hold_up_the_others(rooted: Any) -> None:
 def test_the_background_takes_nothing_away_that_it_may_not_look_at(mem: Any, ports: list[str], tmp_path: Path) -> None:
     aged(mem, 10)
     (tmp_path / "red.ini").write_text("changed\n")
-    upkeep_of(mem).once()  # without roots the service sees no file
+    with background_of(mem) as background:
+        background.once()  # without roots the service sees no file
     assert [mem.show(id).status for id in ports] == ["verified"] * 3
     asked = Recollect(mem._core, Scope("default", "x", frozenset({"read"})), lambda store, scope: None, owns=False)
     found = asked.recall("port of red", purpose="act", limit=1)
@@ -301,5 +311,5 @@ def test_every_store_takes_turns_knows_the_oldest_and_keeps_one_secret(kind: str
         assert {one.memory for one in opened.citation.list("holds").citations} == {"0", "1", "2"}
         assert opened.show("1").citations[0].checked_at < now() - timedelta(days=9)
         assert rechecks.check_oldest(tenant, 9).holds == 1
-        assert [rechecks.takes_turn(tenant, name, 60) for name in ("a", "b")] == [True, False]
+        assert [StoreLease(opened._core, 60).take() for _ in range(2)] == [True, False]
         assert tenant.keyring.keyed(tenant.scope, "l1:0") == Keyring(tenant.store).keyed(Scope("default"), "l1:0")

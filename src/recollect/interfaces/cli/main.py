@@ -353,7 +353,7 @@ def _execute(
     begins = operation.name in BEGINNING
     makes = begins or operation.permission == "write"
     seen = {"organization": organization, "actor": actor}
-    with recollect.open(store, create=begins, create_organization=makes, **seen) as mem:
+    with recollect.open(store, create=begins, create_organization=makes, is_long_lived=False, **seen) as mem:
         renderer = Renderer(mem.timezone)
         if operation.asks and not yes and not fields.get("dry_run"):
             _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)

@@ -68,7 +68,7 @@ def serve(request: McpRequest, progress: Progress | None = None) -> None:
         raise MissingExtra("MCP needs its library", remedy="pip install 'recollect[mcp]'") from None
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     settings = load(request.store, organization=request.organization, actor=request.actor)
-    core = app.opened(settings)
+    core = app.with_background(app.build(settings), settings)
     gate = OwnersGate(core, Scope(settings.organization, settings.actor), request.profile)
 
     async def talk() -> None:

@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from recollect.domain.agents import Lease
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation
 from recollect.domain.record import now
-from recollect.errors import DuplicateKey, VersionConflict
+from recollect.errors import VersionConflict
 from recollect.ports.query import AnyOf, Compare, IsNull, OneOf, Order, Query
 from recollect.ports.records import revised
 from recollect.ports.steps import Update
-from recollect.services.leases import is_held, taking
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of
 from recollect.services.trust.citations import CitationView, citation_view
@@ -28,7 +26,6 @@ from recollect.services.trust.governance import Checked, check_memory, looked_up
 
 When = Literal["none", "stale", "always"]
 NOTED_SECONDS = 3600.0  # that the same was found again is written down only so often: a recall is mostly a reading
-TURN = "check citations"
 
 
 @dataclass(slots=True)
@@ -119,16 +116,3 @@ def _put_off(tenant: Tenant, citations: Sequence[Citation]) -> None:
         tenant.transact([Update(revised(one, tenant.scope, tried_at=now())) for one in citations])
     except VersionConflict:
         return  # whoever changed them has looked
-
-
-def takes_turn(tenant: Tenant, holder: str, seconds: float) -> bool:
-    """Whether it is this process that does the next round for an organization: one of all does, once in so long."""
-    held = tenant.get(Lease, TURN)
-    if is_held(held):
-        return False
-    _, step = taking(held, tenant, TURN, holder, now() + timedelta(seconds=seconds))
-    try:
-        tenant.transact([step])
-    except (VersionConflict, DuplicateKey):
-        return False
-    return True
