@@ -18,10 +18,19 @@ RETRY_SECONDS = 30.0
 
 
 class BackgroundThread:
-    """Calls `work`, a method of its owner. What fails is logged once and tried again, until it works again."""
+    """Calls `work`, a method of its owner. What fails is logged once, as `complaint`, and tried again after a while."""
 
-    def __init__(self, name: str, work: Callable[[], object], *, every_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], object],
+        *,
+        every_seconds: float | None = None,
+        complaint: str = "background work failed; it is tried again",
+    ) -> None:
         self.stopping = threading.Event()
+        self.is_failing = False
+        self._complaint = complaint
         self._name = name
         self._work = WeakMethod(work)
         self._every_seconds = every_seconds
@@ -51,9 +60,8 @@ class BackgroundThread:
             self._thread.join(patience_seconds)
 
     def _run(self) -> None:
-        failing = False
         while not self.stopping.is_set():
-            if failing:
+            if self.is_failing:
                 self.stopping.wait(self._every_seconds or RETRY_SECONDS)
             else:
                 self._woken.wait(self._every_seconds)
@@ -63,15 +71,12 @@ class BackgroundThread:
                 return
             try:
                 work()
-                failing = False
+                self.is_failing = False
             except Closed:
                 return
-            except RecollectError as error:
-                if not failing:
-                    self._log.warning("background work failed; it is tried again: %s", error)
-                failing = True
-            except Exception:  # noqa: BLE001 - the edge of the thread, which must live: what is due is tried again
-                if not failing:
-                    self._log.exception("background work failed; it is tried again")
-                failing = True
+            except Exception as error:  # noqa: BLE001 - the edge of the thread, which must live
+                if not self.is_failing:
+                    is_foreseen = isinstance(error, RecollectError)
+                    self._log.warning("%s: %s", self._complaint, error, exc_info=not is_foreseen)
+                self.is_failing = True
             del work

@@ -71,8 +71,6 @@ EDGES = {
     ("interfaces/tool_runner.py", "_answer"),
     ("interfaces/runner.py", "_decision"),
     ("interfaces/mcp/server.py", "call_tool"),
-    ("adapters/vectors/embedded/index.py", "_keep_up"),
-    ("adapters/vectors/external/index.py", "_keep_up"),
     ("adapters/records/common/group_commit.py", "_settle"),
     ("adapters/records/common/group_commit.py", "_undo"),
 }

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from recollect import background_thread
 from recollect.adapters.vectors.embedded import kernels, quantization, search, state, unsealed_rows
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.embedded.segment import open_segment
@@ -332,7 +333,7 @@ def test_a_process_that_only_writes_seals_when_it_is_told(
     index = open_index(background=True, seal_rows=50)
     fill(truth, random, 40)
     index.hint(truth.last)
-    assert index._thread is None
+    assert index._upkeep._thread is None
     fill(truth, random, 40, start=40)
     index.hint(truth.last)
     deadline = time.monotonic() + 20
@@ -444,13 +445,12 @@ def test_failing_upkeep_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(EmbeddedIndex, "_make", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(background_thread, "RETRY_SECONDS", 0.001)
     index = open_index(background=True, seal_rows=20)
     fill(truth, random, 40)
     deadline = time.monotonic() + 20
     while "upkeep of the vector index failed" not in caplog.text and time.monotonic() < deadline:
-        index._not_before = 0.0
         assert_equal(index, truth, random, times=1)
-    index._not_before = 0.0
     assert_equal(index, truth, random, times=3)
     assert caplog.text.count("upkeep of the vector index failed") == 1
 
@@ -552,7 +552,7 @@ def test_closing_ends_the_thread_even_in_the_middle_of_a_write(
     index = open_index(background=True, seal_rows=20)
     fill(truth, random, 3000)
     index.hint(truth.last)
-    thread = index._thread
+    thread = index._upkeep._thread
     assert thread is not None
     index.close()
     assert not thread.is_alive()

@@ -34,15 +34,15 @@ from recollect.adapters.vectors.embedded.quantization import Key, Query, Section
 from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
-from recollect.adapters.vectors.embedded.state import IndexState, Job, differing, extend, log, merge_job
+from recollect.adapters.vectors.embedded.state import IndexState, Job, differing, extend, merge_job
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection
 from recollect.adapters.vectors.exact import SearchScope
+from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 SEAL_ROWS = 20_000
 _DEAD_SHARE = 0.25  # a segment with more dead rows is written again without them
-_RETRY_SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
 
 
@@ -66,20 +66,16 @@ class EmbeddedIndex:
         candidates: int = CANDIDATES,
     ) -> None:
         self._truth = truth
-        self._background = background
         self._exact_values = exact_values
         self._candidates = candidates
         self._folder = SegmentFolder(folder)
         self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._starting = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._upkeep = BackgroundThread("recollect.index", self._keep_up, complaint="upkeep of the vector index failed")
+        self._stopping = self._upkeep.stopping
+        self._background = background
         self._many_dead = False
-        self._not_before = 0.0
-        self._complained = False
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -157,7 +153,6 @@ class EmbeddedIndex:
 
     def _insist(self, *, force: bool, dead_share: float = _DEAD_SHARE) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        self._not_before = 0.0
         fresh: list[Segment] = []
         while True:
             with _typed_errors():
@@ -222,30 +217,15 @@ class EmbeddedIndex:
         return self._folder.put(job.after, job.upto, write)
 
     def _call_upkeep(self) -> None:
-        if not self._background or time.monotonic() < self._not_before:
-            return
-        self._wake.set()
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():  # never started, or lost in a fork
-                self._thread = threading.Thread(target=self._keep_up, name="recollect-index", daemon=True)
-                self._thread.start()
+        if self._background:
+            self._upkeep.wake()
 
     def _keep_up(self) -> None:
-        while True:
-            self._wake.wait()
-            self._wake.clear()
-            try:
-                while not self._stopping.is_set() and self._work():
-                    pass
-            except (_Stopped, Closed):
+        try:
+            while not self._stopping.is_set() and self._work():
                 pass
-            except Exception:  # noqa: BLE001 - the edge of a thread: searches go on without upkeep
-                self._not_before = time.monotonic() + _RETRY_SECONDS
-                if not self._complained:
-                    log.exception("upkeep of the vector index failed; it is tried again in a while")
-                self._complained = True
-            if self._stopping.is_set():
-                return
+        except _Stopped:
+            return
 
     def rebuild(self) -> int:
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -311,10 +291,7 @@ class EmbeddedIndex:
         return [*dict.fromkeys(found), *differing]
 
     def close(self) -> None:
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE_SECONDS)
+        self._upkeep.stop(_PATIENCE_SECONDS)
         with self._lock:
             self._state.segments, self._state.unsealed = [], UnsealedRows(0)
 

@@ -18,7 +18,6 @@ What proves it: VectorStoreContract in recollect.testing.conformance, tests/prop
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,18 +40,18 @@ from recollect.adapters.vectors.external.port import (
     store_key,
     wanted_hashes,
 )
+from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, IndexFailed
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 FEED_ROWS = 1000
 _NOTE_ROWS = 200  # how many rows are fed before the system is told to remember it: the rest would be fed once more
 _SPARE = 10  # asked for besides, since some of the nearest may be dead
 _TRIES = 5
 _PAUSE_SECONDS = 5.0  # after a failure nobody tries; twice as long after the next one
 _LONGEST_PAUSE_SECONDS = 60.0
-_RETRY_SECONDS = 30.0
+_PATIENCE_SECONDS = 30.0
 _GATHER_SECONDS = 0.05  # commits of a moment are fed together
 
 
@@ -74,10 +73,8 @@ class ExternalIndex:
         self._unnoted = 0
         self._dead: dict[str, set[int]] = {}
         self._feeding = threading.Lock()
-        self._starting = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._feeder = BackgroundThread("recollect.feeder", self._keep_up, complaint="the vector index is behind")
+        self._stopping = self._feeder.stopping
         self._away_until = 0.0
         self._pause_seconds = _PAUSE_SECONDS
         self._away_because: IndexFailed | None = None
@@ -217,30 +214,13 @@ class ExternalIndex:
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def hint(self, seq: int) -> None:
-        if not self._background or self._stopping.is_set():
-            return
-        self._wake.set()
-        with self._starting:
-            if self._thread is None or not self._thread.is_alive():  # never started, or lost in a fork
-                self._thread = threading.Thread(target=self._keep_up, name="recollect-feeder", daemon=True)
-                self._thread.start()
+        if self._background:
+            self._feeder.wake()
 
     def _keep_up(self) -> None:
-        failing = False
-        while not self._stopping.is_set():
-            self._wake.wait(_RETRY_SECONDS if failing else None)
-            self._stopping.wait(_GATHER_SECONDS)
-            self._wake.clear()
-            try:
-                with self._unless_away():
-                    self._caught_up(lambda snapshot, generation: self._tidy(generation))
-                failing = False
-            except Closed:
-                return
-            except Exception as error:  # noqa: BLE001 - the edge of a thread: searches feed for themselves
-                if not failing:
-                    log.warning("the vector index is behind: %s", error)
-                failing = True
+        self._stopping.wait(_GATHER_SECONDS)
+        with self._unless_away():
+            self._caught_up(lambda snapshot, generation: self._tidy(generation))
 
     def _tidy(self, generation: Generation) -> None:
         """Remove the dead that searches came across, and remember how far we are."""
@@ -326,10 +306,7 @@ class ExternalIndex:
         return found
 
     def close(self) -> None:
-        self._stopping.set()
-        self._wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_RETRY_SECONDS)
+        self._feeder.stop(_PATIENCE_SECONDS)
         with suppress(IndexFailed, Gone):  # what is not remembered is fed once more
             if self._away_because is None:
                 self._note()
