@@ -19,8 +19,10 @@ RECEIPT = {"id": "m", "version": 1, "status": "hypothesis", "content_hash": "h"}
 class Scripted:
     """A service that answers as told, one step a request: a status with a body, or None to hang up without a word."""
 
-    def __init__(self, *script: tuple[int, Any] | None) -> None:
+    def __init__(self, *script: tuple[int, Any] | None, requests_per_connection: int = 100) -> None:
         self._script = list(script)
+        self._requests_per_connection = requests_per_connection
+        self.has_hung_up = threading.Event()
         self.asked = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -30,7 +32,9 @@ class Scripted:
         while self._script:
             connection, _ = self._listener.accept()
             with connection, connection.makefile("rb") as incoming:
-                while self._script and self._read(incoming):
+                for _ in range(self._requests_per_connection):
+                    if not self._script or not self._read(incoming):
+                        break
                     self.asked += 1
                     step = self._script.pop(0)
                     if step is None:
@@ -38,6 +42,7 @@ class Scripted:
                     status, told = step
                     body = json.dumps(told).encode()
                     connection.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            self.has_hung_up.set()
         self._listener.close()
 
     def _read(self, incoming: Any) -> bool:
@@ -56,7 +61,7 @@ def problem(error: type[recollect.RecollectError], **details: Any) -> tuple[int,
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
-    monkeypatch.setattr("recollect.interfaces.remote.time.sleep", slept.append)
+    monkeypatch.setattr("recollect.retry.time.sleep", slept.append)
     return slept
 
 
@@ -78,10 +83,10 @@ def test_a_write_is_sent_again_only_if_it_may_be(fields: dict[str, Any], times: 
 
 
 def test_an_idle_connection_that_was_closed_meanwhile_is_opened_anew() -> None:
-    service = Scripted((200, RECEIPT), (200, RECEIPT))
+    service = Scripted((200, RECEIPT), (200, RECEIPT), requests_per_connection=1)
     with recollect.connect(service.url, "rk") as mem:
         mem.remember("one")
-        mem._local.connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
+        assert service.has_hung_up.wait(20)
         mem.remember("two")
     assert service.asked == 2
 

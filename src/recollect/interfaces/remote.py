@@ -11,28 +11,21 @@ another write may have been carried out, and is not sent twice.
 from __future__ import annotations
 
 import base64
-import http.client
 import json
-import os
-import random
 import re
-import selectors
-import socket
-import ssl
-import threading
-import time
-from collections.abc import Callable, Iterator
-from email.message import Message
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
 from recollect import errors
 from recollect.catalogue import OPERATIONS, ROOMS, Operation, find_operation, validated
 from recollect.domain.hash_tree import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
+from recollect.http_client import HttpClient, NoReply, Reply, bearer, checked_url
 from recollect.interfaces.client import Recollect, attach
+from recollect.retry import Retry
 from recollect.services.admin.export import ExportRequest, Transferred, Written
 from recollect.services.admin.import_ import ImportRequest, checked
 from recollect.services.times import Asking, in_zone
@@ -41,20 +34,17 @@ from recollect.services.workspaces.files import FileView, WriteFileRequest, cont
 
 PREFIX = "/v1"
 BYTES = "application/octet-stream"
-TRIES = 4
-LONGEST_PAUSE = 10.0  # a longer wait is the caller's to decide on
-_TURNED_AWAY = (Overloaded, RateLimited)
+LONGEST_PAUSE_SECONDS = 10.0  # a longer wait is the caller's to decide on
+RETRY = Retry(first_pause_seconds=0.1, longest_pause_seconds=LONGEST_PAUSE_SECONDS)
 
 
 class RemoteRecollect(Recollect):
     """A memory behind a service."""
 
     def __init__(self, url: str, key: str, *, timeout: float = 60.0, timezone: str | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"'{url}' is no address of a service", remedy="give http://host:port")
-        self._parts, self._key, self._timeout, self._zone = parts, key, timeout, timezone
-        self._local = threading.local()
+        self._url = checked_url(url, "service", "http://127.0.0.1:7070")
+        self._client = HttpClient(url, bearer(key), timeout_seconds=timeout)
+        self._key, self._zone = key, timezone
 
     @property
     def organization(self) -> str:
@@ -89,20 +79,17 @@ class RemoteRecollect(Recollect):
         given = request.model_dump(mode="json", include=set(fields), by_alias=True)
         method, path, body = _wired(chosen, given)
         safe = chosen.access == "read" or bool(fields.get("idempotency_key"))
-        reply = chosen.reply.model_validate_json(self._exchange(method, path, body, safe)[0])
+        reply = chosen.reply.model_validate_json(self._exchange(method, path, body, safe).body)
         return in_zone(reply, self._zone) if self._zone is not None else reply
 
     def close(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        self._client.close()
 
     def __enter__(self) -> RemoteRecollect:
         return self
 
     def __repr__(self) -> str:
-        return f"<Recollect at {self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}>"
+        return f"<Recollect at {self._url}>"
 
     def _export(self, request: ExportRequest) -> Transferred:
         """Into a file here, under another name until it is whole and its hash is right."""
@@ -112,7 +99,7 @@ class RemoteRecollect(Recollect):
         asked = urlencode({"audit": str(request.audit).lower(), "damaged": request.damaged})
 
         def write(file: BinaryIO) -> Written:
-            self._once("GET", f"{PREFIX}/export?{asked}", None, file)
+            self._send("GET", f"{PREFIX}/export?{asked}", write=file.write)
             file.seek(0)
             return checked(file, target.name)
 
@@ -130,24 +117,24 @@ class RemoteRecollect(Recollect):
             with path.open("rb") as file:
                 checked(file, path.name)
                 file.seek(0)
-                told = self._once("POST", f"{PREFIX}/import?existing={request.existing}", file)
+                told = self._send("POST", f"{PREFIX}/import?existing={request.existing}", file)
         except OSError as error:
             raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
-        return Transferred.model_validate_json(told).model_copy(update={"path": str(path)})
+        return Transferred.model_validate_json(told.body).model_copy(update={"path": str(path)})
 
     def _upload(self, operation: Operation, request: WriteFileRequest) -> FileView:
         """A file as it is: no base64, and as large as a workspace takes."""
         data = content_of(request)
         given = request.model_dump(mode="json", exclude={"text", "base64"}, exclude_none=True)
         path = _asked(_path(operation, given), given)
-        told, _ = self._exchange("PUT", path, bytes(data), False, {"content-type": BYTES})
-        view = FileView.model_validate_json(told)
+        told = self._exchange("PUT", path, bytes(data), False, {"content-type": BYTES})
+        view = FileView.model_validate_json(told.body)
         return in_zone(view, self._zone) if self._zone is not None else view
 
     def _download(self, operation: Operation, request: ReadFileRequest) -> FileContent:
         given = request.model_dump(mode="json", exclude_none=True)
         path = _asked(_path(operation, given), given)
-        data, told = self._exchange("GET", path, None, True, {"accept": BYTES})
+        _, told, data = self._exchange("GET", path, None, True, {"accept": BYTES})
         entry = Entry(
             request.path, told["x-recollect-hash"], len(data), unquote(told.get("x-recollect-media-type", BYTES))
         )
@@ -157,91 +144,38 @@ class RemoteRecollect(Recollect):
         return shown(entry, int(version.strip('"')) if version else None, data)
 
     def _exchange(
-        self, method: str, path: str, body: bytes | None, safe: bool, headers: dict[str, str] | None = None
-    ) -> tuple[bytes, Message]:
-        for wait in _waits():
-            try:
-                return self._sent(method, path, body, headers=headers)
-            except (Unavailable, RateLimited) as error:
-                pause = max(wait or 0.0, float(error.details.get("retry_after", 0)))
-                if wait is None or pause > LONGEST_PAUSE or not (safe or isinstance(error, _TURNED_AWAY)):
-                    raise
-                if error.http_status not in (429, 502, 503):
-                    raise
-                time.sleep(pause * random.uniform(1, 1.25))
-        raise AssertionError("unreachable")
+        self, method: str, path: str, body: bytes | None, safe: bool, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """One request, sent again where that can do no harm: it is `safe`, or the service turned it away undone."""
 
-    def _once(self, method: str, path: str, body: bytes | BinaryIO | None, into: BinaryIO | None = None) -> bytes:
-        return self._sent(method, path, body, into)[0]
+        def asked_pause(error: RecollectError) -> float | None:
+            seconds = float(error.details.get("retry_after", 0))
+            is_undone = isinstance(error, Overloaded | RateLimited)
+            is_passing = error.http_status in (429, 502, 503) and seconds <= LONGEST_PAUSE_SECONDS
+            return seconds if is_passing and (safe or is_undone) else None
 
-    def _sent(
+        failures = (Unavailable, RateLimited)
+        return RETRY.run(lambda number: self._send(method, path, body, headers), failures, asked_pause)
+
+    def _send(
         self,
         method: str,
         path: str,
-        body: bytes | BinaryIO | None,
-        into: BinaryIO | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> tuple[bytes, Message]:
+        body: bytes | BinaryIO | None = None,
+        headers: Mapping[str, str] | None = None,
+        write: Callable[[bytes], object] | None = None,
+    ) -> Reply:
         """One request, sent once: after a broken connection nobody knows whether it was carried out."""
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"} | (headers or {})
-        if body is not None and not isinstance(body, bytes):
-            headers["content-length"] = str(os.stat(body.fileno()).st_size)
-        connection = self._connection()
+        headers = {"content-type": "application/json", **(headers or {})}
         try:
-            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-            answer = connection.getresponse()
-            if into is not None and answer.status < 400:
-                _copy(answer, into)
-            content = answer.read()
-        except ConnectionRefusedError:
-            self.close()
-            raise Unavailable("the service did not answer: ConnectionRefusedError", remedy="is it running?") from None
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise Unavailable(
-                f"the service did not answer: {type(error).__name__}",
-                remedy="look whether it was done before you repeat it; with an idempotency_key it can be repeated",
-            ) from None
-        if answer.status >= 400:
-            raise _error(answer.status, content)
-        return content, answer.headers
-
-    def _connection(self) -> http.client.HTTPConnection:
-        """This thread's connection; a new one where there is none, or where the service has closed it meanwhile."""
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is not None and connection.sock is not None and _is_readable(connection.sock):
-            self.close()
-            connection = None
-        if connection is None:
-            host, port = self._parts.hostname or "", self._parts.port
-            if self._parts.scheme == "https":
-                context = ssl.create_default_context()
-                connection = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
-            else:
-                connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
-            self._local.connection = connection
-        return connection
-
-
-def _copy(answer: http.client.HTTPResponse, into: BinaryIO) -> None:
-    while part := answer.read(1 << 16):
-        try:
-            into.write(part)
-        except OSError as error:
-            raise InvalidInput(f"cannot write the answer: {error.strerror}", remedy="make room") from None
-
-
-def _is_readable(idle: socket.socket) -> bool:
-    """Nothing comes unasked on an idle connection but its end."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(idle, selectors.EVENT_READ)
-        return bool(selector.select(0))
-
-
-def _waits() -> Iterator[float | None]:
-    """How long to wait after each try; None after the last."""
-    yield from (0.1 * 2**attempt for attempt in range(TRIES - 1))
-    yield None
+            reply = self._client.send(method, path, body, headers=headers, write=write)
+        except NoReply as error:
+            look = "look whether it was done before you repeat it; with an idempotency_key it can be repeated"
+            remedy = look if error.was_sent else "is it running?"
+            raise Unavailable(f"the service did not answer: {error.reason}", remedy=remedy) from None
+        if reply.status >= 400:
+            raise _error(reply.status, reply.body)
+        return reply
 
 
 def _wired(operation: Operation, given: dict[str, Any]) -> tuple[str, str, bytes | None]:

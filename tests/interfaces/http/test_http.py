@@ -172,8 +172,10 @@ def test_figures_for_prometheus_name_operations_never_ids(service: Any) -> None:
     told(service.get("/v1/memories/absent"), 404)
     page = service.get("/metrics").text
     assert 'recollect_requests_total{operation="show",status="404"} 1' in page
-    assert 'recollect_request_seconds_bucket{operation="show",le="+Inf"} 1' in page
+    assert 'recollect_request_seconds_bucket{le="+Inf",operation="show"} 1' in page
+    assert "recollect_requests_inside 0" in page
     assert "absent" not in page
+    assert "_created" not in page
 
 
 def test_logs_hold_no_secret_and_no_text(service: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from recollect.catalogue import FORMER_NAMES, Operation, invoke
@@ -32,7 +32,7 @@ from recollect.interfaces.http.body_timeouts import Patience
 from recollect.interfaces.http.client_address import Proxies, neighbourhood
 from recollect.interfaces.http.host_check import check_host, is_loopback
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
-from recollect.interfaces.http.metrics import Metrics, log_request
+from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, log_request
 from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
@@ -64,7 +64,7 @@ class Service:
         self.uploads = Gate(2 * settings.threads)
         self.rates = Rates()
         self.usage = Usage(partial(keys.count_uses, core))
-        self.metrics = Metrics()
+        self.metrics = Metrics(lambda: self.gate.inside)
         self.is_closing = False
 
     async def run(self, work: Callable[[], Any]) -> Any:
@@ -311,7 +311,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
     async def metrics(request: Request) -> Response:
         if not _is_neighbour(request, service.settings):
             await service.run(lambda: service.operators(request, "metrics"))
-        return PlainTextResponse(service.metrics.page({"requests_inside": service.gate.inside}))
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 
     async def openapi_json(request: Request) -> Response:
         described = await asyncio.to_thread(openapi.as_json, PREFIX)

@@ -4,58 +4,45 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 log = logging.getLogger("recollect.requests")
 
 
 class Metrics:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: Counter[tuple[str, int]] = Counter()
-        self._buckets: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
-        self._seconds: Counter[str] = Counter()
+    """Figures by operation and status, so there are as many series as the catalogue allows, whatever is asked for."""
+
+    def __init__(self, requests_inside: Callable[[], float]) -> None:
+        disable_created_metrics()  # a time for each series, which nobody asked for
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "recollect_requests", "Requests by operation and status.", ("operation", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "recollect_request_seconds", "How long requests took.", ("operation",),
+            registry=self._registry, buckets=BOUNDS,
+        )  # fmt: skip
+        inside = Gauge(
+            "recollect_requests_inside", "Requests that are worked on or wait for it.", registry=self._registry
+        )
+        inside.set_function(requests_inside)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
-        with self._lock:
-            self._requests[operation, status] += 1
-            self._buckets[operation][bisect_left(BOUNDS, seconds)] += 1
-            self._seconds[operation] += seconds  # type: ignore[assignment]
+        self._requests.labels(operation, str(status)).inc()
+        self._seconds.labels(operation).observe(seconds)
 
-    def page(self, gauges: Mapping[str, float]) -> str:
+    def page(self) -> bytes:
         """In the text format that Prometheus reads."""
-        with self._lock:
-            return "\n".join([*self._lines(), *_gauges(gauges)]) + "\n"
-
-    def _lines(self) -> Iterator[str]:
-        yield "# HELP recollect_requests_total Requests by operation and status."
-        yield "# TYPE recollect_requests_total counter"
-        for (operation, status), count in sorted(self._requests.items()):
-            yield f'recollect_requests_total{{operation="{operation}",status="{status}"}} {count}'
-        yield "# HELP recollect_request_seconds How long requests took."
-        yield "# TYPE recollect_request_seconds histogram"
-        for operation, buckets in sorted(self._buckets.items()):
-            total = 0
-            for bound, count in zip((*map(str, BOUNDS), "+Inf"), buckets, strict=True):
-                total += count
-                yield f'recollect_request_seconds_bucket{{operation="{operation}",le="{bound}"}} {total}'
-            yield f'recollect_request_seconds_sum{{operation="{operation}"}} {self._seconds[operation]:.6f}'
-            yield f'recollect_request_seconds_count{{operation="{operation}"}} {total}'
+        return generate_latest(self._registry)
 
 
-def _gauges(gauges: Mapping[str, float]) -> Iterator[str]:
-    for name, value in gauges.items():
-        yield f"# TYPE recollect_{name} gauge"
-        yield f"recollect_{name} {value:g}"
-
-
-def log_request(**facts: Any) -> None:
+def log_request(**facts: str | float | None) -> None:
     if log.isEnabledFor(logging.INFO):
-        facts = {name: value for name, value in facts.items() if value is not None}
-        log.info(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts}))
+        known = {name: value for name, value in facts.items() if value is not None}
+        log.info(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **known}))
