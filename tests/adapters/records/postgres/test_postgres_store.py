@@ -528,7 +528,7 @@ from recollect.ports.steps import Insert
 from recollect.testing.conformance.makers import agent, memory
 store, acme = PostgresStore({address!r}), Scope("acme")
 def work(connection):
-    store._apply(connection, acme, [Insert(agent(acme)), Insert(memory(acme, text="an anchor"))])
+    store._apply(connection, acme, [Insert(agent(acme)), Insert(memory(acme, text="an anchor"))], together=True)
     print("half way", flush=True)
     time.sleep(60)
 store.link.write("acme", work)
@@ -597,8 +597,8 @@ store.link.write("acme", work)
         named.close()
 
     def test_a_missing_driver_names_the_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("postgres.store", "postgres.connection"):
-            monkeypatch.delitem(sys.modules, f"recollect.adapters.records.{name}")
+        for name in ("records.postgres.store", "postgres.connection"):
+            monkeypatch.delitem(sys.modules, f"recollect.adapters.{name}")
         monkeypatch.setitem(sys.modules, "psycopg", None)
         with pytest.raises(MissingExtra, match=r"recollect\[postgres\]"):
             recollect.open("postgresql://localhost/x")
