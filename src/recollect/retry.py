@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from recollect.errors import RecollectError, VersionConflict
@@ -41,9 +42,16 @@ class Retry:
                 asked = asked_pause(error)
                 if asked is None:
                     raise
-            usual = self.first_pause_seconds * 2 ** (number - 1) * random.uniform(0.5, 1.0)
-            (self.sleep or time.sleep)(min(max(usual, asked), self.longest_pause_seconds))
+            self._pause(number, asked)
         return attempt(self.tries)
+
+    def chances(self) -> Iterator[Callable[[], None]]:
+        """For loops that look whether it worked: so many chances, each with what pauses before the next."""
+        return (partial(self._pause, number) for number in range(1, self.tries + 1))
+
+    def _pause(self, number: int, asked: float = 0.0) -> None:
+        longest = min(self.first_pause_seconds * 2.0 ** (number - 1), self.longest_pause_seconds)
+        (self.sleep or time.sleep)(min(max(longest * random.uniform(0.5, 1.0), asked), self.longest_pause_seconds))
 
 
 CONTENTION = Retry(first_pause_seconds=0.001, longest_pause_seconds=0.064)

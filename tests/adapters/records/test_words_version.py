@@ -79,12 +79,12 @@ def test_a_killed_making_again_is_done_at_the_next_opening(name: str, tmp_path: 
 import os
 import recollect
 from recollect.adapters.records.sqlite.connection import connect
-from recollect.domain import words
-made, calls = words.terms_of, []
+from recollect.domain import tokenizer
+made, calls = tokenizer.terms_of, []
 def terms_of(texts):
     calls.append(1)
     return made(texts) if len(calls) < 3 else os._exit(9)
-words.terms_of = terms_of
+tokenizer.terms_of = terms_of
 recollect.open({address!r}, embedder="none")
 """
     assert subprocess.run([sys.executable, "-c", killed], timeout=120, check=False).returncode == 9

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +38,7 @@ from recollect.adapters.postgres.pooler import (
     share,
 )
 from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
+from recollect.retry import Retry
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -220,19 +220,16 @@ class Link:
         return [Question("BEGIN"), Question(enter, values), Question(_LOCK)]
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
+        def may_pass(error: Exception) -> float | None:
+            if isinstance(error, psycopg.Error) and not _may_pass(error):
+                return None
+            if not isinstance(error, psycopg.Error) or error.sqlstate not in _TRANSIENT:
+                self._open_pool().check()  # where one line is dead, those that lie idle may be too
+            return 0.0
+
         with self.our_errors():
-            for number in range(self._tries - 1):
-                try:
-                    return attempt()
-                except _Undone:
-                    self._open_pool().check()
-                except psycopg.Error as error:
-                    if not _may_pass(error):
-                        raise
-                    if error.sqlstate not in _TRANSIENT:
-                        self._open_pool().check()  # where one line is dead, those that lie idle may be too
-                time.sleep(random.uniform(0.2, 1.0) * 0.01 * 2**number)
-            return attempt()
+            again = Retry(self._tries, first_pause_seconds=0.01)
+            return again.run(lambda number: attempt(), (_Undone, psycopg.Error), may_pass)
 
     @contextmanager
     def _place_among_writers(self, tenant: str) -> Iterator[None]:

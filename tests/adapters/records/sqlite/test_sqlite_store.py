@@ -36,7 +36,9 @@ BEGINNING = """
     from recollect.domain.conversations import Session
     from recollect.domain.tenancy import Organization
     from recollect.errors import *
+    from recollect.ports.query import *
     from recollect.ports.records import *
+    from recollect.ports.steps import *
     path, acme = Path(sys.argv[1]), Scope("acme")
 """
 

@@ -1,4 +1,4 @@
-"""Migration steps to SQL, written once; a dialect says only what its database spells otherwise.
+"""Migrations and text indexes of the SQL stores, written once; a store says only what its database spells otherwise.
 
 A step is turned into statements with the table as it was before it, so that a key or an index that is added later is
 the same as one that was there from the beginning. Text indexes are no part of it: they are derived from the records,
@@ -12,20 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 from recollect.adapters.records.common import migrations
-from recollect.adapters.records.common.dialect import json_text
+from recollect.adapters.records.common.dialect import Run, json_text
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.domain import tokenizer
-from recollect.domain.record import ColumnType
+from recollect.domain.record import RECORDS, ColumnType, Record, now
 from recollect.errors import StoreError
 
 MARK = "text:"
 """How the keys of the marks begin, in a store's own table of values."""
 
 Table = Mapping[str, Any]
-Run = Callable[[str], object]
 
 
 def text_marks(maker: str) -> dict[str, str]:
@@ -37,6 +37,42 @@ def text_marks(maker: str) -> dict[str, str]:
 def _mark(maker: str, text: Mapping[str, Any]) -> str:
     made_of = json.dumps([tokenizer.VERSION, maker, text["fields"], text["facets"]])
     return hashlib.sha256(made_of.encode()).hexdigest()[:16]
+
+
+def marks(run: Run) -> dict[str, str]:
+    """What the text indexes that are there were made of."""
+    kept = run(f"SELECT key, value FROM recollect_store WHERE substr(key, 1, {len(MARK)}) = ?", (MARK,))
+    return {str(key).removeprefix(MARK): str(mark) for key, mark in kept}
+
+
+def mark_text(run: Run, table: str, mark: str | None) -> None:
+    """Note what a text index is made of; None if there is none."""
+    run("DELETE FROM recollect_store WHERE key = ?", (MARK + table,))
+    if mark is not None:
+        run("INSERT INTO recollect_store(key, value) VALUES (?, ?)", (MARK + table, mark))
+
+
+def update_text(run: Run, maker: str, drop: Callable[[str], object], make: Callable[[type[Record]], object]) -> bool:
+    """Make the text indexes that are not, or not any more, what they should be; says whether there was one."""
+    have, wanted = marks(run), text_marks(maker)
+    for table in sorted(have.keys() | wanted.keys()):
+        if have.get(table) != wanted.get(table):
+            drop(table)
+            if table in wanted:
+                make(RECORDS[table])
+            mark_text(run, table, wanted.get(table))
+    return have != wanted
+
+
+def recorded(run: Run) -> dict[int, str]:
+    """The migrations that a store has seen, by number, with their checksums."""
+    return {row[0]: row[1] for row in run("SELECT number, checksum FROM recollect_migrations", ())}
+
+
+def is_current(run: Run, maker: str) -> bool:
+    """Asked first: most stores that are opened were opened before, and nothing is written."""
+    done = {migration.number: migration.checksum for migration in migrations.migrations()}
+    return recorded(run) == done and marks(run) == text_marks(maker)
 
 
 def index_name(table: str, fields: Sequence[str]) -> str:
@@ -52,16 +88,28 @@ class Ddl:
     empty: ClassVar[Mapping[ColumnType, str]]
     """What a column that may not be empty holds in the rows that are older, unless its step says it."""
 
-    def apply(self, migration: migrations.Migration, run: Run, refused: type[Exception], store: str) -> None:
-        """Every step of a migration; `refused` is how the database says that a key is taken twice."""
+    def migrate(self, migration: migrations.Migration, run: Run, refused: type[Exception], store: str) -> bool:
+        """Every step of a migration that the store lacks, and the record of it; in the caller's transaction.
+
+        `refused` is how the database says that a key is taken twice.
+        """
+        if not migrations.pending(migration, recorded(run), store):
+            return False
         tables = migrations.built(one for one in migrations.migrations() if one.number < migration.number)
         for step in migration.steps:
             try:
                 for statement in self.statements(step, tables.get(step["table"], {})):
-                    run(statement)
+                    run(statement, ())
             except refused:
                 raise taken_twice(step, store) from None
             migrations.apply_step(tables, step)
+        noted = (migration.number, migration.name, migration.checksum, self.kept(now()))
+        run("INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)", noted)
+        return True
+
+    def kept(self, moment: datetime) -> object:
+        """A moment as the store's own tables hold it."""
+        return moment
 
     def statements(self, step: migrations.Step, table: Table) -> Iterator[str]:
         """What a step does to a table, given as it was before."""

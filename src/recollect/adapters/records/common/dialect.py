@@ -15,7 +15,13 @@ from recollect.adapters.records.common.checks import in_utc
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare
 
-Bind = Callable[[Any], str]
+Row = tuple[Any, ...]
+"""What a driver gives for a row: values of any type that it knows."""
+Values = Sequence[object]
+"""What is bound to the place-holders of a statement."""
+Run = Callable[[str, Values], list[Row]]
+"""Runs a statement with `?` for place-holders, and gives its rows."""
+Bind = Callable[[object], str]
 """Adds a value to the statement's bound values and gives its place-holder."""
 
 

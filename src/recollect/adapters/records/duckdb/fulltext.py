@@ -8,7 +8,6 @@ the end. The tenant and the facets are conditions on the records themselves, so 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +15,7 @@ import duckdb
 
 from recollect.adapters.records.common import text_terms
 from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.dialect import Run
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.domain.record import Record
 from recollect.domain.tokenizer import terms_asked
@@ -25,9 +25,6 @@ from recollect.ports.records import Scope
 NAMES = ("term", "row")
 INDEXED_AT_ONCE = 2000
 MAKER = "63-bit hashes of terms"
-
-Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs a statement with its values."""
 
 
 def text_table(record: type[Record]) -> str:

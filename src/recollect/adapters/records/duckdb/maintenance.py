@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,25 @@ import duckdb
 
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.ddl import MARK, Ddl, Table, index_name, text_marks
+from recollect.adapters.records.common.ddl import (
+    Ddl,
+    Table,
+    index_name,
+    is_current,
+    mark_text,
+    marks,
+    recorded,
+    text_marks,
+    update_text,
+)
+from recollect.adapters.records.common.dialect import Run
 from recollect.adapters.records.common.integrity import check_count, check_references
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE
 from recollect.adapters.records.duckdb.dialect import TYPES
 from recollect.adapters.records.duckdb.file import DuckdbFile, end
-from recollect.adapters.records.duckdb.fulltext import MAKER, Run, make_text, terms_of, text_table
-from recollect.domain.record import RECORDS, Record, new_id, now
+from recollect.adapters.records.duckdb.fulltext import MAKER, make_text, terms_of, text_table
+from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, NotARecollectStore
 from recollect.ports.records import Part, Problem
 
@@ -69,25 +81,36 @@ class DuckdbDdl(Ddl):
         if leading.count(fields[0]) == 1 and fields[0] != "id":
             yield from super().drop_index(table, fields[:1])
 
+    def kept(self, moment: datetime) -> datetime:
+        return moment.replace(tzinfo=None)
+
 
 DDL = DuckdbDdl()
 
 
+def running(cursor: duckdb.DuckDBPyConnection) -> Run:
+    return lambda statement, values: cursor.execute(statement, values).fetchall()
+
+
 def migrate(cursor: duckdb.DuckDBPyConnection, path: Path, codec_of: CodecOf) -> list[str]:
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
-    _refuse_foreign(cursor, path)
-    if _is_current(cursor):
+    is_new = _refuse_foreign(cursor, path)
+    run = running(cursor)
+    if not is_new and is_current(run, MAKER):
         return []
     applied = []
     for migration in migrations.migrations():
         with _whole(cursor):
             _create(cursor)
-            done = dict(cursor.execute("SELECT number, checksum FROM recollect_migrations").fetchall())
-            if migrations.pending(migration, done, f"'{path.name}'"):
-                _apply(cursor, migration, path)
+            if DDL.migrate(migration, run, duckdb.ConstraintException, f"'{path.name}'"):
                 applied.append(migration.name)
     with _whole(cursor):
-        _make_text(cursor, codec_of)
+        update_text(
+            run,
+            MAKER,
+            drop=lambda table: run(f"DROP TABLE IF EXISTS {quoted(table + '_text')}", ()),
+            make=lambda record: make_text(run, record, codec_of(record)),
+        )
     return applied
 
 
@@ -103,59 +126,25 @@ def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise
 
 
-def _marks(cursor: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    kept = cursor.execute("SELECT key, value FROM recollect_store WHERE starts_with(key, ?)", [MARK]).fetchall()
-    return {key.removeprefix(MARK): mark for key, mark in kept}
-
-
-def _make_text(cursor: duckdb.DuckDBPyConnection, codec_of: CodecOf) -> None:
-    """The text indexes that are not, or not any more, what they should be."""
-
-    def run(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return cursor.execute(statement, values).fetchall()
-
-    have, wanted = _marks(cursor), text_marks(MAKER)
-    for table in have.keys() - wanted.keys():
-        run(f"DROP TABLE IF EXISTS {quoted(table + '_text')}")
-        run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
-    for table, mark in wanted.items():
-        if have.get(table) != mark:
-            make_text(run, RECORDS[table], codec_of(RECORDS[table]))
-            run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
-            run("INSERT INTO recollect_store VALUES (?, ?)", [MARK + table, mark])
-
-
 def examine(path: Path) -> str:
     """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
     file = DuckdbFile(path)
     try:
         with file.cursor() as cursor:
-            _refuse_foreign(cursor, path)
-            try:
-                done = dict(cursor.execute("SELECT number, checksum FROM recollect_migrations").fetchall())
-            except duckdb.CatalogException:
-                done = {}
+            done = {} if _refuse_foreign(cursor, path) else recorded(running(cursor))
         return migrations.outstanding(done, f"'{path.name}'")
     finally:
         file.close()
 
 
-def _is_current(cursor: duckdb.DuckDBPyConnection) -> bool:
-    """Asked first, so that opening a store again writes nothing."""
-    try:
-        done = cursor.execute("SELECT number, checksum FROM recollect_migrations ORDER BY number").fetchall()
-    except duckdb.CatalogException:
-        return False
-    known = [(migration.number, migration.checksum) for migration in migrations.migrations()]
-    return done == known and _marks(cursor) == text_marks(MAKER)
-
-
-def _refuse_foreign(cursor: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _refuse_foreign(cursor: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Whether there is nothing yet; a file of another program is refused."""
     tables = {name for (name,) in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if tables and "recollect_store" not in tables:
         raise NotARecollectStore(
             f"'{path}' is a DuckDB file of another program", remedy="give another path; this file was not changed"
         )
+    return not tables
 
 
 def _create(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -172,17 +161,9 @@ def _create(cursor: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-def _apply(cursor: duckdb.DuckDBPyConnection, migration: migrations.Migration, path: Path) -> None:
-    DDL.apply(migration, cursor.execute, duckdb.ConstraintException, f"'{path.name}'")
-    cursor.execute(
-        "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
-        [migration.number, migration.name, migration.checksum, now().replace(tzinfo=None)],
-    )
-
-
 def check(cursor: duckdb.DuckDBPyConnection, codec_of: CodecOf) -> Iterator[Problem]:
     """Re-read every row, validate it again, follow every reference, and compare the words with the texts."""
-    if _marks(cursor) != text_marks(MAKER):
+    if marks(running(cursor)) != text_marks(MAKER):
         yield Problem(what=READ_OTHERWISE, part="index")
     checks = _Checks(cursor)
     for record in list(RECORDS.values()):
@@ -276,6 +257,5 @@ def rebuild_text(run: Run, codec_of: CodecOf) -> list[str]:
     searched = [record for record in RECORDS.values() if record.shape.text]
     made = {record.shape.table: make_text(run, record, codec_of(record)) for record in searched}
     for table, mark in text_marks(MAKER).items():
-        run("DELETE FROM recollect_store WHERE key = ?", [MARK + table])
-        run("INSERT INTO recollect_store VALUES (?, ?)", [MARK + table, mark])
+        mark_text(run, table, mark)
     return [f"{table}: {count} in the text index" for table, count in made.items() if count]

@@ -7,9 +7,7 @@ Credentials are the business of boto3 (environment, profile, role) and never par
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -41,6 +39,7 @@ from recollect.errors import (
     StoreFull,
     Unavailable,
 )
+from recollect.retry import Retry
 
 ATTEMPTS = 6
 READ_SECONDS = 20
@@ -276,11 +275,9 @@ def _session(profile: str | None) -> boto3.session.Session:
     return boto3.session.Session(profile_name=profile)
 
 
-def pauses(most: int = 12) -> Iterator[Any]:
-    """Chances to try, each with a way to wait before the next: jittered, growing, bounded."""
-    for number in range(most):
-        longest = min(1.0, 0.005 * 2**number)
-        yield lambda longest=longest: time.sleep(random.uniform(longest / 4, longest))
+def pauses(most: int = 12) -> Iterator[Callable[[], None]]:
+    """So many chances to try, each with what pauses before the next."""
+    return Retry(most, first_pause_seconds=0.005, longest_pause_seconds=1.0).chances()
 
 
 def wire(item: dict[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any
 
 from recollect.adapters.postgres.connection import Connection
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.ddl import MARK, text_marks
+from recollect.adapters.records.common.ddl import mark_text, marks, text_marks, update_text
+from recollect.adapters.records.common.dialect import Row, Run, Values
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE, terms_of
+from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
 from recollect.ports.records import Problem
@@ -22,7 +24,6 @@ BATCH = 1000
 MAKER = "lexemes of terms"
 # What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
 PENDING = "gin_pending_list_limit = 256"
-_NOTE = "INSERT INTO recollect_store VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # Before the words were ours the server made them.
 _FORMER = (
     "DROP FUNCTION IF EXISTS recollect_index(text)",
@@ -43,24 +44,30 @@ def asked_value(term: str) -> str:
     return f"'{term}'"
 
 
+def running(connection: Connection) -> Run:
+    def run(statement: str, values: Values) -> list[Row]:
+        """Without values as it is: a question mark in it is no place-holder."""
+        done = connection.execute(placeholders(statement), values) if values else connection.execute(statement)
+        return done.fetchall() if done.description else []
+
+    return run
+
+
 def make_text(connection: Connection, codec_of: CodecOf) -> None:
     """The text indexes that are not, or not any more, what they should be: all of them in one go."""
-    with connection.transaction():
-        have, wanted = _marks(connection), text_marks(MAKER)
-        if have == wanted:
-            return
-        for table in sorted(have.keys() | wanted.keys()):
-            if have.get(table) == wanted.get(table):
-                continue
-            connection.execute(f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text")
-            connection.execute("DELETE FROM recollect_store WHERE key = %s", (MARK + table,))
-            if table in wanted:
-                for statement in text_statements(table):
-                    connection.execute(statement)
-                fill_text(connection, RECORDS[table], codec_of)
-                connection.execute(_NOTE, (MARK + table, wanted[table]))
-        for statement in _FORMER:
+
+    def make(record: type[Record]) -> None:
+        for statement in text_statements(record.shape.table):
             connection.execute(statement)
+        fill_text(connection, record, codec_of)
+
+    def drop(table: str) -> None:
+        connection.execute(f"ALTER TABLE {quoted(table)} DROP COLUMN IF EXISTS _text")
+
+    with connection.transaction():
+        if update_text(running(connection), MAKER, drop, make):
+            for statement in _FORMER:
+                connection.execute(statement)
 
 
 def text_statements(table: str) -> tuple[str, str]:
@@ -71,18 +78,13 @@ def text_statements(table: str) -> tuple[str, str]:
     )
 
 
-def _marks(connection: Connection) -> dict[str, str]:
-    found = connection.execute("SELECT key, value FROM recollect_store WHERE key ^@ %s", (MARK,)).fetchall()
-    return {str(key).removeprefix(MARK): mark for key, mark in found}
-
-
 def rebuild_text(connection: Connection, codec_of: CodecOf) -> list[str]:
     """Write the terms of every record again, and their indexes."""
     done = []
     for table, mark in text_marks(MAKER).items():
         with connection.transaction():
             count = fill_text(connection, RECORDS[table], codec_of)
-            connection.execute(_NOTE, (MARK + table, mark))
+            mark_text(running(connection), table, mark)
         connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
         if count:
             done.append(f"{table}: {count} in the text index")
@@ -118,7 +120,7 @@ def _pages(connection: Connection, record: type[Record], codec: Codec) -> Iterat
 
 def check_text(connection: Connection, codec_of: CodecOf) -> Iterator[Problem]:
     """Every record is held by its own terms."""
-    if _marks(connection) != text_marks(MAKER):
+    if marks(running(connection)) != text_marks(MAKER):
         yield Problem(what=READ_OTHERWISE, part="index")
         return
     for table in text_marks(MAKER):

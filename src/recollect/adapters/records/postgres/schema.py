@@ -19,7 +19,7 @@ from recollect.adapters.postgres.connection import APP, UPKEEP, Connection
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import Ddl, Table, unique_name
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.postgres.fulltext_index import PENDING, CodecOf, make_text
+from recollect.adapters.records.postgres.fulltext_index import PENDING, CodecOf, make_text, running
 from recollect.domain.record import ColumnType, new_id, now
 from recollect.errors import StoreError, StoreReadOnly
 
@@ -62,7 +62,8 @@ def migrate(connection: Connection, label: str, codec_of: CodecOf) -> list[str]:
     try:
         with connection.transaction():
             _foundation(connection)
-            applied = [one.name for one in migrations.migrations() if _migrated(connection, one, label)]
+            run, refused = running(connection), psycopg.errors.UniqueViolation
+            applied = [one.name for one in migrations.migrations() if DDL.migrate(one, run, refused, label)]
             make_text(connection, codec_of)
             _bound_what_is_pending(connection)
             make_partitions(connection)
@@ -98,20 +99,6 @@ def may_not_make_tables(connection: Connection, label: str) -> StoreReadOnly:
         f"{label} does not let its user '{user}' make tables",
         remedy=f"log in as '{others[0][0]}', who owns the tables that are there" if others else grant,
     )
-
-
-def _migrated(connection: Connection, migration: migrations.Migration, label: str) -> bool:
-    with connection.transaction():
-        recorded = connection.execute("SELECT number, checksum FROM recollect_migrations").fetchall()
-        done = {number: checksum for number, checksum in recorded}  # noqa: C416 - rows are tuples of any length
-        if not migrations.pending(migration, done, label):
-            return False
-        DDL.apply(migration, connection.execute, psycopg.errors.UniqueViolation, label)
-        connection.execute(
-            "INSERT INTO recollect_migrations VALUES (%s, %s, %s, %s)",
-            (migration.number, migration.name, migration.checksum, now()),
-        )
-        return True
 
 
 _MISSING = "SELECT r FROM unnest(%s::text[]) r WHERE NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = r)"

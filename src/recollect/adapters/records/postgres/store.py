@@ -174,7 +174,9 @@ class PostgresStore(SqlReads):
         questions = [Question(placeholders(statement), values) for statement, values in readings]
         return self.link.ask(scope.organization_id, *questions)
 
-    def _apply(self, connection: Connection, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
+    def _apply(
+        self, connection: Connection, scope: Scope, steps: Sequence[Step], *, together: bool = False
+    ) -> Committed:
         tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
         tables.serve(scope)
         try:
@@ -229,7 +231,7 @@ class PostgresStore(SqlReads):
             connection.execute(f"SET LOCAL ROLE {APP}")
             for note in notes:
                 connection.execute(self.link.bound(note.organization_id))
-                self._apply(connection, Scope(note.organization_id), [Insert(note)], together=False)
+                self._apply(connection, Scope(note.organization_id), [Insert(note)])
 
         with self.as_owner() as connection:
             return postgres_layout.drop(connection, partition, write)

@@ -9,11 +9,11 @@ from typing import Any, cast
 import apsw
 
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.ddl import text_marks
+from recollect.adapters.records.common.ddl import marks, text_marks
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE, terms_of
 from recollect.adapters.records.sqlite.fulltext import INDEXED_AT_ONCE, TOKENIZER, facet_tokens
-from recollect.adapters.records.sqlite.maintenance import CodecOf, marks
+from recollect.adapters.records.sqlite.maintenance import CodecOf, running
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
 from recollect.ports.records import Problem
@@ -21,7 +21,7 @@ from recollect.ports.records import Problem
 
 def check_text(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Problem]:
     """The text index holds exactly the living records, each by its own terms."""
-    if marks(connection) != text_marks(TOKENIZER):
+    if marks(running(connection)) != text_marks(TOKENIZER):
         yield Problem(what=READ_OTHERWISE, part="index")
         return
     for record in [one for one in RECORDS.values() if one.shape.text]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,14 +12,14 @@ import apsw
 
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.ddl import MARK, Ddl, Table, text_marks
-from recollect.adapters.records.common.dialect import moment_text
+from recollect.adapters.records.common.ddl import Ddl, Table, is_current, mark_text, recorded, text_marks, update_text
+from recollect.adapters.records.common.dialect import Run, moment_text
 from recollect.adapters.records.common.integrity import check_count, check_references
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.sqlite.connection import connect, our_errors, refuse_foreign
 from recollect.adapters.records.sqlite.fulltext import TOKENIZER, make_text
 from recollect.domain.memory import Memory, content_hash
-from recollect.domain.record import RECORDS, Record, new_id, now
+from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData
 from recollect.ports.records import Problem
 
@@ -53,32 +54,38 @@ class SqliteDdl(Ddl):
         yield f"CREATE UNIQUE INDEX {quoted(name + '_seq')} ON {quoted(name)}(_seq)"
         yield from self.keys_and_indexes(step)
 
+    def kept(self, moment: datetime) -> str:
+        return moment_text(moment)
+
 
 DDL = SqliteDdl()
+
+
+def running(connection: apsw.Connection) -> Run:
+    return lambda statement, values: connection.execute(statement, values).fetchall()
 
 
 def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[str]:
     """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
     with _alone(connection):
         create(connection)  # also says so at once if the file cannot be written
-        if is_up_to_date(connection):
+        if is_current(running(connection), TOKENIZER):
             return []
     applied = []
     for migration in migrations.migrations():
         with _alone(connection):
-            if migrations.pending(migration, _recorded(connection), f"'{path.name}'"):
-                _apply(connection, migration, path)
+            if DDL.migrate(migration, running(connection), apsw.ConstraintError, f"'{path.name}'"):
                 applied.append(migration.name)
     if applied:
         _write_statistics(connection)
-    _make_text(connection, codec_of)
+    with _alone(connection):
+        update_text(
+            running(connection),
+            TOKENIZER,
+            drop=lambda table: connection.execute(f"DROP TABLE IF EXISTS {quoted(table + '_text')}"),
+            make=lambda record: make_text(connection, record, codec_of(record)),
+        )
     return applied
-
-
-def is_up_to_date(connection: apsw.Connection) -> bool:
-    """Asked first: most stores that are opened were opened before."""
-    done = {migration.number: migration.checksum for migration in migrations.migrations()}
-    return _recorded(connection) == done and marks(connection) == text_marks(TOKENIZER)
 
 
 @contextmanager
@@ -92,24 +99,6 @@ def _alone(connection: apsw.Connection) -> Iterator[None]:
         if not connection.get_autocommit():
             connection.execute("ROLLBACK")
         raise
-
-
-def marks(connection: apsw.Connection) -> dict[str, str]:
-    kept = connection.execute("SELECT key, value FROM recollect_store WHERE key GLOB ?", (MARK + "*",))
-    return {str(key).removeprefix(MARK): str(mark) for key, mark in kept}
-
-
-def _make_text(connection: apsw.Connection, codec_of: CodecOf) -> None:
-    """The text indexes that are not, or not any more, what they should be: all of them in one go."""
-    with _alone(connection):
-        have, wanted = marks(connection), text_marks(TOKENIZER)
-        for table in have.keys() - wanted.keys():
-            connection.execute(f"DROP TABLE IF EXISTS {quoted(table + '_text')}")
-            connection.execute("DELETE FROM recollect_store WHERE key = ?", (MARK + table,))
-        for table, mark in wanted.items():
-            if have.get(table) != mark:
-                make_text(connection, RECORDS[table], codec_of(RECORDS[table]))
-                connection.execute("INSERT OR REPLACE INTO recollect_store VALUES (?, ?)", (MARK + table, mark))
 
 
 def _write_statistics(connection: apsw.Connection) -> None:
@@ -158,19 +147,7 @@ def examine(path: Path) -> str:
         if connection.execute("PRAGMA schema_version").get == 0:
             return "an empty file, which will be made a store when it is first used"
         refuse_foreign(connection, path)
-        return migrations.outstanding(_recorded(connection), f"'{path.name}'")
-
-
-def _recorded(connection: apsw.Connection) -> dict[int, str]:
-    return dict(connection.execute("SELECT number, checksum FROM recollect_migrations"))
-
-
-def _apply(connection: apsw.Connection, migration: migrations.Migration, path: Path) -> None:
-    DDL.apply(migration, connection.execute, apsw.ConstraintError, f"'{path.name}'")
-    connection.execute(
-        "INSERT INTO recollect_migrations VALUES (?, ?, ?, ?)",
-        (migration.number, migration.name, migration.checksum, moment_text(now())),
-    )
+        return migrations.outstanding(recorded(running(connection)), f"'{path.name}'")
 
 
 def check_records(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Problem]:
@@ -188,8 +165,8 @@ def check_records(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Pr
 
 def check_content(connection: apsw.Connection, codec_of: Callable[[type[Record]], Codec]) -> Iterator[Problem]:
     """Everything that can be told without page checksums: rows, references, their number, and every content hash."""
-    recorded = _recorded(connection)
-    if any(migrations.pending(migration, recorded, "the store") for migration in migrations.migrations()):
+    done = recorded(running(connection))
+    if any(migrations.pending(migration, done, "the store") for migration in migrations.migrations()):
         for (verdict,) in connection.execute("PRAGMA integrity_check(20)"):
             if verdict != "ok":
                 yield Problem(what=str(verdict))
@@ -233,7 +210,7 @@ def rebuild_text(connection: apsw.Connection, codec_of: CodecOf) -> list[str]:
     """Throw the text indexes away and make them again from the records."""
     made = {record.shape.table: make_text(connection, record, codec_of(record)) for record in _searched()}
     for table, mark in text_marks(TOKENIZER).items():
-        connection.execute("INSERT OR REPLACE INTO recollect_store VALUES (?, ?)", (MARK + table, mark))
+        mark_text(running(connection), table, mark)
     return [f"{table}: {count} in the text index" for table, count in made.items() if count]
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from recollect.adapters.atomic_file import clear_unfinished, publish, unfinished
+from recollect.adapters.records.common import ddl
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.group_commit import GroupCommit
@@ -43,9 +44,9 @@ from recollect.adapters.records.sqlite.fulltext_check import check_text
 from recollect.adapters.records.sqlite.maintenance import (
     check_content,
     check_records,
-    is_up_to_date,
     migrate,
     rebuild_text,
+    running,
 )
 from recollect.adapters.records.sqlite.wal import log_of
 from recollect.adapters.records.sqlite.wal_guard import (
@@ -111,7 +112,7 @@ class SqliteStore(SqlReads):
                 if damage is None:
                     migrate(connection, self.path, self.codec)
                     note_loss(connection, self.path, self._notes, noted)
-                elif not is_up_to_date(connection):
+                elif not ddl.is_current(running(connection), fulltext.TOKENIZER):
                     raise damage
                 keeping = Keeping(self.path, connection, self._notes, damage)
                 keeping.note()
