@@ -76,7 +76,7 @@ def _restore_duckdb(source: Path, settings: Settings) -> int:
 
 
 def _restore_file(
-    source: Path, target: Path, store_type: Callable[[Path], Any], discard: Callable[[Path], object]
+    source: Path, target: Path, store_type: Callable[[Path], RecordStore], discard: Callable[[Path], object]
 ) -> int:
     if target.exists():
         raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")

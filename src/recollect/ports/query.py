@@ -13,7 +13,9 @@ from typing import Any, Generic, Literal, TypeVar
 from recollect.domain.record import Record
 from recollect.errors import InvalidInput
 
-R = TypeVar("R", bound=Record)
+R_co = TypeVar("R_co", bound=Record, covariant=True)
+Row = tuple[Any, ...]
+"""Values of some fields, or of some columns, of any type that a record may have."""
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -32,7 +34,7 @@ class OneOf:
     """A field is one of these values; or none of them, not even where it is empty."""
 
     field: str
-    values: tuple[Any, ...]
+    values: Row
     wanted: bool = True
 
 
@@ -68,7 +70,7 @@ class Linked:
 Filter = Compare | OneOf | IsNull | Holds | AnyOf | Linked
 
 
-def equal(field: str, value: Any) -> Filter:
+def equal(field: str, value: object) -> Filter:
     return IsNull(field) if value is None else Compare(field, "=", value)
 
 
@@ -81,8 +83,8 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Query(Generic[R]):
-    record: type[R]
+class Query(Generic[R_co]):
+    record: type[R_co]
     where: tuple[Filter, ...] = ()
     order: tuple[Order, ...] = ()
     limit: int | None = None
@@ -100,17 +102,17 @@ class Query(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
-    records: list[R]
+class Page(Generic[R_co]):
+    records: list[R_co]
     next: str | None = None
 
 
-def encode_cursor(values: Sequence[Any]) -> str:
+def encode_cursor(values: Sequence[object]) -> str:
     plain = [["t", value.isoformat()] if isinstance(value, datetime) else value for value in values]
     return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, query: Query[Any]) -> list[Any]:
+def decode_cursor(cursor: str, query: Query[Record]) -> list[Any]:
     try:
         plain = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         values = [datetime.fromisoformat(value[1]) if isinstance(value, list) else value for value in plain]
@@ -130,14 +132,14 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside(Generic[R]):
+class Beside(Generic[R_co]):
     """What stands beside some records: among those with the same `within`, in order of `by` and then of id.
 
     Each place is a record's values of `within` and `by`, and its id; `within` and `by` are declared as an index in this
     order, and neither is empty.
     """
 
-    record: type[R]
+    record: type[R_co]
     within: str
     by: str
     places: tuple[tuple[Any, Any, str], ...]
@@ -146,14 +148,14 @@ class Beside(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class TextQuery(Generic[R]):
+class TextQuery(Generic[R_co]):
     """Any of the terms, in any of the record's declared text fields; best first, ties by id.
 
     The rarer a term within what the facets leave, the more it counts; other tenants' texts never matter. `facets`
     must all match and are part of the index; `where` filters what is left.
     """
 
-    record: type[R]
+    record: type[R_co]
     terms: tuple[str, ...]
     limit: int
     facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class TextHit:
     score: float
 
 
-Reading = tuple[Query[Any], Sequence[str]]
+Reading = tuple[Query[Record], Sequence[str]]
 """A query, and the fields that are wanted."""
 
 
@@ -222,7 +224,7 @@ def _member_compares(value: Any, given: Compare) -> bool:
     return _TESTS[given.operator](value[given.key], given.value)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return "constant"
     return "number" if isinstance(value, int | float) else type(value).__name__

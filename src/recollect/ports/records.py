@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from recollect.domain.record import Record, now
 from recollect.ports.partitions import Partitioned
 from recollect.ports.protocols import missing
-from recollect.ports.query import Beside, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.query import Beside, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, TenantVectors, VectorTruth
 
@@ -108,15 +108,15 @@ class Reads(Protocol):
 
     def find(self, scope: Scope, query: Query[R]) -> Page[R]: ...
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         """Like `find`, but only these fields, as tuples: for hot paths that need no records."""
 
-    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         """What `select` answers to each, in one wait where the store is far away."""
 
-    def count(self, scope: Scope, query: Query[Any]) -> int: ...
+    def count(self, scope: Scope, query: Query[Record]) -> int: ...
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         """How many pass, for each combination of the values of these fields that occurs; asked once, however many.
 
         A field is text, a whole number or a boolean, and may be empty; moments are counted by `Spans`.
@@ -140,7 +140,7 @@ class RecordStore(Reads, Protocol):
         behind itself, so read and let go; `erase_traces` may wait for it, or say that it could not be finished.
         """
 
-    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+    def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
         """For each place the ids of up to `reach` living records before it that pass `where`, its own if it passes, and
         up to `reach` after it, in order. Must cost the same however many records there are `within`.
         """
@@ -148,7 +148,7 @@ class RecordStore(Reads, Protocol):
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         """All the steps or none. Concurrent calls may share one disk sync; each fails or succeeds alone."""
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]: ...
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]: ...
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> Sequence[StoredVector]:
         """All the vectors of these memories in one space, in any order."""
@@ -189,7 +189,7 @@ class SqlAnswer:
 
     columns: list[str]
     types: list[str]
-    rows: list[list[Any]]
+    rows: list[list[object]]
     is_cut: bool
 
 
@@ -218,7 +218,7 @@ def missing_verbs(store: object) -> list[str]:
     return missing(store, RecordStore, *claimed, *(() if capabilities.vectors_by_tenant else (VectorTruth,)))
 
 
-def revised(record: R, tenant: Scope, /, **fields: Any) -> R:
+def revised(record: R, tenant: Scope, /, **fields: object) -> R:
     """A validated copy of a record, marked as changed now by the actor on whose behalf it is."""
     changed: R = record.changed(**{"updated_at": now(), "updated_by": tenant.actor, **fields})
     return changed

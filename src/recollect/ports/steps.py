@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from recollect.domain.record import Record
 from recollect.ports.query import Filter
@@ -62,7 +61,7 @@ class Touch:
     record: type[Record]
     id: str
     add: Mapping[str, int | float] = field(default_factory=dict)
-    put: Mapping[str, Any] = field(default_factory=dict)
+    put: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Require:
 
     record: type[Record]
     id: str
-    match: Mapping[str, Any] = field(default_factory=dict)
+    match: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_filters, check_groups, check_query, check_text
 from recollect.adapters.records.common.in_python_queries import (
@@ -33,12 +33,13 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
 from recollect.domain.tokenizer import terms_asked
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.query import Beside, Linked, OneOf, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.query import Beside, Linked, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Change, Problem, Scope
 from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 Key = tuple[str, str, str]  # table, organization, id
 
 
@@ -68,25 +69,25 @@ class MemoryStore:
         with self._reading():
             return paged([_copied(record) for record in self._matching(scope, query)], query)
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         check_query(query, fields)
         return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
 
-    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return [self.select(scope, query, fields) for query, fields in readings]
 
-    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+    def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
         check_beside(query)
         with self._reading():
             within = OneOf(query.within, tuple({place[0] for place in query.places}))
             return stand_beside(query, self._living(scope, Query(query.record, (within, *query.where))))
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
+    def count(self, scope: Scope, query: Query[Record]) -> int:
         with self._reading():
             check_filters(query.record, query.where)
             return sum(1 for _ in self._living(scope, query))
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)
         check_groups(query.record, by)
         with self._reading():
@@ -96,7 +97,7 @@ class MemoryStore:
         with self._reading():
             return _Tables(self, scope).apply(steps)
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text(query)
         with self._reading():
             scoped = [r for r in self._living(scope, Query(query.record)) if has_facets(r, query.facets)]
@@ -249,7 +250,7 @@ class _Tables(RecordTables):
         if record.shape.leaves_trace:
             self._set(self._store._gone, key, self._next_seq())
 
-    def _set(self, mapping: dict[Key, Any], key: Key, value: Any) -> None:
+    def _set(self, mapping: dict[Key, T], key: Key, value: T | None) -> None:
         before = mapping.get(key)
         self._undo.append(lambda: _assign(mapping, key, before))
         _assign(mapping, key, value)
@@ -279,7 +280,7 @@ class MemoryVectors:
         return [row.seq for row in self._rows if after < row.seq <= upto]
 
 
-def _assign(mapping: dict[Key, Any], key: Key, value: Any) -> None:
+def _assign(mapping: dict[Key, T], key: Key, value: T | None) -> None:
     if value is None:
         mapping.pop(key, None)
     else:

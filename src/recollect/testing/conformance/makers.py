@@ -60,7 +60,7 @@ def stored(store: RecordStore, scope: Scope, *records: R) -> R:
     return records[0]
 
 
-def ids(store: RecordStore, scope: Scope, query: Query[Any]) -> list[str]:
+def ids(store: RecordStore, scope: Scope, query: Query[Record]) -> list[str]:
     return [record.id for record in store.find(scope, query).records]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory
+from recollect.domain.record import Record
 from recollect.errors import InvalidInput
-from recollect.ports.query import Beside, Compare, Filter, Order, Query, TextQuery, equal
+from recollect.ports.query import Beside, Compare, Filter, Order, Query, Row, TextQuery, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, session, stored
@@ -31,11 +31,11 @@ ORDERS: list[tuple[Order, ...]] = [
 BAD_CURSORS = ["x", "", "é", "!!!!", "AAAA", "bnVsbA", "NQ", "W10", "A" * 10_000]
 
 
-def cursor(*values: Any) -> str:
+def cursor(*values: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
-def pages(store: RecordStore, scope: Scope, query: Query[Any]) -> list[list[str]]:
+def pages(store: RecordStore, scope: Scope, query: Query[Record]) -> list[list[str]]:
     found, after = [], None
     while True:
         page = store.find(scope, Query(query.record, query.where, query.order, query.limit, after, query.deleted))
@@ -173,7 +173,7 @@ class PagingRules:
         ],
         ids=str,
     )
-    def test_a_forged_cursor_is_refused(self, store: RecordStore, acme: Scope, values: tuple[Any, ...]) -> None:
+    def test_a_forged_cursor_is_refused(self, store: RecordStore, acme: Scope, values: Row) -> None:
         stored(store, acme, memory(acme))
         with pytest.raises(InvalidInput):
             store.find(acme, Query(Memory, order=(Order("occurred_at"),), after=cursor(*values)))
@@ -224,7 +224,7 @@ class PagingRules:
         ],
         ids=str,
     )
-    def test_what_no_index_leads_to_is_refused(self, store: RecordStore, acme: Scope, wrong: Beside[Any]) -> None:
+    def test_what_no_index_leads_to_is_refused(self, store: RecordStore, acme: Scope, wrong: Beside[Record]) -> None:
         with pytest.raises(InvalidInput):
             store.beside(acme, wrong)
 

@@ -11,7 +11,20 @@ from recollect.domain.agents import Agent
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
-from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Order, Query, TextQuery, equal
+from recollect.ports.query import (
+    AnyOf,
+    Compare,
+    Filter,
+    Holds,
+    IsNull,
+    Linked,
+    OneOf,
+    Order,
+    Query,
+    Row,
+    TextQuery,
+    equal,
+)
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import DeleteWhere
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, stored, tag, user
@@ -55,7 +68,7 @@ def _three(scope: Scope) -> list[Memory]:
     ]
 
 
-COMPARISONS: list[tuple[str, Any, str, str]] = [
+COMPARISONS: list[tuple[str, object, str, str]] = [
     # field, value, which are equal, which are less
     ("priority", 5, "b", "a"),
     ("confidence", 0.5, "b", "a"),
@@ -112,7 +125,7 @@ BAD_FILTERS: list[Filter] = [
 class QueryRules:
     @pytest.mark.parametrize(("field", "value", "equals", "less"), COMPARISONS, ids=str)
     def test_compare_knows_every_operator(
-        self, store: RecordStore, acme: Scope, field: str, value: Any, equals: str, less: str
+        self, store: RecordStore, acme: Scope, field: str, value: object, equals: str, less: str
     ) -> None:
         three = _three(acme)
         stored(store, acme, *three)
@@ -153,7 +166,7 @@ class QueryRules:
         ids=repr,
     )
     def test_members_are_compared_with_strict_types(
-        self, store: RecordStore, acme: Scope, value: Any, expected: list[str]
+        self, store: RecordStore, acme: Scope, value: object, expected: list[str]
     ) -> None:
         stored(store, acme, *(memory(acme, name, metadata={"k": inner}) for name, inner in TYPED.items()))
         stored(store, acme, memory(acme, "none", metadata={}))
@@ -165,7 +178,7 @@ class QueryRules:
         values = [-3, 2, 2.5, 10, "10", "2", "b", True, None, [5], {"x": 5}]
         stored(store, acme, *(memory(acme, f"{n:02}", metadata={"k": value}) for n, value in enumerate(values)))
 
-        def those(operator: str, value: Any) -> list[Any]:
+        def those(operator: str, value: object) -> list[Any]:
             query = Query(Memory, (Compare("metadata", operator, value, "k"),))  # type: ignore[arg-type]
             return [one.metadata["k"] for one in store.find(acme, query).records]
 
@@ -211,7 +224,7 @@ class QueryRules:
         ids=lambda value: str(value)[:20],
     )
     def test_one_of_takes_any_number_of_values(
-        self, store: RecordStore, acme: Scope, field: str, values: tuple[Any, ...], expected: str
+        self, store: RecordStore, acme: Scope, field: str, values: Row, expected: str
     ) -> None:
         stored(store, acme, *_three(acme))
         assert ids(store, acme, Query(Memory, (OneOf(field, values),))) == list(expected)

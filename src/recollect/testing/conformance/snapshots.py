@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from recollect.domain.memory import Memory, Tag
@@ -14,7 +12,7 @@ from recollect.ports.steps import Delete, Insert, Update
 from recollect.testing.conformance.makers import memory, stored, tag
 
 
-def seen(reading: Reads, scope: Scope) -> Any:
+def seen(reading: Reads, scope: Scope) -> object:
     """All that can be asked of memories and their tags, by every verb."""
     tagged = Query(Memory, (Linked(Tag, "memory_id", (equal("tag", "t"),)),), (Order("text"),))
     one = reading.get(scope, Memory, "b")

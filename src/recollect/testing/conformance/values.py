@@ -33,7 +33,7 @@ from recollect.testing.conformance.makers import (
     user,
 )
 
-JSON_VALUES: list[Any] = [
+JSON_VALUES: list[object] = [
     *(None, True, False, 0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)),
     *(0.1, -0.0, 1e-300, 1.7976931348623157e308, 5e-324, 1.0, 0.1 + 0.2),
     *(

@@ -12,8 +12,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
+from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
 from recollect.adapters.records.common.transaction import Transaction, unique_values
@@ -34,11 +35,11 @@ class Count:
     """A statement that counts something, and what to do with the number."""
 
     statement: str
-    values: Sequence[Any]
+    values: Values
     then: Callable[[int], None]
 
 
-class DistantTables(SqlTables):
+class DistantTables(SqlTables[str]):
     """Tables that answer many questions in one round trip, and take many rows in one go."""
 
     @abstractmethod
@@ -46,14 +47,14 @@ class DistantTables(SqlTables):
         """The answers, and so many new seqs in order."""
 
     @abstractmethod
-    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
+    def write_many(self, statement: str, rows: Sequence[Values]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """What steps of one run have in common: inserts, or absences that differ in the value of one field."""
 
-    step: type[Any]
+    step: type
     record: type[Record] | None = None
     field: str = ""
     rest: tuple[Filter, ...] = ()
@@ -163,7 +164,7 @@ class BulkTransaction(Transaction[str]):
 
                 self._count("recollect_gone", "id", some, note, f" AND table_name = '{table}'")
 
-    def _count(self, table: str, field: str, among: list[Any], then: Callable[[int], None], besides: str = "") -> None:
+    def _count(self, table: str, field: str, among: Values, then: Callable[[int], None], besides: str = "") -> None:
         compiler = self._tables.compiler()
         tenant = compiler.bind(self._scope.organization_id)
         held = self._tables.dialect.many(quoted(field), among, compiler.bind)
@@ -171,7 +172,7 @@ class BulkTransaction(Transaction[str]):
         self._counts.append(Count(statement, compiler.values, then))
 
     def _write_rows(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
-        rows: dict[type[Record], list[list[Any]]] = {}
+        rows: dict[type[Record], list[Values]] = {}
         for step, seq in zip(run, seqs, strict=True):
             record = step.record
             rows.setdefault(type(record), []).append([seq, *self._tables.codec(type(record)).row(record)])
@@ -207,6 +208,6 @@ def _kind(step: Step) -> _Kind:
     return _Kind(Insert) if isinstance(step, Insert) else _Kind(object)
 
 
-def _pieces(run: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _pieces(run: Values) -> Iterator[Values]:
     for start in range(0, len(run), AT_ONCE):
         yield run[start : start + AT_ONCE]

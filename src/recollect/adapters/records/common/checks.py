@@ -70,12 +70,12 @@ _GROUPS = ("text", "integer", "boolean")
 _MOMENTS = ("moment",)
 
 
-def check_query(query: Query[Any], fields: Iterable[str] = ()) -> None:
+def check_query(query: Query[Record], fields: Iterable[str] = ()) -> None:
     check_filters(query.record, query.where)
     check_ordering(query, fields)
 
 
-def check_beside(query: Beside[Any]) -> None:
+def check_beside(query: Beside[Record]) -> None:
     """Only where an index leads to the neighbours: reading all that is within would be right, and slow."""
     if (query.within, query.by) not in (index[:2] for index in query.record.shape.indexes):
         raise InvalidInput(f"{query.record.__name__} has no index by '{query.within}' and '{query.by}'")
@@ -90,7 +90,7 @@ def check_beside(query: Beside[Any]) -> None:
             check_value(query.record, name, value)
 
 
-def check_ordering(query: Query[Any], fields: Iterable[str] = ()) -> None:
+def check_ordering(query: Query[Record], fields: Iterable[str] = ()) -> None:
     _check_limit(query.limit)
     for name in fields:
         column(query.record, name)
@@ -142,7 +142,7 @@ def _check_one_of(record: type[Record], given: OneOf) -> None:
         check_value(record, given.field, value)
 
 
-def check_value(record: type[Record], name: str, value: Any) -> None:
+def check_value(record: type[Record], name: str, value: object) -> None:
     """A value that this field may be compared with."""
     wanted = column(record, name).type
     if value is None:
@@ -155,7 +155,7 @@ def check_value(record: type[Record], name: str, value: Any) -> None:
     _check_scalar(value, name)
 
 
-def _check_scalar(value: Any, name: str) -> None:
+def _check_scalar(value: object, name: str) -> None:
     try:
         if isinstance(value, str):
             storable(value)
@@ -174,7 +174,7 @@ def in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def check_text(query: TextQuery[Any]) -> None:
+def check_text(query: TextQuery[Record]) -> None:
     shape = query.record.shape.text
     if shape is None:
         raise InvalidInput(f"{query.record.__name__} is not searched as text")
@@ -194,7 +194,7 @@ def _check_limit(limit: int | None) -> None:
         raise InvalidInput("a limit is 0 or more", limit=limit)
 
 
-def checked_touch(step: Touch) -> dict[str, Any]:
+def checked_touch(step: Touch) -> dict[str, object]:
     """The validated values to put; a touch keeps off all that keys, references and the text index rest on."""
     for name, amount in step.add.items():
         wanted = column(step.record, name).type
@@ -222,6 +222,6 @@ def _guarded(record: type[Record]) -> frozenset[str]:
 
 
 @cache
-def _field(record: type[Record], name: str) -> TypeAdapter[Any]:
+def _field(record: type[Record], name: str) -> TypeAdapter[object]:
     info = record.model_fields[name]
     return TypeAdapter(cast(Any, Annotated[info.annotation, info]))

@@ -7,12 +7,13 @@ records without validating them again is 6 times faster, and pages are checksumm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
-from recollect.adapters.records.common.dialect import Encoding, same
+from recollect.adapters.records.common.dialect import Convert, Encoding, Values, same
 from recollect.domain.record import Column, ColumnType, Record
 from recollect.errors import DamagedData
+from recollect.ports.query import Row
 
 R = TypeVar("R", bound=Record)
 _SEE = "run `recollect verify` to see what is hit, then restore a backup"
@@ -42,7 +43,7 @@ class Codec:
         record: type[Record],
         cipher: Cipher,
         dialect: Encoding,
-        derived: Sequence[tuple[str, Callable[[Any], Any]]] = (),
+        derived: Sequence[tuple[str, Convert]] = (),
     ) -> None:
         self._record = record
         self._cipher = cipher
@@ -56,7 +57,7 @@ class Codec:
         self._encoders = [(c.name, dialect.encode[c.type], c.name in secret) for c in self.columns]
         self._decoders = [(c.name, dialect.decode[c.type], c.name in secret) for c in self.columns]
 
-    def row(self, record: Record) -> list[Any]:
+    def row(self, record: Record) -> list[object]:
         values = record.__dict__
         organization = values["organization_id"]
         row = []
@@ -70,7 +71,7 @@ class Codec:
         row.extend(make(record) for make in self._derived)
         return row
 
-    def record(self, row: Sequence[Any]) -> Any:
+    def record(self, row: Values) -> Any:
         try:
             values = self._values(row)
         except (ValueError, TypeError) as error:
@@ -83,9 +84,9 @@ class Codec:
         object.__setattr__(made, "__pydantic_private__", None)
         return made
 
-    def _values(self, row: Sequence[Any]) -> dict[str, Any]:
+    def _values(self, row: Values) -> dict[str, object]:
         organization = row[0]
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for (name, decode, secret), value in zip(self._decoders, row, strict=True):
             if value is not None:
                 if secret:
@@ -94,7 +95,7 @@ class Codec:
             values[name] = value
         return values
 
-    def decoded(self, rows: list[tuple[Any, ...]], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def decoded(self, rows: list[Row], fields: Sequence[str]) -> list[Row]:
         """Rows of some fields, decoded; only the columns that need it are touched."""
         if not isinstance(self._cipher, Plain) and self._record.shape.encrypted & set(fields):
             raise NotImplementedError("encrypted fields are read with whole records")
@@ -115,6 +116,6 @@ class Codec:
             made.append(tuple(values))
         return made
 
-    def bound(self, name: str, value: Any) -> Any:
+    def bound(self, name: str, value: object) -> object:
         """One value as it is stored, for comparing and touching."""
         return None if value is None else self._dialect.encode[self.types[name]](value)

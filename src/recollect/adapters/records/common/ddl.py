@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from recollect.adapters.records.common import migrations
-from recollect.adapters.records.common.dialect import Run, json_text
+from recollect.adapters.records.common.dialect import Run, Values, json_text
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.domain import tokenizer
 from recollect.domain.record import RECORDS, ColumnType, Record, now
@@ -34,7 +34,7 @@ def text_marks(maker: str) -> dict[str, str]:
     return {name: _mark(maker, table["text"]) for name, table in sorted(tables.items()) if table["text"]}
 
 
-def _mark(maker: str, text: Mapping[str, Any]) -> str:
+def _mark(maker: str, text: Table) -> str:
     made_of = json.dumps([tokenizer.VERSION, maker, text["fields"], text["facets"]])
     return hashlib.sha256(made_of.encode()).hexdigest()[:16]
 
@@ -138,7 +138,7 @@ class Ddl:
         for fields in step["indexes"]:
             yield from self.add_index(step, fields)
 
-    def column(self, column: Sequence[Any], filler: str | None = None) -> str:
+    def column(self, column: Values, filler: str | None = None) -> str:
         name, type, nullable = column
         text = f"{quoted(name)} {self.types[type]}"
         if nullable:
@@ -150,7 +150,7 @@ class Ddl:
         _, type, _ = step["column"]
         return self.literal(type, step["fill"]) if "fill" in step else self.empty[type]
 
-    def literal(self, type: ColumnType, value: Any) -> str:
+    def literal(self, type: ColumnType, value: object) -> str:
         if type == "json":
             value = json_text(value)
         if type == "boolean":

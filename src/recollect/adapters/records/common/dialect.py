@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.domain.record import ColumnType
-from recollect.ports.query import Compare
+from recollect.ports.query import Compare, Row
 
-Row = tuple[Any, ...]
-"""What a driver gives for a row: values of any type that it knows."""
-Values = Sequence[object]
+T = TypeVar("T")
+Convert = Callable[[Any], Any]
+"""A value between the record's type and the driver's."""
+Values = Sequence[Any]
 """What is bound to the place-holders of a statement."""
+Columns = Sequence[tuple[ColumnType, Values]]
+"""Columns of values, each with its type."""
 Run = Callable[[str, Values], list[Row]]
 """Runs a statement with `?` for place-holders, and gives its rows."""
 Bind = Callable[[object], str]
@@ -27,11 +30,11 @@ Bind = Callable[[object], str]
 
 class Encoding(Protocol):
     @property
-    def encode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
+    def encode(self) -> Mapping[ColumnType, Convert]:
         """How a value of each type is handed to the driver."""
 
     @property
-    def decode(self) -> Mapping[ColumnType, Callable[[Any], Any]]:
+    def decode(self) -> Mapping[ColumnType, Convert]:
         """How what the driver gives back is made a value again; `same` where nothing is to be done."""
 
 
@@ -44,17 +47,17 @@ class Dialect(Encoding, Protocol):
     def at_row(self) -> str:
         """The condition that finds it; bound are the tenant where it asks for two values, and the row."""
 
-    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+    def places(self, columns: Columns, bind: Bind) -> str:
         """Rows to select from, named p: their number n, and a, b, c of the columns, given as the driver takes them."""
 
     def listed(self, column: str, rows: str) -> str:
         """One value that holds a column of rows, in their order."""
 
     @property
-    def unlisted(self) -> Callable[[Any], list[str]]:
+    def unlisted(self) -> Convert:
         """What `listed` made, as the driver gives it back."""
 
-    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+    def many(self, column: str, values: Values, bind: Bind) -> str:
         """The column is one of a list of values, none of them empty."""
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
@@ -64,7 +67,7 @@ class Dialect(Encoding, Protocol):
         """The JSON list has this text among its members."""
 
 
-def same(value: Any) -> Any:
+def same(value: T) -> T:
     return value
 
 
@@ -73,4 +76,4 @@ def moment_text(moment: datetime) -> str:
     return in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
-json_text: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+json_text: Callable[[object], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

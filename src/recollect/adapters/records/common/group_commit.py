@@ -19,6 +19,8 @@ from recollect.errors import Closed
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
+Piece = tuple[Callable[[], Any], Future[Any]]
+"""Work, and where its result goes."""
 log = logging.getLogger("recollect.records")
 
 
@@ -28,7 +30,7 @@ class Batches(Protocol):
     def begin(self) -> None:
         """Begins anew, whatever the transaction before has left."""
 
-    def attempt(self, work: Callable[[], Any]) -> Any:
+    def attempt(self, work: Callable[[], T]) -> T:
         """Runs one piece of work; if it raises, undoes that piece alone and lets the error through."""
 
     def commit(self) -> None: ...
@@ -41,7 +43,7 @@ class Batches(Protocol):
 class GroupCommit:
     def __init__(self, batches: Batches, name: str) -> None:
         self._batches = batches
-        self._waiting: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -80,7 +82,7 @@ class GroupCommit:
                 break
         self._batches.close()
 
-    def _gather(self, first: Any) -> tuple[list[Any], bool]:
+    def _gather(self, first: Piece) -> tuple[list[Piece], bool]:
         batch = [first]
         while len(batch) < MOST_AT_ONCE:
             try:
@@ -92,9 +94,9 @@ class GroupCommit:
             batch.append(item)
         return batch, False
 
-    def _settle(self, batch: list[tuple[Callable[[], Any], Future[Any]]]) -> None:
+    def _settle(self, batch: list[Piece]) -> None:
         """Nobody is told before the commit: who was refused because of a neighbour must find that one there."""
-        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        outcomes: list[tuple[Future[Any], object, BaseException | None]] = []
         try:
             self._batches.begin()
             for work, done in batch:

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
+from recollect.adapters.records.common.dialect import Values
 from recollect.domain.record import Record
-from recollect.ports.query import AnyOf, Beside, Filter, Linked, Page, Query, Spans, TextHit, encode_cursor, passes
+from recollect.ports.query import AnyOf, Beside, Filter, Linked, Page, Query, Row, Spans, TextHit, encode_cursor, passes
 
 R = TypeVar("R", bound=Record)
 LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}
@@ -52,12 +53,12 @@ def in_order(records: Iterable[R], query: Query[R]) -> list[R]:
     return found[: query.limit]
 
 
-def counted(records: Iterable[Record], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+def counted(records: Iterable[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
     """How many records there are of each combination of values; see `Reads.count_by`."""
     return dict(Counter(tuple(_group(record, one) for one in by) for record in records))
 
 
-def _group(record: Record, by: str | Spans) -> Any:
+def _group(record: Record, by: str | Spans) -> object:
     if isinstance(by, str):
         return getattr(record, by)
     moment = getattr(record, by.field)
@@ -71,7 +72,7 @@ def paged(records: list[R], query: Query[R]) -> Page[R]:
     return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
 
 
-def is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
+def is_beyond(record: Record, query: Query[Record], start: Values) -> bool:
     for order, mark in zip(query.ordering(), start, strict=True):
         here, there = _sortable(getattr(record, order.field)), _sortable(mark)
         if here != there:
@@ -79,7 +80,7 @@ def is_beyond(record: Record, query: Query[Any], start: Sequence[Any]) -> bool:
     return False
 
 
-def stand_beside(query: Beside[Any], records: Iterable[Record]) -> list[list[str]]:
+def stand_beside(query: Beside[Record], records: Iterable[Record]) -> list[list[str]]:
     """What stands beside each place among these records, which all pass."""
     groups: dict[Any, list[tuple[Any, str]]] = {}
     for record in records:
@@ -102,7 +103,7 @@ def _sortable_field(name: str, record: Record) -> tuple[bool, Any]:
     return _sortable(getattr(record, name))
 
 
-def facet_values(record: Record, name: str) -> list[Any]:
+def facet_values(record: Record, name: str) -> list[object]:
     value = getattr(record, name)
     return value if isinstance(value, list) else [value]
 

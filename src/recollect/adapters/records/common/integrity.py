@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from recollect.adapters.records.common.sql_compiler import dangling_statement, quoted
 from recollect.adapters.records.common.transaction import DERIVED
 from recollect.domain.record import RECORDS, Record
+from recollect.ports.query import Row
 from recollect.ports.records import Problem
 
-Ask = Callable[[str], list[tuple[Any, ...]]]
+Ask = Callable[[str], list[Row]]
 
 
 def check_references(ask: Ask, record: type[Record], trouble: type[Exception]) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -22,8 +22,9 @@ from typing import Any
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import NewerStore, StoreError
 
-Step = dict[str, Any]
-Tables = dict[str, dict[str, Any]]
+Table = dict[str, Any]
+Step = Table
+Tables = dict[str, Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Migration:
     checksum: str
 
 
-def declared_table(record: type[Record]) -> dict[str, Any]:
+def declared_table(record: type[Record]) -> Table:
     shape = record.shape
     return {
         "table": shape.table,
@@ -130,7 +131,7 @@ def difference(have: Tables, want: Tables) -> list[Step]:
     return steps
 
 
-def _table_difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> list[Step]:
+def _table_difference(have: Table, want: Table) -> list[Step]:
     table = want["table"]
     known = {name for name, _, _ in have["columns"]}
     steps = [_added(table, column) for column in want["columns"] if column[0] not in known]
@@ -152,7 +153,7 @@ def _table_difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> list[
     return steps
 
 
-def _added(table: str, column: list[Any]) -> Step:
+def _added(table: str, column: Sequence[str]) -> Step:
     """A new column; one that may not be empty says what the records that are there get: the default of the field."""
     step: Step = {"do": "add_column", "table": table, "column": column}
     name, _, nullable = column

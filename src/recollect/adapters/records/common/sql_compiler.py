@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 from recollect.adapters.records.common.checks import check_filters, check_ordering, column
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.dialect import Dialect, same
+from recollect.adapters.records.common.dialect import Dialect, Values, same
 from recollect.domain.record import RECORDS, Record
 from recollect.ports.query import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Spans
 from recollect.ports.records import Scope
@@ -51,14 +50,14 @@ class Compiler:
     def __init__(self, codec_of: Callable[[type[Record]], Codec], dialect: Dialect) -> None:
         self._codec_of = codec_of
         self._dialect = dialect
-        self.values: list[Any] = []
+        self.values: list[object] = []
         self._aliases = 0
 
-    def bind(self, value: Any) -> str:
+    def bind(self, value: object) -> str:
         self.values.append(value)
         return "?"
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> str:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> str:
         check_ordering(query, fields)
         alias = self._alias()
         wanted = ", ".join(f"{alias}.{quoted(name)}" for name in fields)
@@ -75,7 +74,7 @@ class Compiler:
             text += f" LIMIT {int(query.limit)}"
         return text
 
-    def beside(self, scope: Scope, query: Beside[Any]) -> str:
+    def beside(self, scope: Scope, query: Beside[Record]) -> str:
         """For each place, what stands before it (nearest first) and from it on: two short readings of one index."""
         codec = self._codec_of(query.record)
         keys = (query.within, query.by, "id")
@@ -89,7 +88,7 @@ class Compiler:
         ]
         return f"SELECT p.n, {', '.join(sides)} FROM {self._dialect.places(columns, self.bind)} ORDER BY p.n"
 
-    def _side(self, scope: Scope, query: Beside[Any], operator: str, order: str, limit: int) -> str:
+    def _side(self, scope: Scope, query: Beside[Record], operator: str, order: str, limit: int) -> str:
         alias = self._alias()
         within, by, id = (f"{alias}.{quoted(name)}" for name in (query.within, query.by, "id"))
         condition = self.where(scope, Query(query.record, query.where), alias)
@@ -99,7 +98,7 @@ class Compiler:
             f"ORDER BY {by}{order}, {id}{order} LIMIT {int(limit)}"
         )
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> str:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> str:
         groups = [self._span(query.record, one) if isinstance(one, Spans) else f"t.{quoted(one)}" for one in by]
         places = ", ".join(str(place) for place in range(1, len(groups) + 1))
         table = quoted(query.record.shape.table)
@@ -115,7 +114,7 @@ class Compiler:
         )
         return f"CASE{found} ELSE 0 END" if found else "CASE WHEN TRUE THEN 0 END"
 
-    def where(self, scope: Scope, query: Query[Any], alias: str) -> str:
+    def where(self, scope: Scope, query: Query[Record], alias: str) -> str:
         check_filters(query.record, query.where)
         parts = [f"{alias}.{quoted('organization_id')} = {self.bind(scope.organization_id)}"]
         if query.deleted != "yes":
@@ -176,7 +175,7 @@ class Compiler:
         empty = (" NULLS LAST" if descending else " NULLS FIRST") if column(record, field).nullable else ""
         return f"{alias}.{quoted(field)}{' DESC' if descending else ''}{empty}"
 
-    def _beyond(self, query: Query[Any], alias: str, start: Sequence[Any]) -> str:
+    def _beyond(self, query: Query[Record], alias: str, start: Values) -> str:
         """Rows that come after `start` in the ordering, written out field by field because fields may be null."""
         codec = self._codec_of(query.record)
         marks = [
@@ -189,7 +188,7 @@ class Compiler:
             branches.append(" AND ".join([*same, self._further(place, descending, stored)]))
         return "(" + " OR ".join(branches) + ")"
 
-    def _further(self, column: str, descending: bool, stored: Any) -> str:
+    def _further(self, column: str, descending: bool, stored: object) -> str:
         if stored is None:
             return "FALSE" if descending else f"{column} IS NOT NULL"
         if descending:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_groups
 from recollect.adapters.records.common.codec import Cipher, Codec, Plain
-from recollect.adapters.records.common.dialect import Dialect, same
+from recollect.adapters.records.common.dialect import Convert, Dialect, Values, same
 from recollect.adapters.records.common.sql_compiler import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
 from recollect.errors import Closed, InvalidInput
-from recollect.ports.query import Beside, Page, Query, Reading, Spans, encode_cursor
+from recollect.ports.query import Beside, Page, Query, Reading, Row, Spans, encode_cursor
 from recollect.ports.records import Change, Scope
 
 R = TypeVar("R", bound=Record)
 H = TypeVar("H")
-Ran = Callable[[H, str, Sequence[Any]], list[tuple[Any, ...]]]
-Derived = tuple[tuple[str, Callable[[Any], Any]], ...]
+Ran = Callable[[H, str, Values], list[Row]]
+Derived = tuple[tuple[str, Convert], ...]
 
 
 class SqlReads:
@@ -29,11 +29,11 @@ class SqlReads:
         self._cipher = cipher or Plain()
         self._codecs: dict[type[Record], Codec] = {}
 
-    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
         """Runs one statement that reads, on behalf of the tenant."""
         return self._read_all(scope, [(statement, values)])[0]
 
-    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
         """Runs statements that do not depend on each other; a store overrides this or `_read`."""
         return [self._read(scope, statement, values) for statement, values in readings]
 
@@ -56,17 +56,17 @@ class SqlReads:
             return Page(records)
         return Page(records, encode_cursor([getattr(records[-1], order.field) for order in query.ordering()]))
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         return self.select_each(scope, [(query, fields)])[0]
 
-    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         answers = self._read_all(scope, [self._statement(scope, query, fields) for query, fields in readings])
         return [
             self.codec(query.record).decoded(rows, fields)
             for (query, fields), rows in zip(readings, answers, strict=True)
         ]
 
-    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+    def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
         check_beside(query)
         if not query.places:
             return []
@@ -75,13 +75,13 @@ class SqlReads:
         unlisted = self.dialect.unlisted
         return [[*reversed(unlisted(before)), *unlisted(after)] for _, before, after in rows]
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
+    def count(self, scope: Scope, query: Query[Record]) -> int:
         compiler = self.compiler()
         condition = compiler.where(scope, query, "t")
         text = f"SELECT count(*) FROM {quoted(query.record.shape.table)} t WHERE {condition}"
         return int(self._read(scope, text, compiler.values)[0][0])
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_groups(query.record, by)
         compiler, codec = self.compiler(), self.codec(query.record)
         rows = self._read(scope, compiler.count_by(scope, query, by), compiler.values)
@@ -105,15 +105,15 @@ class SqlReads:
     def compiler(self) -> Compiler:
         return Compiler(self.codec, self.dialect)
 
-    def _rows(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _rows(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         return self._read(scope, *self._statement(scope, query, fields))
 
-    def _statement(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> tuple[str, list[Any]]:
+    def _statement(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> tuple[str, Values]:
         compiler = self.compiler()
         return compiler.select(scope, query, fields), compiler.values
 
 
-Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+Run = Callable[[str, Values], list[Row]]
 """Runs one statement that reads."""
 
 
@@ -127,7 +127,7 @@ class SqlMoment(SqlReads):
         self._tenant = scope.organization_id
         self._run: Run | None = run
 
-    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
         if self._run is None:
             raise Closed("this snapshot has ended", remedy="read inside of its block")
         if scope.organization_id != self._tenant:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar, Generic
 
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.dialect import Dialect
+from recollect.adapters.records.common.dialect import Dialect, Values
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.transaction import Stored
+from recollect.adapters.records.common.transaction import Handle, Stored
 from recollect.domain.record import Record
-from recollect.ports.query import Query
+from recollect.ports.query import Query, Row
 from recollect.ports.records import Scope
 from recollect.ports.steps import Touch
 
@@ -24,7 +24,7 @@ GONE = ("seq", "organization_id", "table_name", "id")
 RETURNED = "DELETE FROM recollect_gone WHERE organization_id = ? AND table_name = ? AND id = ?"
 
 
-class SqlTables:
+class SqlTables(Generic[Handle]):
     """Fills `transaction.Tables`; a row is what the dialect's `row` names."""
 
     dialect: ClassVar[Dialect]
@@ -43,32 +43,32 @@ class SqlTables:
         self.tenant = scope.organization_id
 
     @abstractmethod
-    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+    def run(self, statement: str, values: Values = ()) -> list[Row]: ...
 
     @abstractmethod
-    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
-        """Adds a row and gives its row number, for the text index; may wait with it until the next `run`."""
+    def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> Handle:
+        """Adds a row and says by what it is found, for the text index; may wait with it until the next `run`."""
 
     @abstractmethod
     def next_seq(self) -> int: ...
 
-    def update_row(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+    def update_row(self, table: str, names: tuple[str, ...], values: Values, where: Row) -> None:
         """Writes these columns of one row anew; `where` is what the dialect's `at_row` asks for."""
         self.run(update_statement(table, names, self.dialect.at_row), [*values, *where])
 
-    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def look(self, query: Query[Record], statement: str, values: Values) -> list[Row]:
         """Runs the statement of a query; where rows wait, those that cannot pass it may go on waiting."""
         return self.run(statement, values)
 
     def check_unique(self, record: Record) -> None:
         """Only for the `unguarded` tables."""
 
-    def index_text(self, row: Any, record: Record, *, fresh: bool) -> None:
+    def index_text(self, row: Handle, record: Record, *, fresh: bool) -> None:
         """Puts the record into its text index, in place of what is there unless the row is `fresh`."""
 
-    def unindex_text(self, record: type[Record], rows: Sequence[Any]) -> None: ...
+    def unindex_text(self, record: type[Record], rows: Values) -> None: ...
 
-    def current(self, record: Record) -> Stored[Any] | None:
+    def current(self, record: Record) -> Stored[Handle] | None:
         rows = self.run(stored_statement(type(record), self.dialect.row), (self.tenant, record.id))
         return Stored(rows[0][0], rows[0][1], rows[0][2:]) if rows else None
 
@@ -90,7 +90,7 @@ class SqlTables:
         if record.shape.text and not record.is_deleted:
             self.index_text(row, record, fresh=True)
 
-    def replace(self, row: Any, record: Record) -> None:
+    def replace(self, row: Handle, record: Record) -> None:
         table, codec = record.shape.table, self.codec(type(record))
         if table in self.unguarded:
             self.check_unique(record)
@@ -111,19 +111,19 @@ class SqlTables:
         statement = f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} WHERE {_AT_KEY}"
         self.run(statement, [*values, self.tenant, step.id])
 
-    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Any, str]]:
+    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Handle, str]]:
         found = self._where(record, f"{self.dialect.row}, {quoted('id')}", "id", ids)
         return [(row, id) for row, id in found]
 
     def ids_referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[str]:
         return [id for (id,) in self._where(record, quoted("id"), field, ids)]
 
-    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Any, Record]]:
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Handle, Record]]:
         codec = self.codec(record)
         columns = ", ".join([self.dialect.row, *map(quoted, codec.names)])
         return [(row, codec.record(stored)) for row, *stored in self._where(record, columns, field, ids)]
 
-    def remove(self, record: type[Record], found: Sequence[tuple[Any, str]]) -> None:
+    def remove(self, record: type[Record], found: Sequence[tuple[Handle, str]]) -> None:
         table = record.shape.table
         if record.shape.text:
             self.unindex_text(record, [row for row, _ in found])
@@ -132,7 +132,7 @@ class SqlTables:
         for _, id in found if record.shape.leaves_trace else ():
             self.insert_row("recollect_gone", GONE, (self.next_seq(), self.tenant, table, id))
 
-    def _where(self, record: type[Record], columns: str, field: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _where(self, record: type[Record], columns: str, field: str, ids: Sequence[str]) -> list[Row]:
         where = f"{quoted('organization_id')} = ? AND {quoted(field)} IN ({', '.join('?' * len(ids))})"
         return self.run(f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {where}", (self.tenant, *ids))
 

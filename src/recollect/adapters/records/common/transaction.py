@@ -22,19 +22,19 @@ from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert
 
 # Made from the other records and made again when they vanish, so nobody counts them.
 DERIVED = frozenset({"embedding", "index_task"})
-Row = TypeVar("Row")
+Handle = TypeVar("Handle")
 """By what a store finds again what it has found: a row number, an id, the record itself."""
 
 
-class Stored(NamedTuple, Generic[Row]):
+class Stored(NamedTuple, Generic[Handle]):
     """The stored version of a record, with the values of its references in the order of its shape."""
 
-    row: Row
+    row: Handle
     version: int
     references: Sequence[str | None]
 
 
-class Tables(Protocol[Row]):
+class Tables(Protocol[Handle]):
     """One tenant's records as the steps of one transaction see and change them, with what earlier steps did."""
 
     seq: int
@@ -42,7 +42,7 @@ class Tables(Protocol[Row]):
     deleted_at_once: int
     """How many records are deleted together."""
 
-    def current(self, record: Record) -> Stored[Row] | None:
+    def current(self, record: Record) -> Stored[Handle] | None:
         """What this record replaces, soft-deleted or not."""
 
     def has(self, table: str, id: str, *, living: bool) -> bool: ...
@@ -52,28 +52,28 @@ class Tables(Protocol[Row]):
     def insert(self, record: Record) -> None:
         """Under a new seq; DuplicateKey if the id or a unique key is taken."""
 
-    def replace(self, row: Row, record: Record) -> None:
+    def replace(self, row: Handle, record: Record) -> None:
         """Under a new seq; DuplicateKey if a unique key is taken."""
 
     def touch(self, step: Touch, put: Mapping[str, object]) -> None:
         """Under the seq it has; nothing happens where there is no such record."""
 
-    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Row, str]]:
+    def present(self, record: type[Record], ids: Sequence[str]) -> list[tuple[Handle, str]]:
         """Those of them that are there, soft-deleted or not; they are about to go."""
 
     def ids_referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[str]:
         """The records, soft-deleted or not, whose field is one of the ids."""
 
-    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Row, Record]]: ...
+    def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Handle, Record]]: ...
 
-    def remove(self, record: type[Record], found: Sequence[tuple[Row, str]]) -> None:
+    def remove(self, record: type[Record], found: Sequence[tuple[Handle, str]]) -> None:
         """Deletes them, each with a note under a new seq where its shape asks for one."""
 
 
-class Transaction(Generic[Row]):
+class Transaction(Generic[Handle]):
     """Applies the steps of one transaction; `growth` says how many records more there are than before."""
 
-    def __init__(self, tables: Tables[Row], scope: Scope) -> None:
+    def __init__(self, tables: Tables[Handle], scope: Scope) -> None:
         self._tables = tables
         self._scope = scope
         self._living: set[tuple[str, str]] = set()  # records that are known to be there
@@ -189,12 +189,12 @@ class Transaction(Generic[Row]):
                 )
             self.expect(target, id, is_deleted=not living)
 
-    def _replace(self, found: Stored[Row], record: Record, version: int, living: bool = True) -> None:
+    def _replace(self, found: Stored[Handle], record: Record, version: int, living: bool = True) -> None:
         before = zip(record.shape.references, found.references, strict=True)
         self._check_references(record, [name for name, value in before if getattr(record, name) != value], living)
         self._write(found.row, record.model_copy(update={"version": version}))
 
-    def _write(self, row: Row, record: Record) -> None:
+    def _write(self, row: Handle, record: Record) -> None:
         self._tables.replace(row, record)
         self._living.discard((record.shape.table, record.id))
         self.expect(record.shape.table, record.id, record.is_deleted)

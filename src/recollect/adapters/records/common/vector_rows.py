@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
 
 from recollect.domain.memory import space_name
 from recollect.errors import DamagedData
+from recollect.ports.query import Row
 from recollect.ports.vectors import VectorRow
 
 VECTOR_COLUMNS = "_seq, organization_id, memory_id, namespace, model, facets, vector"
@@ -23,6 +23,6 @@ def _facets_of(raw: str) -> tuple[str | None, ...]:
         ) from error
 
 
-def vector_row(row: tuple[Any, ...]) -> VectorRow:
+def vector_row(row: Row) -> VectorRow:
     seq, organization_id, memory_id, namespace, model, facets, vector = row
     return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)

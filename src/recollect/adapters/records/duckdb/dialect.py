@@ -7,12 +7,11 @@ should not depend on the zone of a session. JSON is kept as the text it came as,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from recollect.adapters.records.common.checks import in_utc
-from recollect.adapters.records.common.dialect import Bind, json_text, same
+from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, same
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare
 
@@ -36,7 +35,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 class DuckdbDialect:
-    encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    encode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": float,
@@ -45,7 +44,7 @@ class DuckdbDialect:
         "bytes": same,
         "json": json_text,
     }
-    decode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    decode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": same,
@@ -57,7 +56,7 @@ class DuckdbDialect:
     row = "_row"
     at_row = "_row = ?"
 
-    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+    def places(self, columns: Columns, bind: Bind) -> str:
         lists = [("BIGINT", list(range(len(columns[0][1])))), *((TYPES[type], values) for type, values in columns)]
         members = (
             f"unnest({bind(values)}::{type}[]) AS {name}" for name, (type, values) in zip("nabc", lists, strict=True)
@@ -69,7 +68,7 @@ class DuckdbDialect:
 
     unlisted = staticmethod(same)
 
-    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+    def many(self, column: str, values: Values, bind: Bind) -> str:
         if len(values) == 1:
             return f"{column} = {bind(values[0])}"  # only this reads an index
         return f"{column} IN (SELECT unnest({bind(values)}))"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import Any
 
 import duckdb
 
@@ -57,7 +56,9 @@ def _number(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def search(cursor: duckdb.DuckDBPyConnection, compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+def search(
+    cursor: duckdb.DuckDBPyConnection, compiler: Compiler, scope: Scope, query: TextQuery[Record]
+) -> list[TextHit]:
     asked = sorted(map(_number, terms_asked(query.terms)))
     if not asked or not query.limit:
         return []
@@ -65,7 +66,7 @@ def search(cursor: duckdb.DuckDBPyConnection, compiler: Compiler, scope: Scope, 
     return [TextHit(id, score) for id, score in found]
 
 
-def _statement(compiler: Compiler, scope: Scope, query: TextQuery[Any], numbers: list[int]) -> str:
+def _statement(compiler: Compiler, scope: Scope, query: TextQuery[Record], numbers: list[int]) -> str:
     table, index = quoted(query.record.shape.table), quoted(text_table(query.record))
     asked = f"SELECT unnest({compiler.bind(numbers)}::BIGINT[])"
     within = _within(compiler, scope, query)
@@ -83,7 +84,7 @@ def _statement(compiler: Compiler, scope: Scope, query: TextQuery[Any], numbers:
     )
 
 
-def _within(compiler: Compiler, scope: Scope, query: TextQuery[Any]) -> str:
+def _within(compiler: Compiler, scope: Scope, query: TextQuery[Record]) -> str:
     parts = [compiler.where(scope, Query(query.record), "s")]
     for name, values in query.facets.items():
         column, wanted = f"s.{quoted(name)}", f"{compiler.bind(list(values))}::VARCHAR[]"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
@@ -23,7 +22,7 @@ from recollect.adapters.records.common.ddl import (
     text_marks,
     update_text,
 )
-from recollect.adapters.records.common.dialect import Run
+from recollect.adapters.records.common.dialect import Run, Values
 from recollect.adapters.records.common.integrity import check_count, check_references
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE
@@ -32,6 +31,7 @@ from recollect.adapters.records.duckdb.file import DuckdbFile, end
 from recollect.adapters.records.duckdb.fulltext import MAKER, make_text, terms_of, text_table
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, NotARecollectStore
+from recollect.ports.query import Row
 from recollect.ports.records import Part, Problem
 
 CodecOf = Callable[[type[Record]], Codec]
@@ -62,7 +62,7 @@ class DuckdbDdl(Ddl):
         yield f"CREATE INDEX {quoted(index_name(name, ['id']))} ON {quoted(name)}(id)"
         yield from self.keys_and_indexes(step)
 
-    def column(self, column: Sequence[Any], filler: str | None = None) -> str:
+    def column(self, column: Values, filler: str | None = None) -> str:
         name, type, nullable = column
         default = "" if nullable or filler is None else f" DEFAULT {filler}"
         return f"{quoted(name)} {self.types[type]}{default}"
@@ -180,7 +180,7 @@ class _Checks:
         self._cursor = cursor
         self.found = 0
 
-    def ask(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def ask(self, statement: str, values: Values = ()) -> list[Row]:
         try:
             return self._cursor.execute(statement, values).fetchall()
         except duckdb.Error:
@@ -203,7 +203,7 @@ class _Checks:
         if record.shape.text:
             yield from self._strays(record)
 
-    def _piece(self, record: type[Record], codec: Codec, keys: list[tuple[Any, ...]]) -> Iterator[Problem]:
+    def _piece(self, record: type[Record], codec: Codec, keys: list[Row]) -> Iterator[Problem]:
         columns = ", ".join(quoted(name) for name in codec.names)
         statement = f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE _row BETWEEN ? AND ? ORDER BY _row"
         try:
@@ -221,7 +221,7 @@ class _Checks:
             if wrong:
                 yield Problem(wrong[0], record.shape.table, id, organization_id, wrong[1])
 
-    def _words(self, record: type[Record], keys: list[tuple[Any, ...]]) -> dict[int, set[int]]:
+    def _words(self, record: type[Record], keys: list[Row]) -> dict[int, set[int]]:
         text = f"SELECT row, list(term) FROM {quoted(text_table(record))} WHERE row BETWEEN ? AND ? GROUP BY row"
         return {row: set(terms) for row, terms in self.ask(text, (keys[0][0], keys[-1][0]))}
 
@@ -237,7 +237,7 @@ class _Checks:
             yield Problem(f"the text index holds row {row}, which is no record", record.shape.table, part="index")
 
 
-def _wrong(record: type[Record], codec: Codec, stored: tuple[Any, ...], words: set[int]) -> tuple[str, Part] | None:
+def _wrong(record: type[Record], codec: Codec, stored: Row, words: set[int]) -> tuple[str, Part] | None:
     try:
         found = codec.record(stored)
         record.model_validate(found.__dict__)

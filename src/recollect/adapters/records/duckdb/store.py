@@ -15,13 +15,14 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import duckdb
 
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.checks import columns_of
 from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
@@ -34,11 +35,12 @@ from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, our_e
 from recollect.adapters.records.duckdb.maintenance import check, migrate, rebuild_text
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
-from recollect.ports.query import AnyOf, Compare, Filter, Linked, Query, TextHit, TextQuery
+from recollect.ports.query import AnyOf, Compare, Filter, Linked, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope, SqlAnswer, SqlLimits
 from recollect.ports.steps import Absent, Committed, Insert, Require, Step, Update
 from recollect.ports.vectors import StoredVector, VectorRow
 
+T = TypeVar("T")
 FEW = 8  # rows that are given one by one; taking columns apart costs a millisecond, whatever their length
 _COUNTERS = "SELECT key, value::BIGINT FROM recollect_store WHERE key IN ('seq', 'records')"
 
@@ -68,7 +70,7 @@ class DuckdbStore(SqlReads):
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self._writer.run(lambda: self._tables.apply(scope, steps))
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text_query(query)
         with self._file.cursor() as cursor:
             return fulltext.search(cursor, self.compiler(), scope, query)
@@ -113,7 +115,7 @@ class DuckdbStore(SqlReads):
     def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
         """One read transaction. Who writes the file anew (`erase_traces`) waits until it ends."""
 
-        def run(cursor: duckdb.DuckDBPyConnection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        def run(cursor: duckdb.DuckDBPyConnection, statement: str, values: Values) -> list[Row]:
             with our_errors(self.path):
                 return cursor.execute(statement, values).fetchall()
 
@@ -133,12 +135,12 @@ class DuckdbStore(SqlReads):
         )
         return cast(list[StoredVector], self._read(scope, text, (scope.organization_id, list(ids), namespace, model)))
 
-    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
         with self._file.cursor() as cursor:
             return cursor.execute(statement, values).fetchall()
 
 
-class _Tables(SqlTables):
+class _Tables(SqlTables[int]):
     """The writer's transaction: what group commit and the steps need of it.
 
     There are no savepoints, so a piece of work that fails is undone by undoing all, and doing the pieces before it
@@ -160,11 +162,11 @@ class _Tables(SqlTables):
         self._committed: tuple[int, int] | None = None
         self._records = 0
         self._any_gone = gone > 0
-        self._done: list[Callable[[], Any]] = []
+        self._done: list[Callable[[], object]] = []
         self._waiting = _Waiting()
         self._wrote = False
         self._foreseen: dict[tuple[type[Record], str], _Foreseen] = {}
-        self._stored: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._stored: dict[tuple[str, str], Row] = {}
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
 
     def begin(self) -> None:
@@ -184,7 +186,7 @@ class _Tables(SqlTables):
             self._committed = counters["seq"], counters["records"]
         self.seq, self._records = self._committed
 
-    def attempt(self, work: Callable[[], Any]) -> Any:
+    def attempt(self, work: Callable[[], T]) -> T:
         with our_errors(self._file.path):
             self._still_open()
             self._wrote = False
@@ -197,7 +199,7 @@ class _Tables(SqlTables):
             self._done.append(work)
             return result
 
-    def _whole(self, work: Callable[[], Any]) -> Any:
+    def _whole(self, work: Callable[[], T]) -> T:
         result = work()
         self._flush()
         return result
@@ -264,7 +266,7 @@ class _Tables(SqlTables):
         self._records += work.growth
         return done
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> list[Row]:
         if statement == RETURNED:
             self._waiting.returned.append(tuple(values))
             return []
@@ -275,7 +277,7 @@ class _Tables(SqlTables):
         self._flush()
         return self._execute(statement, values)
 
-    def look(self, query: Query[Any], statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def look(self, query: Query[Record], statement: str, values: Values) -> list[Row]:
         """Of many memories each is looked for before it is added: rows with other values need not be written yet."""
         wanted = _wanted(query.where)
         if wanted is None or self._waiting.updates or self._waiting.has(query.record.shape.table, *wanted):
@@ -330,7 +332,7 @@ class _Tables(SqlTables):
                 for *row, id in self._execute(named, [scope.organization_id, ids]):
                     self._stored[statement, id] = tuple(row)
 
-    def _execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _execute(self, statement: str, values: Values = ()) -> list[Row]:
         assert self._cursor is not None
         if not statement.startswith("SELECT"):
             self._wrote, self._foreseen = True, {}
@@ -339,7 +341,7 @@ class _Tables(SqlTables):
         except duckdb.ConstraintException as error:
             raise _duplicate(error, statement) from None
 
-    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> int:
         """The row waits for its neighbours: in one statement 1,500 rows take 18 ms, one by one 700."""
         if names[0] == "_seq":
             names, values = ("_row", *names), (values[0], *values)
@@ -348,7 +350,7 @@ class _Tables(SqlTables):
         self._waiting.add(table, names, values)
         return int(values[0])
 
-    def update_row(self, table: str, names: tuple[str, ...], values: Sequence[Any], where: tuple[Any, ...]) -> None:
+    def update_row(self, table: str, names: tuple[str, ...], values: Values, where: Row) -> None:
         """Waits for its neighbours, too: of two hundred, each took as long as all of them together."""
         rows = self._waiting.updates.get((table, names), {})
         if self._waiting.rows or self._waiting.returned or where[0] in rows:
@@ -410,14 +412,14 @@ class _Waiting:
     """What is to be written with the next statement, in this order."""
 
     def __init__(self) -> None:
-        self.updates: dict[tuple[str, tuple[str, ...]], dict[int, Sequence[Any]]] = {}
+        self.updates: dict[tuple[str, tuple[str, ...]], dict[int, Values]] = {}
         self.unindexed: dict[str, list[int]] = {}
         self.worded: dict[str, set[int]] = {}
-        self.rows: dict[tuple[str, tuple[str, ...]], list[Sequence[Any]]] = {}
-        self.returned: list[tuple[Any, ...]] = []
-        self._values: dict[tuple[str, str], set[Any]] = {}
+        self.rows: dict[tuple[str, tuple[str, ...]], list[Values]] = {}
+        self.returned: list[Row] = []
+        self._values: dict[tuple[str, str], set[object]] = {}
 
-    def add(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> None:
+    def add(self, table: str, names: tuple[str, ...], values: Values) -> None:
         self.rows.setdefault((table, names), []).append(values)
         for (of_table, name), known in self._values.items():
             if of_table == table:
@@ -456,7 +458,7 @@ class DuckdbVectors:
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
 
-    def _ask(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _ask(self, statement: str, *values: object) -> list[Row]:
         return self._cursor.execute(statement, values).fetchall()
 
     @property

@@ -51,6 +51,10 @@ _LOOKS_AROUND = re.compile(
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+Node = dict[str, Any]
+"""A part of the statement as DuckDB parses it."""
+
+
 @dataclass(frozen=True)
 class Known:
     """What is there, asked once: the database's name, the functions that are pure, and every name that is taken."""
@@ -130,7 +134,7 @@ class _Looked:
     tables: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
 
-    def at(self, tree: dict[str, Any]) -> None:
+    def at(self, tree: Node) -> None:
         for node in _nodes(tree):
             for entry in node.get("cte_map", {}).get("map", ()) if isinstance(node.get("cte_map"), dict) else ():
                 self._name(entry["key"])
@@ -154,7 +158,7 @@ class _Looked:
             raise _refused(f"WITH {name[:80]}")
         self.names.add(name.lower())
 
-    def _table(self, node: dict[str, Any]) -> None:
+    def _table(self, node: Node) -> None:
         name = str(node["table_name"]).lower()
         path = node.get("qualified_name", {}).get("path", [name])
         if node["schema_name"] or node["catalog_name"] or len(path) != 1 or node.get("at_clause"):
@@ -164,11 +168,11 @@ class _Looked:
         elif name not in self.names:
             raise _refused(f"the table {name[:80]}")
 
-    def _table_function(self, function: dict[str, Any]) -> None:
+    def _table_function(self, function: Node) -> None:
         if function.get("class") != "FUNCTION" or function["function_name"].lower() not in TABLE_FUNCTIONS:
             raise _refused(f"the table function {str(function.get('function_name'))[:80]}")
 
-    def _function(self, node: dict[str, Any]) -> None:
+    def _function(self, node: Node) -> None:
         name = str(node["function_name"]).lower()
         if node.get("schema") or node.get("catalog"):
             raise _refused(f"the function {name[:80]}")
@@ -183,7 +187,7 @@ def _refused(what: str) -> InvalidInput:
     )
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def _nodes(tree: object) -> Iterator[Node]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
@@ -41,6 +41,8 @@ from recollect.errors import (
 )
 from recollect.retry import Retry
 
+T = TypeVar("T")
+U = TypeVar("U")
 ATTEMPTS = 6
 READ_SECONDS = 20
 THREADS = 8
@@ -122,13 +124,13 @@ class Link:
         self,
         partition: str,
         condition: str = "",
-        values: dict[str, Any] | None = None,
+        values: Item | None = None,
         *,
         forward: bool = True,
         keys_only: bool = False,
     ) -> Iterator[list[Item]]:
         """The items of a partition in order of their sort keys, page by page of up to a megabyte."""
-        request: dict[str, Any] = {
+        request: Item = {
             "TableName": self.table,
             "ConsistentRead": True,
             "ScanIndexForward": forward,
@@ -145,11 +147,11 @@ class Link:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def query(self, partition: str, condition: str = "", values: dict[str, Any] | None = None) -> list[Item]:
+    def query(self, partition: str, condition: str = "", values: Item | None = None) -> list[Item]:
         return [item for page in self.pages(partition, condition, values) for item in page]
 
     def everything(self) -> Iterator[Item]:
-        request: dict[str, Any] = {"TableName": self.table, "ConsistentRead": True}
+        request: Item = {"TableName": self.table, "ConsistentRead": True}
         while True:
             with self.our_errors():
                 answer = self.client.scan(**request)
@@ -158,7 +160,7 @@ class Link:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def at_once(self, work: Any, given: Sequence[Any]) -> list[Any]:
+    def at_once(self, work: Callable[[T], U], given: Sequence[T]) -> list[U]:
         """The answers to several requests, asked side by side."""
         self.check_open()
         if len(given) <= 1:
@@ -171,7 +173,7 @@ class Link:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def transact(self, writes: Sequence[dict[str, Any]], token: str) -> None:
+    def transact(self, writes: Sequence[Item], token: str) -> None:
         """All or none. Raises Cancelled when a condition does not hold, Contended when it is worth trying again.
 
         After Unavailable nobody knows: it may have happened.
@@ -189,7 +191,7 @@ class Link:
     def delete_all(self, keys: Iterable[Key]) -> None:
         self._write_all([{"DeleteRequest": {"Key": wire({"p": p, "s": s})}} for p, s in keys])
 
-    def _write_all(self, requests: list[dict[str, Any]]) -> None:
+    def _write_all(self, requests: list[Item]) -> None:
         for start in range(0, len(requests), WRITES_AT_ONCE):
             waiting = requests[start : start + WRITES_AT_ONCE]
             for pause in pauses():
@@ -202,17 +204,17 @@ class Link:
             else:
                 raise _busy()
 
-    def put(self, item: Item, condition: str | None = None, **values: Any) -> dict[str, Any]:
+    def put(self, item: Item, condition: str | None = None, **values: object) -> Item:
         return {"Put": {"TableName": self.table, "Item": wire(item), **_condition(condition, values)}}
 
-    def delete(self, key: Key) -> dict[str, Any]:
+    def delete(self, key: Key) -> Item:
         return {"Delete": {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]})}}
 
-    def update(self, key: Key, change: str, condition: str | None = None, **values: Any) -> dict[str, Any]:
+    def update(self, key: Key, change: str, condition: str | None = None, **values: object) -> Item:
         base = {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]}), "UpdateExpression": change}
         return {"Update": {**base, **_condition(condition, values)}}
 
-    def check(self, key: Key, condition: str, **values: Any) -> dict[str, Any]:
+    def check(self, key: Key, condition: str, **values: object) -> Item:
         base = {"TableName": self.table, "Key": wire({"p": key[0], "s": key[1]})}
         return {"ConditionCheck": {**base, **_condition(condition, values)}}
 
@@ -280,7 +282,7 @@ def pauses(most: int = 12) -> Iterator[Callable[[], None]]:
     return Retry(most, first_pause_seconds=0.005, longest_pause_seconds=1.0).chances()
 
 
-def wire(item: dict[str, Any]) -> dict[str, Any]:
+def wire(item: Item) -> Item:
     return {
         name: {"S": value}
         if isinstance(value, str)
@@ -291,7 +293,7 @@ def wire(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def plain(raw: dict[str, Any]) -> Item:
+def plain(raw: Item) -> Item:
     item: Item = {}
     for name, typed in raw.items():
         ((kind, value),) = typed.items()
@@ -299,8 +301,8 @@ def plain(raw: dict[str, Any]) -> Item:
     return item
 
 
-def _condition(condition: str | None, values: dict[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
+def _condition(condition: str | None, values: Item) -> Item:
+    given: Item = {"ConditionExpression": condition} if condition else {}
     if values:
         given["ExpressionAttributeValues"] = wire({f":{name}": value for name, value in values.items()})
     return given

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.dialect import json_text, moment_text, same
+from recollect.adapters.records.common.dialect import Convert, json_text, moment_text, same
 from recollect.adapters.records.dynamodb.keys import Key, Keys
 from recollect.domain.record import ColumnType, Record, new_id
 from recollect.errors import DamagedData
@@ -27,14 +27,14 @@ _WORTH_COMPRESSING = 600
 _RAW, _COMPRESSED = b"\x00", b"\x01"
 
 
-class Values:
+class ItemEncoding:
     """How values of each type are kept. JSON stands in the header as it is: reading it is one parse for all fields.
 
     Where there is a cipher it is text, which can be sealed.
     """
 
     def __init__(self, *, sealed: bool = False) -> None:
-        self.encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+        self.encode: Mapping[ColumnType, Convert] = {
             "text": same,
             "integer": same,
             "real": float,
@@ -44,7 +44,7 @@ class Values:
             "json": json_text if sealed else same,
         }
 
-    decode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    decode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": same,
@@ -75,7 +75,7 @@ class Written:
 
 
 def packed(codec: Codec, record: Record) -> bytes:
-    header: dict[str, Any] = {}
+    header: Item = {}
     tail: list[bytes] = []
     for column, value in zip(codec.columns, codec.row(record), strict=True):
         if value is None:
@@ -99,7 +99,7 @@ def unpacked(codec: Codec, record: type[Record], raw: bytes) -> Any:
     whole = body[1:] if body[:1] == _RAW else zlib.decompress(body[1:])
     start = 4 + int.from_bytes(whole[:4], "big")
     header = json.loads(whole[4:start])
-    row: list[Any] = []
+    row: list[object] = []
     for column in codec.columns:
         value = header.get(column.name)
         if value is not None and column.type == "bytes":

@@ -28,6 +28,7 @@ from recollect.adapters.records.common.dialect import moment_text
 from recollect.adapters.records.common.transaction import unique_values
 from recollect.domain.record import ID_LENGTH, Record, Unique
 from recollect.errors import InvalidInput
+from recollect.ports.query import Row
 
 Key = tuple[str, str]
 SEPARATOR = "\x1f"
@@ -76,7 +77,7 @@ class Keys:
         held = ((key, unique_values(record, key)) for key in record.shape.unique)
         return {self.guard(record.shape.table, key, values): record.id for key, values in held if values is not None}
 
-    def guard(self, table: str, key: Unique, values: tuple[Any, ...]) -> Key:
+    def guard(self, table: str, key: Unique, values: Row) -> Key:
         digest = hashlib.sha256(json.dumps(values, default=moment_text).encode()).hexdigest()
         return self.guards, SEPARATOR.join((table, "+".join(key.fields), digest))
 
@@ -128,7 +129,7 @@ def indexed_fields(record: type[Record]) -> tuple[str, ...]:
     )
 
 
-def _is_enumerated(annotation: Any) -> bool:
+def _is_enumerated(annotation: object) -> bool:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return get_origin(annotation) is Literal

@@ -20,7 +20,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from recollect.adapters.records.common.dialect import json_text
 from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
@@ -94,11 +93,11 @@ class Tenant:
         key = self.keys.moment_of_log(seq)
         return self.link.get([key]).get(key, {}).get("t") == token
 
-    def condition(self, head: Head) -> dict[str, Any]:
+    def condition(self, head: Head) -> Item:
         """What the head must still be for a transaction planned on it."""
         return {"was": head.seq, "inc": head.incarnation, "now": int(time.time())}
 
-    def moved(self, head: Head, seq: int, *, also: str = "", **values: Any) -> dict[str, Any]:
+    def moved(self, head: Head, seq: int, *, also: str = "", **values: object) -> Item:
         """The write that moves the head; with `also`, it changes more."""
         if not head.incarnation:
             item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id()}
@@ -191,8 +190,8 @@ def size_of(write: Write) -> int:
     return 200 + 4 * len(key[1]) + held
 
 
-def _pieces(writes: Iterable[Write]) -> Iterator[list[Any]]:
-    piece: list[Any] = []
+def _pieces(writes: Iterable[Write]) -> Iterator[list[list[object]]]:
+    piece: list[list[object]] = []
     size = 0
     for key, item in writes:
         plain = None if item is None else {name: _text(value) for name, value in item.items()}
@@ -206,7 +205,7 @@ def _pieces(writes: Iterable[Write]) -> Iterator[list[Any]]:
         yield piece
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     return [base64.b64encode(value).decode()] if isinstance(value, bytes) else value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError, WaiterError
 
@@ -87,7 +87,7 @@ def _ensure_table(link: Link) -> None:
     _check_keys(link, table)
 
 
-def _described(link: Link) -> dict[str, Any] | None:
+def _described(link: Link) -> Item | None:
     with link.our_errors():
         try:
             return dict(link.client.describe_table(TableName=link.table)["Table"])
@@ -95,7 +95,7 @@ def _described(link: Link) -> dict[str, Any] | None:
             return None
 
 
-def _check_keys(link: Link, found: dict[str, Any]) -> None:
+def _check_keys(link: Link, found: Item) -> None:
     keys = [(key["AttributeName"], key["KeyType"]) for key in found["KeySchema"]]
     if sorted(keys) != [("p", "HASH"), ("s", "RANGE")]:
         raise NotARecollectStore(f"the table '{link.table}' has other keys than ours", remedy="name another table")
@@ -288,7 +288,7 @@ def _mended(store: DynamoStore, tenant: Tenant) -> int:
         if any(isinstance(record, Organization) and record.id == tenant.id for record in living):
             wanted[listed] = tenant.id
         has = {**found.derived, **({listed: tenant.id} if listed in store.link.get([listed]) else {})}
-        writes: list[Any] = [
+        writes: list[Item] = [
             store.link.put({"p": p, "s": s, "d": id}) for (p, s), id in wanted.items() if has.get((p, s)) != id
         ]
         surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]

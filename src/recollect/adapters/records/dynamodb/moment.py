@@ -22,7 +22,7 @@ from recollect.adapters.records.dynamodb.log import Head, Tenant
 from recollect.adapters.records.dynamodb.snapshot import Name, View, values_of
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy
-from recollect.ports.query import Linked, Page, Query, Reading, Spans
+from recollect.ports.query import Linked, Page, Query, Reading, Row, Spans
 from recollect.ports.records import Scope
 
 R = TypeVar("R", bound=Record)
@@ -117,13 +117,13 @@ class Moment:
                 page.append(one)
         return paged(page, query)
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         check_query(query, fields)
         if tuple(fields) == ("id",) and query.deleted == "yes" and not query.where and len(query.ordering()) == 1:
             return self._ids(scope, query)
         return [tuple(getattr(one, name) for name in fields) for one in self.find(scope, query).records]
 
-    def _ids(self, scope: Scope, query: Query[Any]) -> list[tuple[Any, ...]]:
+    def _ids(self, scope: Scope, query: Query[Record]) -> list[Row]:
         """Without the records, which may be damaged."""
         descending, start = query.ordering()[0].descending, query.start()
         beyond = "" if start is None else f"AND id {'<' if descending else '>'} ?"
@@ -131,14 +131,14 @@ class Moment:
         most = -1 if query.limit is None else query.limit
         return [(id,) for id in self._bodies(scope, text, (query.record.shape.table, *(start or ()), most))]
 
-    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return [self.select(scope, query, fields) for query, fields in readings]
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
+    def count(self, scope: Scope, query: Query[Record]) -> int:
         check_filters(query.record, query.where)
         return sum(1 for _ in self._passing(scope, query))
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)
         check_groups(query.record, by)
         return counted(self._passing(scope, query), by)
@@ -172,7 +172,7 @@ class Moment:
         made: R = unpacked(self._codec(record), record, body)
         return made
 
-    def _bodies(self, scope: Scope, statement: str, values: tuple[Any, ...]) -> Iterator[Any]:
+    def _bodies(self, scope: Scope, statement: str, values: Row) -> Iterator[Any]:
         if scope.organization_id != self._tenant.id:
             raise InvalidInput("this snapshot is of another organization", remedy="take one of this organization")
         return (body for (body,) in self._file().execute(statement, values))

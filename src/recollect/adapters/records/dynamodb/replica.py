@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.in_python_queries import around, by_rarity, facet_values
@@ -27,6 +27,8 @@ from recollect.domain.tokenizer import terms_asked
 from recollect.errors import StoreBusy
 from recollect.ports.query import Beside, Filter, TextHit, TextQuery, passes
 from recollect.ports.vectors import StoredVector, VectorRow
+
+K = TypeVar("K")
 
 
 class Follower(Protocol):
@@ -99,9 +101,9 @@ class Words:
     def __init__(self, record: type[Record]) -> None:
         assert record.shape.text is not None
         self._text = record.shape.text
-        self._held: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {}
+        self._held: dict[str, tuple[list[str], list[tuple[str, object]]]] = {}
         self._holders: dict[str, set[str]] = {}
-        self._facets: dict[tuple[str, Any], set[str]] = {}
+        self._facets: dict[tuple[str, object], set[str]] = {}
 
     def take(self, id: str, stored: Stored | None) -> None:
         words, facets = self._held.pop(id, ((), ()))
@@ -120,7 +122,7 @@ class Words:
         for mark in marks:
             self._facets.setdefault(mark, set()).add(id)
 
-    def search(self, query: TextQuery[Any]) -> list[TextHit]:
+    def search(self, query: TextQuery[Record]) -> list[TextHit]:
         """All that have one of the words, best first; the query's filters are for the caller."""
         scope: set[str] | None = None
         for name, values in query.facets.items():
@@ -157,11 +159,11 @@ class Places:
             self._held[id] = within, place
             insort(self._orders.setdefault(within, []), place)
 
-    def beside(self, query: Beside[Any]) -> list[list[str]]:
+    def beside(self, query: Beside[Record]) -> list[list[str]]:
         return [around(self._orders.get(within, []), (by, id), query.reach) for within, by, id in query.places]
 
 
-def _drop(index: dict[Any, set[str]], key: Any, id: str) -> None:
+def _drop(index: dict[K, set[str]], key: K, id: str) -> None:
     index[key].discard(id)
     if not index[key]:
         del index[key]

@@ -13,7 +13,7 @@ records that a Linked filter leads to; a range of moments; all records of the ty
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -38,6 +38,9 @@ MOST_LOOKUPS = 64  # asked for side by side; more values than this are read as o
 MOST_LINKED = 2000
 LAST = "\U0010ffff"
 
+Path = tuple[str, str, str]
+"""A table, a field and a value: what an index entry is found by."""
+
 
 class View:
     def __init__(self, tenant: Tenant, codec: Callable[[type[Record]], Codec]) -> None:
@@ -48,8 +51,8 @@ class View:
 
     def _forget(self) -> None:
         self._items: dict[Name, Stored | None] = {}
-        self._found: dict[Any, list[str]] = {}
-        self._scans: dict[Any, _Scan] = {}
+        self._found: dict[Hashable, list[str]] = {}
+        self._scans: dict[Hashable, _Scan] = {}
         self._moved: dict[str, set[str]] = {}
 
     # -- one moment --------------------------------------------------------------------------------------------------
@@ -217,25 +220,25 @@ class View:
         ranges = [one for one in where if isinstance(one, Compare) and one.field in fields and one.operator != "!="]
         return self._in_range(table, ranges[0]) if ranges and _is_moment(record, ranges[0].field) else None
 
-    def _looked_up(self, table: str, field: str, values: Collection[Any]) -> list[str]:
+    def _looked_up(self, table: str, field: str, values: Collection[str]) -> list[str]:
         unknown = [(table, field, value) for value in values if (table, field, value) not in self._found]
         if len(unknown) > MOST_LOOKUPS:
             return self._looked_up_together(table, field, values)
         self.look_up(unknown)
         return [id for value in values for id in self._found[(table, field, value)]]
 
-    def look_up(self, paths: Sequence[tuple[str, str, Any]]) -> None:
+    def look_up(self, paths: Sequence[Path]) -> None:
         """The index entries of several (table, field, value), asked for side by side."""
         unknown = [path for path in paths if path not in self._found]
         query, partition = self._tenant.link.query, self._tenant.keys.index
 
-        def one(path: tuple[str, str, Any]) -> list[Item]:
+        def one(path: Path) -> list[Item]:
             return query(partition, "begins_with(s, :s)", {":s": index_word(*path)})
 
         for path, entries in zip(unknown, self._tenant.link.at_once(one, unknown), strict=True):
             self._found[path] = [entry["d"] for entry in entries]
 
-    def _looked_up_together(self, table: str, field: str, values: Collection[Any]) -> list[str]:
+    def _looked_up_together(self, table: str, field: str, values: Collection[str]) -> list[str]:
         words = sorted(index_word(table, field, value) for value in values)
         wanted = set(words)
         path = (table, field, words[0], words[-1])
@@ -346,7 +349,7 @@ def _key(tenant: Tenant, name: Name) -> Key | None:
         return None
 
 
-def values_of(given: Filter, field: str) -> Collection[Any] | None:
+def values_of(given: Filter, field: str) -> Collection[str] | None:
     """The values that a filter leaves to a field, if it names them."""
     if isinstance(given, Compare) and given.field == field and given.operator == "=" and given.key is None:
         return () if given.value is None else (given.value,)
@@ -363,13 +366,13 @@ def _word(sort: str) -> str:
     return sort.rpartition("\x1f")[0] + "\x1f"
 
 
-def _by_id_alone(query: Query[Any]) -> bool:
+def _by_id_alone(query: Query[Record]) -> bool:
     ordering = query.ordering()
     ids_named = any(values_of(one, "id") is not None for one in query.where)
     return bool(query.limit) and ordering[0].field == "id" and not ids_named and not _narrows(query)
 
 
-def _narrows(query: Query[Any]) -> bool:
+def _narrows(query: Query[Record]) -> bool:
     """Whether a filter leads to few candidates, so that reading page by page would be the longer way."""
     record: type[Record] = query.record
     fields = indexed_fields(record)

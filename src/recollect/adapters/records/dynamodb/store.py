@@ -21,14 +21,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_filters, check_groups, check_query, check_text
 from recollect.adapters.records.common.codec import Cipher, Codec, Plain
 from recollect.adapters.records.common.in_python_queries import counted, paged
 from recollect.adapters.records.dynamodb import maintenance as upkeep
 from recollect.adapters.records.dynamodb.client import ATTEMPTS, Link
-from recollect.adapters.records.dynamodb.codec import Values
+from recollect.adapters.records.dynamodb.codec import ItemEncoding
 from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import Tenant
 from recollect.adapters.records.dynamodb.moment import Moment
@@ -37,7 +37,7 @@ from recollect.adapters.records.dynamodb.snapshot import View
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Spans, TextHit, TextQuery
+from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Change, Problem, Scope
 from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorTruth
@@ -77,14 +77,14 @@ class DynamoStore:
         view = self._view(scope)
         return paged(view.settled(lambda: view.matching(query)), query)
 
-    def select(self, scope: Scope, query: Query[Any], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         check_query(query, fields)
         return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
 
-    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[tuple[Any, ...]]]:
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return [self.select(scope, query, fields) for query, fields in readings]
 
-    def beside(self, scope: Scope, query: Beside[Any]) -> list[list[str]]:
+    def beside(self, scope: Scope, query: Beside[Record]) -> list[list[str]]:
         check_beside(query)
         followed = self._following(scope.organization_id)
         about = (query.within, query.by, query.where)
@@ -92,12 +92,12 @@ class DynamoStore:
             places: Places = followed.catch_up(query.record.shape.table, lambda: Places(*about), about)
             return places.beside(query)
 
-    def count(self, scope: Scope, query: Query[Any]) -> int:
+    def count(self, scope: Scope, query: Query[Record]) -> int:
         check_filters(query.record, query.where)
         view = self._view(scope)
         return len(view.settled(lambda: view.passing(query)))
 
-    def count_by(self, scope: Scope, query: Query[Any], by: Sequence[str | Spans]) -> dict[tuple[Any, ...], int]:
+    def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> dict[Row, int]:
         check_filters(query.record, query.where)
         check_groups(query.record, by)
         view = self._view(scope)
@@ -106,7 +106,7 @@ class DynamoStore:
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return transact(self.tenant(scope.organization_id), self.codec, scope, steps)
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text(query)
         followed = self._following(scope.organization_id)
         with followed.lock:
@@ -117,7 +117,7 @@ class DynamoStore:
         view = self._view(scope)
         return view.settled(lambda: self._filtered(view, query, hits))
 
-    def _filtered(self, view: View, query: TextQuery[Any], hits: Sequence[TextHit]) -> list[TextHit]:
+    def _filtered(self, view: View, query: TextQuery[Record], hits: Sequence[TextHit]) -> list[TextHit]:
         """The best that pass, looked at from the top until there are enough."""
         best: list[TextHit] = []
         for start in range(0, len(hits), AT_ONCE):
@@ -180,7 +180,7 @@ class DynamoStore:
         codec = self._codecs.get(record)
         if codec is None:
             codec = self._codecs[record] = Codec(
-                record, self._cipher, Values(sealed=not isinstance(self._cipher, Plain))
+                record, self._cipher, ItemEncoding(sealed=not isinstance(self._cipher, Plain))
             )
         return codec
 

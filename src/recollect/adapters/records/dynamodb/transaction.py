@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_filters
 from recollect.adapters.records.common.codec import Codec
@@ -22,7 +22,7 @@ from recollect.adapters.records.dynamodb.client import Cancelled, Contended, pau
 from recollect.adapters.records.dynamodb.codec import Item, Stored
 from recollect.adapters.records.dynamodb.keys import TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
-from recollect.adapters.records.dynamodb.snapshot import Name, View, values_of
+from recollect.adapters.records.dynamodb.snapshot import Name, Path, View, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
@@ -281,7 +281,7 @@ class Plan(View, RecordTables):
         return sorted(changed, key=lambda change: change[2])
 
 
-def _paths(steps: Sequence[Step]) -> Iterator[tuple[str, str, Any]]:
+def _paths(steps: Sequence[Step]) -> Iterator[Path]:
     """The index entries that filters of the steps name."""
     for step in steps:
         if isinstance(step, Absent | DeleteWhere):
@@ -293,4 +293,4 @@ def _paths(steps: Sequence[Step]) -> Iterator[tuple[str, str, Any]]:
                     break
 
 
-_Write = tuple[Key, Item | None, str | None, dict[str, Any]]
+_Write = tuple[Key, Item | None, str | None, Item]

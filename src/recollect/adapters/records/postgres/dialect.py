@@ -6,14 +6,13 @@ number, and what goes in must come out. Members are compared as numeric or as te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
 
 from recollect.adapters.records.common.checks import in_utc
-from recollect.adapters.records.common.dialect import Bind, json_text, same
+from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, same
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare
 
@@ -26,7 +25,7 @@ _ARRAYS: Mapping[ColumnType, str] = {"text": "text[]", "moment": "timestamptz[]"
 
 
 class PostgresDialect:
-    encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    encode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": float,
@@ -35,7 +34,7 @@ class PostgresDialect:
         "bytes": same,
         "json": json_text,
     }
-    decode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    decode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": same,
@@ -47,7 +46,7 @@ class PostgresDialect:
     row = '"id"'
     at_row = '"organization_id" = ? AND "id" = ?'
 
-    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+    def places(self, columns: Columns, bind: Bind) -> str:
         arrays = ", ".join(f"{bind(values)}::{_ARRAYS[type]}" for type, values in columns)
         return f"unnest({arrays}) WITH ORDINALITY p(a, b, c, n)"
 
@@ -56,7 +55,7 @@ class PostgresDialect:
 
     unlisted = staticmethod(same)
 
-    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+    def many(self, column: str, values: Values, bind: Bind) -> str:
         return f"{column} = ANY({bind(values)})"
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
@@ -81,7 +80,7 @@ class PostgresDialect:
         return f"({alone} OR EXISTS ({one_of}))"
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> object:
     """A number as its shortest decimal, which is also how JSON keeps it: 0.1 is 0.1, not its nearest binary."""
     return Decimal(repr(value)) if isinstance(value, float) else value
 

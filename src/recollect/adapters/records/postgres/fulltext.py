@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from recollect.adapters.postgres.connection import UPKEEP, Link, Question
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
 from recollect.adapters.ttl_cache import TtlCache
+from recollect.domain.record import Record
 from recollect.domain.tokenizer import terms_asked
-from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.query import Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 
 FEW = 2000
@@ -50,7 +51,7 @@ class TextSearch:
     sizes: TtlCache[int] = field(default_factory=TtlCache)
     common: TtlCache[_Term] = field(default_factory=TtlCache)
 
-    def search(self, scope: Scope, query: TextQuery[Any], *, bound: str | None = None) -> list[TextHit]:
+    def search(self, scope: Scope, query: TextQuery[Record], *, bound: str | None = None) -> list[TextHit]:
         """`bound` is the tenant that the database holds the search to; it is the scope's own."""
         terms = [asked_value(term) for term in terms_asked(query.terms)]
         if not terms or not query.limit:
@@ -58,7 +59,7 @@ class TextSearch:
         tenant = bound or scope.organization_id
         return self._proven(tenant, scope, query, _Search(self, tenant, scope, query).best(terms))
 
-    def _proven(self, tenant: str, scope: Scope, query: TextQuery[Any], hits: list[TextHit]) -> list[TextHit]:
+    def _proven(self, tenant: str, scope: Scope, query: TextQuery[Record], hits: list[TextHit]) -> list[TextHit]:
         if not hits:
             return []
         proof = f"SELECT id FROM {quoted(query.record.shape.table)} WHERE organization_id = %s AND id = ANY(%s)"
@@ -70,7 +71,7 @@ class TextSearch:
 class _Search:
     """One search in one scope."""
 
-    def __init__(self, using: TextSearch, tenant: str, scope: Scope, query: TextQuery[Any]) -> None:
+    def __init__(self, using: TextSearch, tenant: str, scope: Scope, query: TextQuery[Record]) -> None:
         self._link, self._compiler = using.link, using.compiler
         self._sizes, self._common = using.sizes, using.common
         self._tenant, self._scope, self._query = tenant, scope, query
@@ -93,7 +94,7 @@ class _Search:
                 return hits
         return self._holding(worthy, _any_of(worthy))
 
-    def _ask(self, statement: str, compiler: Compiler) -> list[tuple[Any, ...]]:
+    def _ask(self, statement: str, compiler: Compiler) -> list[Row]:
         (rows,) = self._link.ask(self._tenant, Question(placeholders(statement), compiler.values), role=UPKEEP)
         return rows
 

@@ -7,17 +7,17 @@ has a part in it. They stand in the record's own row, so they go where it goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from recollect.adapters.postgres.connection import Connection
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.ddl import mark_text, marks, text_marks, update_text
-from recollect.adapters.records.common.dialect import Row, Run, Values
+from recollect.adapters.records.common.dialect import Run, Values
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE, terms_of
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
+from recollect.ports.query import Row
 from recollect.ports.records import Problem
 
 BATCH = 1000
@@ -105,7 +105,7 @@ def fill_text(connection: Connection, record: type[Record], codec_of: CodecOf) -
     return count
 
 
-def _pages(connection: Connection, record: type[Record], codec: Codec) -> Iterator[list[Any]]:
+def _pages(connection: Connection, record: type[Record], codec: Codec) -> Iterator[list[Record]]:
     columns = ", ".join(quoted(name) for name in codec.names)
     statement = (
         f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE (organization_id, id) > (%s, %s) "

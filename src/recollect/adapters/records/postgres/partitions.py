@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from psycopg import sql
 
@@ -21,6 +20,7 @@ from recollect.adapters.records.postgres.schema import BY_MONTH, BY_TENANT, firs
 from recollect.domain.record import RECORDS
 from recollect.errors import Unsupported
 from recollect.ports.partitions import Partition
+from recollect.ports.query import Row
 
 _MONTH = re.compile(r"^(.+)_(\d{4})_(\d\d)$")
 _LISTED = (
@@ -139,7 +139,7 @@ def is_distributed(connection: Connection) -> bool:
     has = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchall()[0][0]
     if not has:
         return False
-    found: list[tuple[Any, ...]] = connection.execute(
+    found: list[Row] = connection.execute(
         "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'organization'::regclass"
     ).fetchall()
     return bool(found)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from recollect.adapters.postgres.connection import APP, Connection, Link, Question
 from recollect.adapters.postgres.halfvec import half
@@ -20,6 +19,7 @@ from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common.bulk_transaction import BulkTransaction, Count, DistantTables, Unclear, is_by_key
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import Derived, SqlMoment, SqlReads, reading
 from recollect.adapters.records.common.sql_tables import insert_statement
@@ -44,7 +44,7 @@ from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.partitions import Partition
-from recollect.ports.query import TextHit, TextQuery
+from recollect.ports.query import Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
 from recollect.ports.steps import Committed, Insert, Step
 from recollect.ports.vectors import StoredVector
@@ -104,7 +104,7 @@ class PostgresStore(SqlReads):
             by_key=together and is_by_key(steps),
         )
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text_query(query)
         return self._text.search(scope, query)
 
@@ -155,7 +155,7 @@ class PostgresStore(SqlReads):
         """One transaction on one line, so a pooler between us keeps it together. A cluster's shards have no moment in
         common: there it is one moment for each of them, and a tenant lies in one."""
 
-        def run(connection: Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        def run(connection: Connection, statement: str, values: Values) -> list[Row]:
             with self.link.our_errors():
                 return connection.execute(placeholders(statement), values).fetchall()
 
@@ -170,7 +170,7 @@ class PostgresStore(SqlReads):
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
         return stored_vectors(self.link, scope, space, ids)
 
-    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+    def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
         questions = [Question(placeholders(statement), values) for statement, values in readings]
         return self.link.ask(scope.organization_id, *questions)
 
@@ -263,7 +263,7 @@ class _Tables(DistantTables):
         self._seqs: list[int] = []
         self._seqs_at_once = SEQS_AT_ONCE
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> list[Row]:
         """Waits only where there is an answer; what a change has to complain of comes with the next answer."""
         done = self._connection.execute(placeholders(statement), values)
         return done.fetchall() if statement.startswith("SELECT") else []
@@ -280,15 +280,15 @@ class _Tables(DistantTables):
         *answers, new_seqs = self._connection.execute(f"SELECT {', '.join(parts)}", [*values, seqs]).fetchall()[0]
         return answers, sorted(new_seqs)
 
-    def write_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    def write_many(self, statement: str, rows: Sequence[Values]) -> None:
         if len(rows) == 1:
             self._connection.execute(placeholders(statement), rows[0])
         else:
             self._connection.cursor().executemany(placeholders(statement), rows)
 
-    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> str:
         self.run(insert_statement(table, names), values)
-        return 0  # the text index is a column: nobody asks for the row
+        return ""  # the text index is a column: nobody asks for the row
 
     def check_unique(self, record: Record) -> None:
         """Safe without an index that refuses: the tenant has no other writer now."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from recollect.adapters.postgres.connection import Connection, Link, Question
 from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, offered
+from recollect.adapters.records.common.dialect import Values
 from recollect.domain.memory import space_name
 from recollect.ports.records import Remark, Scope
 from recollect.ports.vectors import FACETS, StoredVector, VectorRow
@@ -101,7 +102,7 @@ class PostgresVectors:
         text = "SELECT _seq FROM embedding WHERE _seq > %s AND _seq <= %s ORDER BY _seq"
         return [seq for (seq,) in self._connection.execute(text, (after, upto))]
 
-    def _rows(self, where: str, values: Sequence[Any]) -> list[VectorRow]:
+    def _rows(self, where: str, values: Values) -> list[VectorRow]:
         found = self._connection.execute(f"SELECT {_COLUMNS} FROM embedding WHERE {where}", values, binary=True)
         return [
             VectorRow(seq, organization_id, memory_id, space_name(namespace, model), tuple(facets), vector)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import apsw
 
-from recollect.adapters.records.common.dialect import Bind, json_text, moment_text, same
+from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, moment_text, same
 from recollect.domain.record import ColumnType
 from recollect.ports.query import Compare
 
@@ -17,7 +16,7 @@ MOST_MARKS = 50
 
 
 class SqliteDialect:
-    encode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    encode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": float,
@@ -26,7 +25,7 @@ class SqliteDialect:
         "bytes": same,
         "json": json_text,
     }
-    decode: Mapping[ColumnType, Callable[[Any], Any]] = {
+    decode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
         "real": same,
@@ -38,7 +37,7 @@ class SqliteDialect:
     row = "_row"
     at_row = "_row = ?"
 
-    def places(self, columns: Sequence[tuple[ColumnType, list[Any]]], bind: Bind) -> str:
+    def places(self, columns: Columns, bind: Bind) -> str:
         rows = json_text(list(zip(*(values for _, values in columns), strict=True)))
         members = "value ->> 0 AS a, value ->> 1 AS b, value ->> 2 AS c"
         return f"(SELECT key AS n, {members} FROM json_each({bind(rows)})) p"
@@ -48,7 +47,7 @@ class SqliteDialect:
 
     unlisted = staticmethod(json.loads)
 
-    def many(self, column: str, values: list[Any], bind: Bind) -> str:
+    def many(self, column: str, values: Values, bind: Bind) -> str:
         if len(values) > MOST_MARKS and all(isinstance(value, str) for value in values):
             # One bound array instead of thousands of place-holders: no limit, one cached statement.
             return f"{column} IN (SELECT value FROM carray({bind(apsw.carray(tuple(values)))}))"

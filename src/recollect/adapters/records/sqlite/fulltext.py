@@ -21,7 +21,7 @@ from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.domain.record import Record, TextIndex
 from recollect.domain.tokenizer import terms_asked
-from recollect.ports.query import Query, TextHit, TextQuery
+from recollect.ports.query import Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def make_text(connection: apsw.Connection, record: type[Record], codec: Codec) -
     columns = ", ".join(quoted(column) for column in codec.names)
     living = f"SELECT _row, {columns} FROM {quoted(record.shape.table)} WHERE is_deleted = 0 AND _row > ? ORDER BY _row"
     count, last = 0, -1
-    while rows := cast(list[Any], connection.execute(f"{living} LIMIT {INDEXED_AT_ONCE}", (last,)).fetchall()):
+    while rows := cast(list[Row], connection.execute(f"{living} LIMIT {INDEXED_AT_ONCE}", (last,)).fetchall()):
         connection.executemany(statement, (indexed(row[0], codec.record(row[1:])) for row in rows))
         count, last = count + len(rows), rows[-1][0]
     return count
 
 
-def indexed(row: int, record: Record) -> list[Any]:
+def indexed(row: int, record: Record) -> list[int | str]:
     """What `index_statement` wants to know of a record."""
     return [row, facet_tokens(record), " ".join(terms_of(record))]
 
@@ -128,7 +128,7 @@ class Sizes:
 
 
 def search(
-    connection: apsw.Connection, compiler: Compiler, sizes: Sizes, scope: Scope, query: TextQuery[Any]
+    connection: apsw.Connection, compiler: Compiler, sizes: Sizes, scope: Scope, query: TextQuery[Record]
 ) -> list[TextHit]:
     facets = _facets(scope, query)
     size, is_all = sizes.of(connection, query.record, facets)
@@ -156,7 +156,7 @@ def _scored(found: Sequence[Rows], size: int) -> tuple[Rows, NDArray[np.float64]
     return rows[best], scores[best]
 
 
-def _facets(scope: Scope, query: TextQuery[Any]) -> str:
+def _facets(scope: Scope, query: TextQuery[Record]) -> str:
     shape, tenant = shape_of(query.record), scope.organization_id
     groups = []
     for name, values in query.facets.items():
@@ -194,7 +194,7 @@ def _proven(
     connection: apsw.Connection,
     compiler: Compiler,
     scope: Scope,
-    query: TextQuery[Any],
+    query: TextQuery[Record],
     best: Rows,
     scores: NDArray[np.float64],
 ) -> list[TextHit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import cast
 
 import apsw
 
@@ -16,6 +16,7 @@ from recollect.adapters.records.sqlite.fulltext import INDEXED_AT_ONCE, TOKENIZE
 from recollect.adapters.records.sqlite.maintenance import CodecOf, running
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData
+from recollect.ports.query import Row
 from recollect.ports.records import Problem
 
 
@@ -55,7 +56,7 @@ def _living(connection: apsw.Connection, record: type[Record], codec: Codec) -> 
     )
     last = -1
     while some := connection.execute(statement, (last,)).fetchall():
-        for row, *stored in cast(list[tuple[Any, ...]], some):
+        for row, *stored in cast(list[Row], some):
             try:
                 yield row, codec.record(stored)
             except DamagedData:

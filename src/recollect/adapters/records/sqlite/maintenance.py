@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import apsw
 
@@ -118,7 +118,7 @@ def _write_statistics(connection: apsw.Connection) -> None:
     connection.execute("ANALYZE sqlite_schema")
 
 
-def _expected(columns: list[Any]) -> str:
+def _expected(columns: Sequence[object]) -> str:
     """How many rows an index leads to, column by column: a tenant has many, an id one, anything else some."""
     rows = [1_000_000]
     for column in columns:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import apsw
 
@@ -21,6 +21,7 @@ from recollect.adapters.atomic_file import clear_unfinished, publish, unfinished
 from recollect.adapters.records.common import ddl
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
@@ -61,7 +62,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
 from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
-from recollect.ports.query import TextHit, TextQuery
+from recollect.ports.query import Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
 from recollect.ports.steps import Committed, Step
 from recollect.ports.vectors import StoredVector, VectorRow
@@ -140,7 +141,7 @@ class SqliteStore(SqlReads):
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self._healing(lambda: self._writer.run(lambda: self._tables.apply(scope, steps)))
 
-    def search_text(self, scope: Scope, query: TextQuery[Any]) -> list[TextHit]:
+    def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
         check_text_query(query)
 
         def searched() -> list[TextHit]:
@@ -235,7 +236,7 @@ class SqliteStore(SqlReads):
         log = self.path.with_name(self.path.name + "-wal")
         told = False
 
-        def run(connection: apsw.Connection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        def run(connection: apsw.Connection, statement: str, values: Values) -> list[Row]:
             nonlocal told
             if not told and log.exists() and log.stat().st_size > LARGE_LOG_BYTES:
                 told = True
@@ -276,18 +277,18 @@ class SqliteStore(SqlReads):
         values = (apsw.carray(tuple(ids)), scope.organization_id, namespace, model)
         return cast(list[StoredVector], self._read(scope, text, values))
 
-    def _read(self, scope: Scope, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
         return self._read_rows(statement, values)
 
-    def _read_rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        def rows() -> list[tuple[Any, ...]]:
+    def _read_rows(self, statement: str, values: Values = ()) -> list[Row]:
+        def rows() -> list[Row]:
             with self._readers.one() as connection:
                 return connection.execute(statement, values).fetchall()
 
         return self._healing(rows)
 
 
-class _Tables(SqlTables):
+class _Tables(SqlTables[int]):
     """The writer's connection: what group commit and the steps need of it."""
 
     dialect = DIALECT
@@ -320,7 +321,7 @@ class _Tables(SqlTables):
                 " (SELECT value FROM recollect_store WHERE key = 'records')"
             ).get
 
-    def attempt(self, work: Callable[[], Any]) -> Any:
+    def attempt(self, work: Callable[[], T]) -> T:
         with our_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
@@ -382,13 +383,13 @@ class _Tables(SqlTables):
         self._records += work.growth
         return done
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> list[Row]:
         try:
             return self._cursor.execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
 
-    def insert_row(self, table: str, names: tuple[str, ...], values: Sequence[Any]) -> int:
+    def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> int:
         try:
             self._cursor.execute(insert_statement(table, names), values)
         except apsw.ConstraintError as error:
