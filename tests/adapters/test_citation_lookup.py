@@ -267,7 +267,7 @@ class TestCommits:
     def test_another_message_is_noticed(self, here: LocalCitationLookup, repo: Path) -> None:
         found = cite.commit(git(repo, "rev-parse", "HEAD"), repo="repo", message="Never retry").check(here)
         assert found.state == "broken"
-        assert "another message" in found.note
+        assert "a different message" in found.note
 
     def test_a_commit_that_was_rewritten_away_is_noticed(self, here: LocalCitationLookup, repo: Path) -> None:
         cited = cite.commit(git(repo, "rev-parse", "HEAD"), repo="repo")

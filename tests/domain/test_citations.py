@@ -202,7 +202,7 @@ class TestFiles:
     def test_lines_it_does_not_have_cannot_be_cited(self, lines: tuple[int, int]) -> None:
         with pytest.raises(InvalidInput, match="has 3 lines") as refused:
             cite.file("a.py", lines=lines).sealed(LOOKUP)
-        assert refused.value.remedy == "cite lines it has"
+        assert refused.value.remedy == "cite lines that exist"
 
     def test_lines_of_an_empty_file_cannot_be_cited(self) -> None:
         with pytest.raises(InvalidInput, match="has 0 lines"):

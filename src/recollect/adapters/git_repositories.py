@@ -108,13 +108,13 @@ class Repository:
         except FileNotFoundError:
             raise LookupError("git is not installed here") from None
         except subprocess.TimeoutExpired:
-            raise LookupError(f"git took over {GIT_TIMEOUT_SECONDS} seconds to look into '{self._name}'") from None
+            raise LookupError(f"git took over {GIT_TIMEOUT_SECONDS} seconds to read '{self._name}'") from None
         except OSError as error:
             raise LookupError(f"git cannot be run here: {error.strerror}") from None
         if done.returncode != 0:
             owner = b"dubious ownership" in done.stderr
             why = "it belongs to another user of this machine" if owner else "it is not a readable git repository"
-            raise LookupError(f"cannot look into '{self._name}': {why}")
+            raise LookupError(f"cannot read '{self._name}': {why}")
         return done.stdout
 
     def _environment(self) -> dict[str, str]:

@@ -132,7 +132,7 @@ def _write(root: int, path: str, data: bytes, *, clears: bool) -> None:
         _place(handle, name, data)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull("the disk is full", remedy="make room and push again") from None
+            raise StoreFull("the disk is full", remedy="free some disk space and push again") from None
         raise InvalidInput(
             f"cannot write '{path[:200]}': {error.strerror}",
             remedy="a part of it may be a link or not a folder: remove that, or push into an empty folder",
@@ -153,7 +153,8 @@ def _sync(root: int, folders: tuple[str, ...]) -> None:
     except OSError as error:
         where = "/".join(folders)
         raise InvalidInput(
-            f"cannot finish writing '{where[:200]}': {error.strerror}", remedy="push again, while nobody changes it"
+            f"cannot finish writing '{where[:200]}': {error.strerror}",
+            remedy="push again while nothing else changes the folder",
         ) from None
     finally:
         os.close(handle)

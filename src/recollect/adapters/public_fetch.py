@@ -81,7 +81,7 @@ def fetch(
         if isinstance(answer, bytes):
             return answer
         url = _joined(url, answer.location)
-    raise Unavailable(f"{target.host} redirects more than {MAX_REDIRECTS} times", remedy="cite where it leads")
+    raise Unavailable(f"{target.host} redirects more than {MAX_REDIRECTS} times", remedy="cite the address it leads to")
 
 
 def _joined(url: str, location: str) -> str:
@@ -221,7 +221,7 @@ def _answer(target: _Target, response: http.client.HTTPResponse, limit_bytes: in
     if response.status in _REDIRECTS and location:
         return _Redirect(location)
     if response.status in (404, 410):
-        raise NotFound(f"{target.host} has no such page any more", remedy="cite where it is now")
+        raise NotFound(f"{target.host} no longer has this page", remedy="cite its new address")
     if response.status not in (200, 203):
         raise Unavailable(f"{target.host} answered with status {response.status}", remedy="try again later")
     return _body(response, limit_bytes)

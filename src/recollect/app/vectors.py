@@ -99,7 +99,7 @@ def _check_vectors(vectors: VectorSettings) -> None:
     stray = (given - takes) | (secrets if "url" not in given else set())
     if stray:
         raise InvalidSettings(
-            f"vectors.{min(stray)} means nothing to the vector store '{vectors.provider}'",
+            f"vectors.{min(stray)} does not apply to the vector store '{vectors.provider}'",
             remedy=f"remove vectors.{min(stray)}, or set vectors.provider and vectors.url to what it is for",
         )
     if vectors.provider == "chroma" and len(given) != 1:
@@ -113,7 +113,7 @@ def _chroma(vectors: VectorSettings) -> ExternalSystem:
     try:
         from recollect.adapters.vectors.external.chroma import Chroma
     except ImportError:
-        raise MissingExtra("Chroma needs its client", remedy="pip install 'recollect[chroma]'") from None
+        raise MissingExtra("the Chroma client is not installed", remedy="pip install 'recollect[chroma]'") from None
     return Chroma(url=vectors.url, path=vectors.path, token=secret_of(vectors))
 
 
@@ -121,5 +121,7 @@ def _pgvector(vectors: VectorSettings, url: str) -> ExternalSystem:
     try:
         from recollect.adapters.vectors.external.pgvector import PgVector
     except ImportError:
-        raise MissingExtra("pgvector needs the driver", remedy="pip install 'recollect[postgres]'") from None
+        raise MissingExtra(
+            "the PostgreSQL driver for pgvector is not installed", remedy="pip install 'recollect[postgres]'"
+        ) from None
     return PgVector(url, password=secret_of(vectors))

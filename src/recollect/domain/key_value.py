@@ -95,7 +95,7 @@ def _equals(value: object, wanted: object) -> bool:
 
 def _compares(value: object, operator: str, than: object) -> bool:
     if operator not in OPERATORS:
-        raise InvalidInput(f"there is no operator '{operator[:20]}'", remedy=f"use {', '.join(sorted(OPERATORS))}")
+        raise InvalidInput(f"unknown operator '{operator[:20]}'", remedy=f"use {', '.join(sorted(OPERATORS))}")
     if operator not in _ORDERS:
         return _equals(value, than) == (operator == "$eq")
     if isinstance(value, str) and isinstance(than, str):

@@ -117,7 +117,7 @@ class CommitCitation(_Cited):
         if found is None:
             return Finding(state="broken", note=f"commit {self.hash[:12]} is not in {self.repo}")
         if self.message and self.message.strip() not in found:
-            return Finding(state="broken", note=f"commit {self.hash[:12]} has another message than was cited")
+            return Finding(state="broken", note=f"commit {self.hash[:12]} has a different message than was cited")
         return Finding(state="holds", note=f"commit {self.hash[:12]} is in {self.repo}")
 
 
@@ -147,7 +147,7 @@ class UserCitation(_Cited):
     def check(self, lookup: CitationLookup) -> Finding:
         if self.comment.strip():
             return Finding(state="holds", note=f"the comment of {self.user_id} is recorded")
-        return Finding(state="broken", note=f"{self.user_id} left no comment to hold on to")
+        return Finding(state="broken", note=f"{self.user_id} left no comment")
 
 
 class FileCitation(_Cited):
@@ -191,7 +191,7 @@ class FileCitation(_Cited):
             if lookup.is_confined:
                 raise self._unreadable(lookup)
             raise InvalidInput(
-                f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines it has"
+                f"'{self.path}' has {len(lines)} lines; {first} to {last} are not in it", remedy="cite lines that exist"
             )
         sealing = {"first_line": first, "last_line": last, "line_hash": line_hash(lines[first - 1 : last])}
         return self.model_copy(update=sealing)
@@ -210,7 +210,7 @@ class FileCitation(_Cited):
 
     def check(self, lookup: CitationLookup) -> Finding:
         if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
-            return Finding(state="unreachable", note=f"no hash of ours of the cited lines of {self.path} was recorded")
+            return Finding(state="unreachable", note=f"the cited lines of {self.path} were recorded without a hash")
         lines = self._lines(lookup)
         found = self._found_in(self.path, lines, lookup) or self._found_renamed(lookup)
         if found is not None:
@@ -241,7 +241,7 @@ class FileCitation(_Cited):
         return None
 
     def is_unseen(self, lookup: CitationLookup) -> bool:
-        """Whether there is nothing to look at, for a reason that those who ask over a door must not learn."""
+        """Whether there is nothing to look at, for a reason that requests over the network must not learn."""
         return lookup.is_confined and not self.workspace and lookup.read_lines(self.path) is None
 
     def _is_whole(self) -> bool:
@@ -293,7 +293,7 @@ class UrlCitation(_Cited):
         except LookupError as error:
             return Finding(state="unreachable", note=str(error))
         if served is not None and not is_hash_of(self.content_hash, served, lookup):
-            return Finding(state="broken", note=f"{self.url} serves something else now")
+            return Finding(state="broken", note=f"{self.url} serves something different now")
         how = "serves what was cited" if served else f"was crawled {self.crawled_at:%Y-%m-%d}, its hash is recorded"
         return Finding(state="holds", note=f"{self.url} {how}")
 
@@ -325,7 +325,8 @@ class Citation(Record):
     """When somebody last tried to find it: later than `checked_at` where what is cited was out of their sight."""
     entered_by: Id | None = None
     entered_through: Literal["process", "door"] | None = None
-    """Who opens the store in a process of their own answers for all they enter; who comes by a door, for themselves."""
+    """Who opens the store in a process of their own answers for all they enter; who comes by a door (a request over the
+    network), for themselves."""
     seen_at: Moment | None = None
     """When we ourselves recorded the hash of what is cited; empty where it was given."""
     confirmed_by: Id | None = None
@@ -342,7 +343,7 @@ class Citation(Record):
     def looked_up(self, lookup: CitationLookup) -> dict[str, object]:
         """What looking it up changes about this citation.
 
-        To those who ask over a door, what is out of their sight looks like what is not there: neither says anything.
+        To requests over the network, what is out of sight looks like what is not there: neither says anything.
         But lines that once held, at a place they may see, are gone when the file is.
         """
         cited, at = self.cited(), now()
@@ -351,7 +352,7 @@ class Citation(Record):
             if was_seen and not lookup.names(cited.path):
                 return {"tried_at": at}
             if not was_seen:
-                note = f"{cited.path} cannot be looked at from here"
+                note = f"{cited.path} cannot be read from here"
                 return {"state": "unreachable", "note": note, "checked_at": at, "tried_at": at}
         finding = cited.check(lookup)
         doubt = self._doubted(cited, lookup) if finding.state == "holds" else None
@@ -368,23 +369,23 @@ class Citation(Record):
             if self._enterer() == cited.user_id:
                 return f"{cited.user_id} is a key, not a user" if lookup.account_of(cited.user_id) == "key" else None
             if self._came_by_door(lookup):
-                return f"somebody else entered it; {cited.user_id} has not confirmed it"
+                return f"someone else entered it; {cited.user_id} has not confirmed it"
             if lookup.has_users() and lookup.account_of(cited.user_id) != "user":
-                return f"there is no user {cited.user_id} here who could have said so"
+                return f"there is no user {cited.user_id} in this organization"
         if (
             isinstance(cited, UrlCitation)
             and self.seen_at is None
             and not lookup.fetches
             and self._came_by_door(lookup)
         ):
-            return f"the hash of {cited.url} was given with it; nobody here has seen the page"
+            return f"the hash of {cited.url} was given with the citation; the page itself was not fetched"
         return None
 
     def _enterer(self) -> str | None:
         return self.entered_by if self.entered_through is not None else self.created_by
 
     def _came_by_door(self, lookup: CitationLookup) -> bool:
-        """Of citations from before this was recorded: whether who made them could have come through one."""
+        """Of citations from before this was recorded: whether who made them has an account."""
         if self.entered_through is None:
             return self.created_by is not None and lookup.account_of(self.created_by) is not None
         return self.entered_through == "door"
@@ -395,7 +396,7 @@ def entered(
 ) -> dict[str, object]:
     """The fields of a citation that say how it came in; `given` is what was given before we sealed it.
 
-    Who comes by a door and cites somebody else, or a page with a hash of their own, makes a claim and no more.
+    Who cites somebody else over the network, or a page with a hash of their own, makes a claim and no more.
     """
     own = cited.model_dump(include=set(HASHES)) != given.model_dump(include=set(HASHES))
     speaks_for_another = isinstance(cited, UserCitation) and cited.user_id != by

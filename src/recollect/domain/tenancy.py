@@ -65,7 +65,7 @@ class User(Record):
     preferences: Json = Field(default_factory=dict)
     is_active: bool = True
     role: Role | None = None
-    """What they may do through the doors; without one they are only somebody memories are about."""
+    """What they may do through the service; without a role they are only somebody that memories are about."""
 
 
 class ApiKey(Record):

@@ -1,4 +1,4 @@
-"""The socket for folders of this machine: what workspaces are filled from and written out to.
+"""The port for folders of this machine: what workspaces are filled from and written out to.
 
 Neither verb ever leaves the folder it is given: links are not followed, not even when somebody swaps a folder for one
 meanwhile.
@@ -36,13 +36,13 @@ class Found:
 
 class Folders(Protocol):
     def keep(self, path: Path, write: Callable[[BinaryIO], T]) -> T:
-        """Let somebody write a file, and give it its name when it is whole and on disk; what `write` gave.
+        """Let `write` write a file, and give it its name when it is whole and on disk; what `write` returned.
 
         Of a file that could not be finished nothing is left, and what had its name before stays. Raises OSError.
         """
 
     def read(self, root: Path, limit: int) -> Iterator[Found]:
-        """Every file below a folder, in order of path. What is no regular file, or over `limit` bytes, is left out.
+        """Every file below a folder, in order of path. What is not a regular file, or over `limit` bytes, is left out.
 
         Raises InvalidInput if there is no such folder.
         """
@@ -51,5 +51,5 @@ class Folders(Protocol):
         """Write files below a folder, each whole or not at all; how many. Makes the folder if need be. On disk, names
         and all, when it returns.
 
-        Raises InvalidInput, naming the file, where a part of its path is a link or no folder.
+        Raises InvalidInput, naming the file, where a part of its path is a link or not a folder.
         """

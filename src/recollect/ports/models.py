@@ -1,4 +1,4 @@
-"""The sockets for models: what turns text into vectors, and what writes text.
+"""The ports for models: what turns text into vectors, and what writes text.
 
 An embedder is identified by its `model` string, which is stored with every vector it makes. Two embedders
 whose vectors may not be compared must have different `model` strings: put the weights' hash in it.

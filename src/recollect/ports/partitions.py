@@ -1,4 +1,4 @@
-"""The socket for how a large store is laid out: pieces by month, and tables spread over several machines.
+"""The port for how a large store is laid out: pieces by month, and tables spread over several machines.
 
 Only some stores have it (`isinstance(store, Partitioned)`). It is the whole store's, not a tenant's: a piece holds the
 records of every tenant, so whoever drops one must have been told whose they are.

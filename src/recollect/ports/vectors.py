@@ -1,4 +1,4 @@
-"""The sockets for vector search.
+"""The ports for vector search.
 
 The records are the truth and every index is derived. A vector is stored as one row of the record store in the
 same transaction as its memory; the row carries `seq`, a number that only grows and is given anew whenever the

@@ -181,7 +181,7 @@ class TestPages:
         bob, mem = people["bob"], people["mem"]
         id = bob.remember("it says so", cites=[self.GIVEN]).id
         assert state(bob, id) == "claimed"
-        with pytest.raises(IllegalTransition, match="nobody here has seen the page"):
+        with pytest.raises(IllegalTransition, match="the page itself was not fetched"):
             bob.promote(id)
         assert mem.promote(mem.remember("it says so too", cites=[self.GIVEN]).id).status == "verified"
 

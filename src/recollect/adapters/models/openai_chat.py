@@ -65,7 +65,7 @@ class OpenAICompatibleModel:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         if timeout_seconds <= 0 or retries < 0 or temperature < 0:
-            raise InvalidInput("timeout must be positive, retries and temperature not negative.")
+            raise InvalidInput("The timeout must be positive; retries and temperature must not be negative.")
         self._endpoint = Endpoint(
             base_url,
             "language model",
@@ -140,11 +140,13 @@ def _read(body: bytes) -> tuple[str, Json]:
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         raise ModelFailed("The endpoint's answer is not in the OpenAI format.") from None
     if reason == "length":
-        raise ModelFailed("The answer was cut off.", remedy="use a model with more room", finish_reason=reason)
+        raise ModelFailed(
+            "The answer was cut off.", remedy="use a model that allows longer answers", finish_reason=reason
+        )
     if reason not in (None, "stop"):
         raise ModelFailed("The model did not finish its answer.", finish_reason=str(reason)[:40])
     if not isinstance(text, str) or not text.strip():
-        raise ModelFailed("The model gave an empty answer.")
+        raise ModelFailed("The model returned an empty answer.")
     return text, {**told, **(told.get("usage") if isinstance(told.get("usage"), dict) else {})}
 
 

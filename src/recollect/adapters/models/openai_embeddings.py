@@ -47,7 +47,7 @@ class OpenAICompatibleEmbedder:
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         if batch < 1 or retries < 0 or timeout_seconds <= 0 or (dimensions is not None and dimensions < 1):
-            raise InvalidInput("batch, dimensions and timeout must be positive, retries not negative.")
+            raise InvalidInput("batch, dimensions and timeout must be positive; retries must not be negative.")
         self._endpoint = Endpoint(
             base_url,
             "embedding",
@@ -119,7 +119,7 @@ class OpenAICompatibleEmbedder:
                 self._known_dimensions = dimensions
         if dimensions != self._known_dimensions:
             raise EmbedderFailed(
-                "The endpoint gave vectors of another length than expected.",
+                "The endpoint returned vectors of an unexpected length.",
                 remedy="check the model's name and its dimensions",
                 expected=self._known_dimensions,
                 found=dimensions,
@@ -132,11 +132,13 @@ def _unit_vectors(body: bytes, count: int) -> Vectors:
     if entries is None:
         raise EmbedderFailed("The endpoint's answer is not in the OpenAI format.")
     if sorted(index for index, _ in entries) != list(range(count)):
-        raise EmbedderFailed("The endpoint did not give one vector for each text.", expected=count, found=len(entries))
+        raise EmbedderFailed(
+            "The endpoint did not return one vector for each text.", expected=count, found=len(entries)
+        )
     vectors = [vector for _, vector in sorted(entries, key=lambda entry: entry[0])]
     lengths = {len(vector) for vector in vectors}
     if len(lengths) != 1 or 0 in lengths or not all(np.isfinite(vector).all() for vector in vectors):
-        raise EmbedderFailed("The endpoint gave vectors that are ragged, empty or not finite.")
+        raise EmbedderFailed("The endpoint returned vectors that are empty, not finite or of different lengths.")
     return _normalised(np.stack(vectors))
 
 

@@ -336,8 +336,8 @@ class Link:
                 return outcome == "committed"
             time.sleep(0.05)
         raise Unavailable(
-            f"the line to {self.label} was lost while it was asked to commit",
-            remedy="read whether the change is there before you repeat it",
+            f"the connection to {self.label} was lost during a commit",
+            remedy="check whether the change is there before you repeat it",
         ) from lost
 
     def _outcome(self, transaction: str) -> tuple[str, str]:

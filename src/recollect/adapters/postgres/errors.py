@@ -28,7 +28,9 @@ def meaning(error: Exception, label: str) -> RecollectError:
     if isinstance(error, PoolClosed):
         return Closed("this store is closed", remedy="open it again")
     if isinstance(error, PoolTimeout):
-        return Unavailable(f"no connection to {label} came free", remedy="check the server, or try again in a moment")
+        return Unavailable(
+            f"no connection to {label} became available", remedy="check the server, or try again in a moment"
+        )
     if isinstance(error, psycopg.errors.UniqueViolation):
         return _duplicate(error)
     state = getattr(error, "sqlstate", None)
@@ -50,7 +52,7 @@ _MEANINGS: tuple[tuple[str, type[RecollectError], str, str], ...] = (
     ("57014", StoreBusy, "did not answer in time", "try again in a moment"),
     ("53100", StoreFull, "has no space left", "free some disk space; nothing was half written"),
     ("53300", StoreBusy, "has no connection left", "raise max_connections, or close other programs"),
-    ("53", StoreError, "is short of something", "look into the server's log"),
+    ("53", StoreError, "has run out of a resource", "look into the server's log"),
     ("25006", StoreReadOnly, "cannot be written", "give the address of the primary server"),
     ("42501", StoreReadOnly, "does not let this user do that", "grant the user what docs/guides/postgresql.md names"),
     ("28", Unavailable, "refused the login", "check user and password of the address"),

@@ -69,7 +69,7 @@ def read_address(address: str) -> tuple[str, str, Pooling | None]:
     except psycopg.ProgrammingError:
         # Not the driver's own message: it may repeat a part of the address, and the password with it.
         raise InvalidSettings(
-            "that is no address of a PostgreSQL database", remedy="write postgresql://user@host:5432/database"
+            "that is not the address of a PostgreSQL database", remedy="write postgresql://user@host:5432/database"
         ) from None
     where = parts.get("host") or parts.get("hostaddr") or "localhost"
     label = f"PostgreSQL database '{parts.get('dbname') or parts.get('user') or ''}' at {where}"

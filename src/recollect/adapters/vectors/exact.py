@@ -60,7 +60,7 @@ class SearchScope:
         allowed = {}
         for facet, values in (where or {}).items():
             if facet not in FACETS:
-                raise InvalidInput(f"there is no facet {facet!r}", remedy=f"use one of {', '.join(FACETS)}")
+                raise InvalidInput(f"unknown facet {facet!r}", remedy=f"use one of {', '.join(FACETS)}")
             if isinstance(values, str):
                 raise InvalidInput(f"{facet!r} needs a collection of values", remedy=f"write {facet}=[…]")
             allowed[FACETS.index(facet)] = frozenset(values)
@@ -82,7 +82,7 @@ def products(rows: Sequence[VectorRow], query: NDArray[np.float64]) -> NDArray[n
 
 
 def scored(rows: Sequence[VectorRow], similarity: NDArray[np.float64]) -> list[tuple[float, str]]:
-    """(-similarity, memory_id), which sorts best first; what is no number is no hit."""
+    """(-similarity, memory_id), which sorts best first; what is not a number is not a hit."""
     # A stored vector is of unit length to float16 only, so a product may be 1.0001.
     found = zip(np.round(similarity, _DIGITS).tolist(), rows, strict=True)
     return [(-max(-1.0, min(1.0, value)), row.memory_id) for value, row in found if math.isfinite(value)]

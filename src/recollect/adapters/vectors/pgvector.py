@@ -130,8 +130,8 @@ class PgVectorStore:
     def _build(self) -> None:
         try:
             self.refresh()
-        except RecollectError as error:
-            _log.warning("no index was made for now: %s", error.message)  # search goes on without; tried again later
+        except RecollectError as error:  # searches work without an index, only slower
+            _log.warning("could not build a vector index, will try again: %s", error.message)
 
     def purge(self) -> None:
         """Deleted vectors leave the index when the store vacuums its tables."""

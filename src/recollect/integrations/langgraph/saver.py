@@ -201,7 +201,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Keep the newest checkpoint of each namespace ("keep_latest"), with its delta history, or none ("delete")."""
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"there is no strategy '{strategy[:50]}'", remedy="use keep_latest or delete")
+            raise InvalidInput(f"unknown strategy '{strategy[:50]}'", remedy="use keep_latest or delete")
         if strategy == "keep_latest":
             self._checkpoints.prune(threads=list(map(str, thread_ids)), keep=1)
             return

@@ -105,7 +105,9 @@ class RecollectStore(BaseStore):
                 offset=op.offset,
             )
             return [tuple(labels) for labels in page.namespaces]
-        raise InvalidInput(f"a store cannot do {type(op).__name__}", remedy="use get, put, search, list_namespaces")
+        raise InvalidInput(
+            f"this store does not support {type(op).__name__}", remedy="use get, put, search, list_namespaces"
+        )
 
 
 def _item(found: ItemView) -> Item:

@@ -72,7 +72,7 @@ class EmbeddedIndex:
         self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()
-        self._upkeep = BackgroundThread("recollect.index", self._keep_up, complaint="upkeep of the vector index failed")
+        self._upkeep = BackgroundThread("recollect.index", self._keep_up, complaint="maintenance of the vector index failed")
         self._stopping = self._upkeep.stopping
         self._background = background
         self._many_dead = False
@@ -161,7 +161,7 @@ class EmbeddedIndex:
                 return
             if done is None:  # somebody else writes
                 if time.monotonic() > deadline:
-                    raise StoreBusy("another process keeps the vector index locked", remedy="try again later")
+                    raise StoreBusy("another process is writing the vector index", remedy="try again later")
                 time.sleep(0.02)
 
     def _work(
@@ -234,7 +234,7 @@ class EmbeddedIndex:
                 if stack.enter_context(self._may_write()):
                     return self._rebuild(stack)
             if time.monotonic() > deadline:
-                raise StoreBusy("another process holds the vector index", remedy="try again later")
+                raise StoreBusy("another process is writing the vector index", remedy="try again later")
             time.sleep(0.02)
 
     def _rebuild(self, stack: ExitStack) -> int:
@@ -315,9 +315,13 @@ def _typed_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull("no room for the vector index", remedy="free space; searches go on") from error
+            raise StoreFull(
+                "no space left for the vector index", remedy="free some disk space; searches keep working"
+            ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise StoreReadOnly("the folder of the vector index cannot be written") from error
+            raise StoreReadOnly(
+                "the folder of the vector index cannot be written", remedy="make it writable; searches keep working"
+            ) from error
         raise StoreError(f"the vector index cannot be written: {error.strerror}") from error
 
 

@@ -82,7 +82,7 @@ class IndexState:
         if self.incarnation is None:
             self.incarnation = snapshot.incarnation
         elif snapshot.incarnation != self.incarnation or last < self._seen:
-            log.warning("the store is another one than before: its vector index is made again")
+            log.warning("the store was replaced: its vector index is rebuilt")
             self.forget(snapshot.incarnation)
         self._admit(snapshot, last)
         for after, upto in list(self._gaps()):

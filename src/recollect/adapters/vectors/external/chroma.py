@@ -94,7 +94,7 @@ class Chroma:
             self._told(generation, fed=str(fed))
 
     def _told(self, generation: Generation, **facts: str | bool) -> None:
-        """Changes what is known of a generation, and nothing if it was torn down."""
+        """Changes what is known of a generation, and nothing if it was deleted."""
         try:
             control = self._opened().get_collection(_control(generation.store), embedding_function=None)
             control.update(ids=[generation.name], metadatas=[facts])
@@ -158,7 +158,7 @@ class Chroma:
         with self._our_errors():
             start = _place_name(generation, "")
             names = self._names(start)
-            # Asked afterwards: who tears a generation down says so before the first of its collections goes.
+            # Asked afterwards: who deletes a generation says so before the first of its collections goes.
             if generation.name not in self._generations(generation.store):
                 raise Gone
             return [name.removeprefix(start) for name in names]
@@ -184,11 +184,11 @@ class Chroma:
 
     def close(self) -> None:
         self._closed = True
-        self._let_go()
+        self._drop_client()
         self._held.close()
 
-    def _let_go(self) -> None:
-        """Of the client: one that got no answer is made anew, which begins with a short question to the server."""
+    def _drop_client(self) -> None:
+        """One that got no answer is made anew, which begins with a short question to the server."""
         client, self._client, self._collections = self._client, None, {}
         if client is not None:
             sessions = _sessions(client)
@@ -234,7 +234,7 @@ class Chroma:
 
     @contextmanager
     def _noticing(self, generation: Generation, place: str) -> Iterator[None]:
-        """A collection that we knew and that is no more belongs to a generation that was torn down."""
+        """A collection that we knew and that is gone belonged to a generation that was deleted."""
         try:
             yield
         except NotFoundError:
@@ -254,7 +254,7 @@ class Chroma:
         try:
             self._opened().delete_collection(name)
         except NotFoundError:
-            return  # another process tore it down
+            return  # another process deleted it
 
     def _opened(self) -> Client:
         """The client; made on first use, since a server that is away must not keep a store from being opened."""
@@ -277,7 +277,7 @@ class Chroma:
         except ChromaError as error:
             raise IndexFailed(f"{self.label} refused: {type(error).__name__}", remedy=_REMEDY) from error
         except (httpx.HTTPError, OSError, ValueError) as error:
-            self._let_go()
+            self._drop_client()
             # The client makes a ValueError of a server that it cannot reach when it is made.
             raise IndexFailed(f"{self.label} cannot be reached ({type(error).__name__})", remedy=_REMEDY) from error
 
@@ -313,7 +313,8 @@ def _host_and_port(url: str) -> str:
         raise InvalidSettings("vectors.url is not the address of a Chroma server", remedy="write http://host:8000")
     if parts.username or parts.password:
         raise InvalidSettings(
-            "vectors.url holds a secret", remedy="put it into a variable, named by vectors.secret_env"
+            "vectors.url contains a user or a password",
+            remedy="put the secret into an environment variable and name it in vectors.secret_env",
         )
     return parts.netloc
 

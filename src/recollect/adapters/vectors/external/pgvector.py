@@ -1,8 +1,8 @@
 """A PostgreSQL database with pgvector as the external system of a vector index, beside any record store.
 
 Everything lies in a schema of its own, `recollect_index`, made on first use: `generation` says up to which seq each
-generation was fed, and each generation has a table of entries (place, seq, facets as hashes, halfvec), so that tearing
-it down leaves nothing behind. A place with many vectors gets an HNSW index of its own.
+generation was fed, and each generation has a table of entries (place, seq, facets as hashes, halfvec), so that deleting
+it leaves nothing behind. A place with many vectors gets an HNSW index of its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What goes there are entries: an opaque number (the row's seq), the vector, and the facets as hashes; no id of ours and
 no text. Entries lie in *places*, one per tenant, space and length of vectors, named by a hash. All places of one
 building of the index are a *generation*. Generations are never changed into one another: the index is made again as a
-new one, which takes over when it is whole, and the older ones are then torn down. So who still looks into an old one is
+new one, which takes over when it is whole, and the older ones are then deleted. So who still looks into an old one is
 told that it is gone, instead of getting half an answer.
 """
 
@@ -24,7 +24,7 @@ FacetHashes = Mapping[str, Sequence[str]]  # facet to the hashes it may have
 
 
 class Gone(Exception):
-    """The generation was replaced or torn down, by another process or by hand: find the one in use, or begin anew."""
+    """The generation was replaced or deleted, by another process or by hand: find the one in use, or begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ExternalSystem(Protocol):
         """A new, empty generation, younger than every other and not in use."""
 
     def use(self, generation: Generation) -> None:
-        """It is whole: put it in use, and tear down all older ones of this store."""
+        """It is whole: put it in use, and delete all older ones of this store."""
 
     def note(self, generation: Generation, fed: int) -> None:
         """Remember durably that every row up to `fed` is there."""
@@ -111,7 +111,7 @@ def entry_of(row: VectorRow) -> Entry:
 
 
 def can_hold(row: VectorRow, most_dimensions: int) -> bool:
-    """Anything else is no vector, and is never found."""
+    """Anything else is not a vector, and is never found."""
     dimensions, odd = divmod(len(row.vector), 2)
     return not odd and 0 < dimensions <= most_dimensions and bool(np.isfinite(np.frombuffer(row.vector, "<f2")).all())
 
