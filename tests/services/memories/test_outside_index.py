@@ -164,7 +164,7 @@ def test_no_text_and_no_name_reaches_the_other_system(tmp_path: Path) -> None:
         ({"provider": "chroma", "path": "p", "secret_env": "X"}, "vectors.secret_env does not apply"),
         ({"provider": "chroma", "url": "http://h:1", "secret_env": "NOT_SET"}, "NOT_SET is not set"),
         ({"provider": "chroma", "url": "http://h:1", "secret_file": "/nowhere"}, "cannot read"),
-        ("chroma+http://me:word@h:1", "contains a user or a password"),
+        ("chroma+http://me:word@h:1", "contains credentials"),
         ("chroma+ftp://h:1", "not the address of a Chroma server"),
         ("pgvector+postgresql://h/x?bogus=1", "not the address of a PostgreSQL"),
         ("faiss", "not valid"),

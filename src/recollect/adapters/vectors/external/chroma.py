@@ -313,7 +313,7 @@ def _host_and_port(url: str) -> str:
         raise InvalidSettings("vectors.url is not the address of a Chroma server", remedy="write http://host:8000")
     if parts.username or parts.password:
         raise InvalidSettings(
-            "vectors.url contains a user or a password",
+            "vectors.url contains credentials",
             remedy="put the secret into an environment variable and name it in vectors.secret_env",
         )
     return parts.netloc
