@@ -72,7 +72,9 @@ class EmbeddedIndex:
         self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()
-        self._upkeep = BackgroundThread("recollect.index", self._keep_up, complaint="maintenance of the vector index failed")
+        self._upkeep = BackgroundThread(
+            "recollect.index", self._keep_up, complaint="maintenance of the vector index failed"
+        )
         self._stopping = self._upkeep.stopping
         self._background = background
         self._many_dead = False
