@@ -204,7 +204,7 @@ def run(
     with recollect.open(path, embedder="hash") as mem:
         if synchronous is not None:
             store: Any = mem._core.store
-        store._tables._connection.execute(f"PRAGMA synchronous = {synchronous}")
+            store._tables._connection.execute(f"PRAGMA synchronous = {synchronous}")
         workload.at_work(workload.hands(mem, life, 3, seed, entries.append, states), turns)
     disk.into = None
     vfs.unregister()

@@ -79,14 +79,17 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
     return Known(path, {number: receipt.id for number, receipt in enumerate(receipts)})
 
 
+def tagged(mem: Any, tag: str) -> list[str]:
+    return [one.text for one in mem.list(tags=[tag]).memories]
+
+
 def look(mem: Any, known: Known, chance: random.Random) -> int:
     """Asks for memories by id, words and tag, and for figures: each answer is right, or refused. How many were."""
     refused = 0
     for number in chance.sample(range(MANY), 8):
         refused += is_refused(lambda n=number: mem.show(known.ids[n]).text == text_of(n))  # type: ignore[misc]
         refused += is_refused(lambda n=number: mem.recall(f"what about w{n}w?")[0].text == text_of(n))  # type: ignore[misc]
-        tagged = {"tags": [f"t{number}"]}
-        refused += is_refused(lambda n=number, t=tagged: mem.list(**t).memories[0].text == text_of(n))  # type: ignore[misc]
+        refused += is_refused(lambda n=number: tagged(mem, f"t{n}") == [text_of(n)])  # type: ignore[misc]
     refused += is_refused(lambda: mem.stats().memories == MANY + 1)
     refused += is_refused(lambda: mem.list().total == MANY + 1)
     return refused
