@@ -199,7 +199,7 @@ def test_a_disagreeing_index_names_no_memory_of_anybody(mem: Any) -> None:
     foreign = mem.within("globex")
     hidden = [foreign.remember(f"secret {number}").id for number in range(3)]
     assert mem.verify().sound
-    mem._core.vectors._holdings.tail._parts.clear()
+    mem._core.vectors._state.unsealed._parts.clear()
     said = mem.verify()
     assert [one.count for one in said.problems] == [3]
     assert not any(id in said.model_dump_json() for id in hidden)
