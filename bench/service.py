@@ -61,7 +61,7 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
     settings = {"EMBEDDER__PROVIDER": "hash", "EMBEDDER__DIMENSIONS": str(DIMENSIONS)}
     settings |= {"SERVER__RATE_PER_MINUTE": str(10**9)}
     environment = {**os.environ, **{f"RECOLLECT_{name}": value for name, value in settings.items()}}
-    command = [sys.executable, "-m", "recollect.interfaces.cli.main", "serve", str(folder / "x.db"), "--port", "0"]
+    command = [sys.executable, "-m", "recollect", "serve", str(folder / "x.db"), "--port", "0"]
     with (folder / "log").open("w+") as log, _started(command, environment, log):
         _wait(lambda: "listens on" in (folder / "log").read_text())
         said = (folder / "log").read_text()

@@ -30,7 +30,8 @@ from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import TRANSITIONS
 from recollect.domain.provenance import AnyCitation, CitationState, cite
 from recollect.domain.record import RECORDS, Record
-from recollect.interfaces.cli import main as cli
+from recollect.interfaces.cli import arguments
+from recollect.interfaces.cli import commands as cli
 from recollect.interfaces.client import signature
 from recollect.services.requests import Reply, Request
 from recollect.settings import PREFIX, Settings
@@ -256,7 +257,7 @@ def _arguments(operation: Operation) -> Iterator[tuple[str, str]]:
 def _options(operation: Operation, *, common: bool = False) -> Iterator[tuple[str, str]]:
     """The options as the argument parser knows them: those of the request, or those that every command has."""
     app = typer.Typer(add_completion=False)
-    app.command(operation.command)(cli._command(operation))
+    app.command(operation.command)(arguments.command_function(operation))
     for parameter in typer.main.get_command(app).params:
         is_common = parameter.name not in operation.request.model_fields
         if parameter.param_type_name == "option" and is_common == common:
@@ -270,7 +271,7 @@ def _value(operation: Operation, parameter: Any) -> str:
     if parameter.is_flag:
         return ""
     field = operation.request.model_fields.get(parameter.name)
-    is_number = field is not None and cli.shape_of(field.annotation)[0] in (int, float)
+    is_number = field is not None and arguments.shape_of(field.annotation)[0] in (int, float)
     return f" {'NUMBER' if is_number else 'TEXT'}{' …' if parameter.multiple else ''}"
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from recollect.catalogue import Operation
 from recollect.errors import RecollectError
-from recollect.interfaces.cli.main import HIDDEN, _option_name, run, shape_of
+from recollect.interfaces.cli.arguments import option_name, shape_of
+from recollect.interfaces.cli.commands import HIDDEN
+from recollect.interfaces.cli.main import run
 from recollect.interfaces.mcp.tools import offered
 from recollect.interfaces.remote import _wired
 
@@ -59,7 +61,7 @@ def _arguments(operation: Operation, fields: Fields) -> list[str]:
     for name, value in fields.items():
         field = operation.request.model_fields[name]
         kind = shape_of(field.annotation)[0]
-        flag = "--" + ("cite" if name == "cites" else _option_name(name, kind).replace("_", "-"))
+        flag = "--" + ("cite" if name == "cites" else option_name(name, kind).replace("_", "-"))
         if isinstance(value, bool):
             made += [flag] if value else [f"--no-{flag[2:]}"] if field.default is True else []
         elif name not in operation.positional:

@@ -22,7 +22,7 @@ CONFORMANCE = PACKAGES / "conformance" / "dist" / "index.js"
 
 @asynccontextmanager
 async def over_stdio(store: Path, *options: str, mode: str = "auto") -> AsyncIterator[Client]:
-    command = ["-m", "recollect.interfaces.cli.main", "mcp", "--store", str(store), *options]
+    command = ["-m", "recollect", "mcp", "--store", str(store), *options]
     environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
     server = StdioServerParameters(command=sys.executable, args=command, env=environment, cwd=store.parent)
     async with Client(server, mode=mode, cache=None) as client:

@@ -18,7 +18,7 @@ def served(folder: Path, **settings: str) -> Iterator[tuple[str, str]]:
     """Its address, and the key it showed once. Settings of the server by name: `proxies="127.0.0.1"`."""
     given = {f"RECOLLECT_SERVER__{name.upper()}": value for name, value in settings.items()}
     environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash", **given}
-    command = [sys.executable, "-m", "recollect.interfaces.cli.main", "serve", "s.db", "--port", "0"]
+    command = [sys.executable, "-m", "recollect", "serve", "s.db", "--port", "0"]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     said = ""

@@ -51,7 +51,7 @@ def address(filled: SimpleNamespace) -> Iterator[str]:
     command = [
         sys.executable,
         "-m",
-        "recollect.interfaces.cli.main",
+        "recollect",
         "serve",
         str(filled.folder / "team.db"),
         "--port",

@@ -25,7 +25,7 @@ class Running:
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash", "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-m", "recollect.interfaces.cli.main", "serve", "s.db", "--port", str(port)]
+        command = [sys.executable, "-m", "recollect", "serve", "s.db", "--port", str(port)]
         self.folder = folder
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
         said = ""

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
     "integrations": set(),  # the operations of an open memory, and nothing else
     "": {"interfaces", "app", "domain", "settings"},
+    "__main__": {"interfaces"},
 }
 # What each area of services may import besides itself and the modules that lie directly in services/.
 AREAS: dict[str, set[str]] = {

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from recollect.catalogue import OPERATIONS
-from recollect.interfaces.cli.main import BEGINNING, COMMANDS, GROUPS, Program, run
+from recollect.interfaces.cli.commands import BEGINNING, COMMANDS, GROUPS, Program
+from recollect.interfaces.cli.main import run
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_settings_come_from_a_file(cli: Any, tmp_path: Path) -> None:
 
 def test_as_a_program_it_prints_no_traceback_when_the_pipe_closes(tmp_path: Path) -> None:
     environment = {**os.environ, "RECOLLECT_EMBEDDER__PROVIDER": "hash"}
-    line = f"{sys.executable} -m recollect.interfaces.cli.main --help | head -1"
+    line = f"{sys.executable} -m recollect --help | head -1"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.startswith("Usage")
     assert done.stderr == ""
@@ -281,3 +282,8 @@ def test_what_comes_first_makes_the_store(cli: Any, tmp_path: Path, name: str) -
     code, _, err = cli(*COMMANDS[OPERATIONS[name].command].command.split(), *arguments)
     assert code == 0 or "there is no store" not in err
     assert (tmp_path / "recollect.db").exists()
+
+
+def test_the_package_is_the_command() -> None:
+    command = [sys.executable, "-m", "recollect", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.startswith("recollect ")

@@ -177,7 +177,7 @@ def test_memories_are_listed_page_by_page(tmp_path: Path) -> None:
 
 
 def test_standard_output_carries_only_the_protocol(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "recollect.interfaces.cli.main", "mcp", "--store", str(tmp_path / "x.db")]
+    command = [sys.executable, "-m", "recollect", "mcp", "--store", str(tmp_path / "x.db")]
     hello = {
         "jsonrpc": "2.0",
         "id": 1,

@@ -1,55 +1,49 @@
-"""The commands that are not operations of one open store: between two stores, or before there is one.
-
-Each is a function of a request, like an operation but without the store, and one line in `cli.PROGRAMS`.
-"""
+"""Which commands there are: one per operation of the catalogue, and those that are no operation of one open store."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from recollect.catalogue import OPERATIONS, Operation
+from recollect.catalogue import ROOMS as OPERATION_ROOMS
 
-from recollect import app
-from recollect.services.admin.copy import Copied
-from recollect.services.admin.export import Restored
-from recollect.services.admin.maintenance import Diagnosis
-from recollect.services.memories.indexing import Progress
-from recollect.services.requests import Request
-
-
-class CopyRequest(Request):
-    """Copy a store into another."""
-
-    source: str = Field(description="The store to read: a file, an address, or a YAML settings file")
-    target: str = Field(description="The store to write into")
-    organizations: list[str] = Field(default_factory=list, description="Only this organization; all if left out")
-
-
-def copy(request: CopyRequest, progress: Progress | None = None) -> Copied:
-    """Bring all that one store holds into another, of any kind, and prove that both hold the same.
-
-    Run it again to go on where it stopped, or to bring over what changed since.
-    """
-    return app.copy(request.source, request.target, request.organizations, progress)
-
-
-class RestoreBackupRequest(Request):
-    """Make a store from a backup."""
-
-    source: str = Field(description="The file that `recollect backup` wrote")
-    target: str = Field(description="An empty place: the path of a new file, or the address of an empty database")
+GROUPS = {
+    "Memories": "remember recall context show list why-not history",
+    "Changing them": "revise cite uncite relate",
+    "Trust": "citation check confirm promote demote archive merge unmerge roll-back",
+    "Letting go": "forget restore erase sweep prune",
+    "Whose they are": "user agent session project",
+    "Agents at work": "block tool state workspace message",
+    "Runs of agents": "run",
+    "Learning": "episode pattern summary",
+    "Frameworks": "checkpoint item",
+    "The service": "serve mcp key audit",
+    "The store": "stats activity sql log verify doctor reindex config",
+    "Moving": "export import backup restore-backup copy partitions migrate",
+}
+# What may be the first thing done with a store. All others ask about what is there, and in the wrong folder nothing is.
+BEGINNING = frozenset(
+    "remember user.add agent.add session.add project.add message.add episode.record block.add tool.add item.put key.add"
+    " import_ migrate".split()
+)
+HIDDEN = frozenset({"remember_many", "message.add_many", "checkpoint.put", "checkpoint.write", "item.put_many"})
 
 
-def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> Restored:
-    """Make a store from a backup, in an empty place, checked record by record before it counts."""
-    return app.restore_backup(request.source, request.target)
+class Program(Operation):
+    """A command that is not an operation of one open store: its function opens what it needs."""
+
+    package = "recollect.interfaces"
 
 
-class ConfigCheckRequest(Request):
-    """Try the settings."""
-
-    settings: str | None = Field(None, description="The YAML file or address to try; else what the environment says")
-
-
-def config_check(request: ConfigCheckRequest, progress: Progress | None = None) -> Diagnosis:
-    """Try everything the settings name and say what is wrong and how to mend it; writes nothing."""
-    findings = list(app.check_settings(request.settings))
-    return Diagnosis(well=all(finding.well for finding in findings), findings=findings)
+_BETWEEN = ("source", "target")
+PROGRAMS = (
+    Program("copy", "cli.store_commands:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
+    Program(
+        "restore_backup", "cli.store_commands:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."
+    ),
+    Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
+    Program("mcp", "mcp.stdio:serve", "operate", "", (), "Serve MCP over standard input and output, for one host."),
+    Program(
+        "config.check", "cli.store_commands:config_check", "admin", "", ("settings",), "Try all that the settings name."
+    ),
+)
+ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}
+COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}
