@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from recollect.adapters.postgres.connection import ON_ONE_SERVER, Link
+from recollect.adapters.postgres.connection import ON_ONE_SERVER, Database
 from recollect.adapters.records.postgres.schema import BY_MONTH
 from recollect.domain.record import RECORDS
 
@@ -139,5 +139,5 @@ class Watched(psycopg.Cursor[Any]):
 
 def watch(patch: Any) -> None:
     """From now on, every statement of a store is held against the rules."""
-    patch.setattr(Link, "cursor_factory", Watched)
+    patch.setattr(Database, "cursor_factory", Watched)
     Watched.seen = {}

@@ -299,7 +299,7 @@ def witnessed(mem: Any) -> tuple[dict[str, State], set[str]]:
             "deleted": memory.is_deleted,
             "tags": sorted(tag.tag for tag in tags.pop(memory.id, [])),
             "citations": len(citations.pop(memory.id, [])),
-            "links": sorted([link.target_id, link.type] for link in links.pop(memory.id, [])),
+            "links": sorted([database.target_id, database.type] for database in links.pop(memory.id, [])),
             "audit": audit[memory.id],
         }
     assert [tags, citations, links, revisions, vectors] == [{}] * 5, "something hangs on a memory that is not there"

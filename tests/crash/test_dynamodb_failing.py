@@ -65,7 +65,7 @@ class Breaker:
 
     def __init__(self, store: DynamoStore) -> None:
         self.rest()
-        store.link.client.meta.events.register("before-send.dynamodb", self._before)
+        store.dynamo.client.meta.events.register("before-send.dynamodb", self._before)
 
     def rest(self) -> None:
         self.arm(range(0), "")
@@ -116,7 +116,7 @@ def template() -> list[dict[str, Any]]:
     with closing(DynamoStore(dynamodb().new_store())) as store:
         found(store, "acme")
         store.transact(ACME, BEGINNING)
-        return list(store.link.everything())
+        return list(store.dynamo.everything())
 
 
 def failures(chance: random.Random, is_soak: bool, work: str) -> Iterator[tuple[int, bool, str]]:
@@ -131,7 +131,7 @@ def failures(chance: random.Random, is_soak: bool, work: str) -> Iterator[tuple[
 
 def furnished(template: list[dict[str, Any]]) -> DynamoStore:
     store = DynamoStore(dynamodb().new_store(), attempts=1)
-    store.link.put_all(template)
+    store.dynamo.put_all(template)
     return store
 
 
@@ -176,9 +176,9 @@ def outcome(store: DynamoStore, steps: list[Step]) -> Committed | RecollectError
 
 def test_a_store_closed_in_the_middle_of_a_read_says_so(template: list[dict[str, Any]]) -> None:
     store = furnished(template)
-    pieces = store.link.at_once
-    store.link.at_once = lambda *given: (store.link._pool.shutdown(), pieces(*given))[1]  # type: ignore[method-assign]
+    pieces = store.dynamo.at_once
+    store.dynamo.at_once = lambda *given: (store.dynamo._pool.shutdown(), pieces(*given))[1]  # type: ignore[method-assign]
     many = [("nothing", str(number)) for number in range(250)]
     with pytest.raises(Closed):
-        store.link.get(many)
+        store.dynamo.get(many)
     store.close()

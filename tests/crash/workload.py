@@ -136,7 +136,7 @@ class Hand:
             return None
         after: dict[str, State | None] = {id: None}
         for other, state in self.states.items():
-            kept = [link for link in state["links"] if link[0] != id]
+            kept = [database for database in state["links"] if database[0] != id]
             if other != id and kept != state["links"]:
                 after[other] = {**copy.deepcopy(state), "links": kept}
         return after, lambda: self.mem.erase(id)

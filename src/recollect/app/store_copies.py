@@ -100,15 +100,15 @@ def _restore_file(
 
 def _restore_postgres(source: Path, settings: Settings) -> int:
     try:
-        from recollect.adapters.postgres.connection import Link
+        from recollect.adapters.postgres.connection import Database
         from recollect.adapters.records.postgres import dump
     except ImportError:
         raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
-    link = Link(settings.postgres_upkeep or settings.store)
+    database = Database(settings.postgres_upkeep or settings.store)
     try:
-        dump.restore(link, source, settings.postgres_tools)
+        dump.restore(database, source, settings.postgres_tools)
     finally:
-        link.close()
+        database.close()
     store = postgres_store(settings.store, settings.postgres_upkeep)
     try:
         _refuse_damage(store, source)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from citus_rules import Watched, watch
 
+from citus_rules import Watched, watch
 from dynamodb_server import dynamodb
 from postgres_server import server
 from recollect.adapters.records.duckdb.store import DuckdbStore
@@ -81,7 +81,7 @@ class TestRecordStores(RecordStoreContract):
         def again(before: RecordStore) -> RecordStore:
             before.close()
             if isinstance(before, PostgresStore):
-                opened.append(PostgresStore(before.link.conninfo))
+                opened.append(PostgresStore(before.database.conninfo))
             elif isinstance(before, DynamoStore):
                 opened.append(DynamoStore(before.address))
             else:

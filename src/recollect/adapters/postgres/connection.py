@@ -77,7 +77,7 @@ class Question(NamedTuple):
     binary: bool = False
 
 
-class Link:
+class Database:
     """Connections to one database. `label` names it in messages; the password is nowhere in it.
 
     `upkeep` is the line of the login that owns the tables and may read across tenants: this one, or another's.
@@ -94,7 +94,7 @@ class Link:
         tries: int = TRIES,
     ) -> None:
         self.conninfo, self.label, pooling = read_address(address)
-        self.upkeep = self if upkeep is None else Link(upkeep, patience_seconds=patience_seconds, tries=tries)
+        self.upkeep = self if upkeep is None else Database(upkeep, patience_seconds=patience_seconds, tries=tries)
         self.is_pooled = pooling == "transaction"
         self._may_be_pooled, self._holds_transactions = pooling in (None, "transaction"), False
         self._patience_seconds = patience_seconds
@@ -107,7 +107,7 @@ class Link:
         self.is_distributed = False
 
     def __repr__(self) -> str:
-        return f"Link({self.label})"
+        return f"Database({self.label})"
 
     def connect(self) -> Connection:
         """A connection of its own, as the user of the address: for making tables and for upkeep."""

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.postgres.connection import Connection, Link, Question
+from recollect.adapters.postgres.connection import Connection, Database, Question
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, half
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.exact import SearchScope, unit_query
@@ -44,7 +44,7 @@ EMBEDDINGS = Halfvecs("embedding", "memory_id")
 class EmbeddingTable(Protocol):
     """What is needed of the record store: its connections, and the table of embeddings with their `_halfvec`."""
 
-    link: Link
+    database: Database
     vectors_are_new: bool
     """Whether the column was added just now, so that it is still empty."""
 
@@ -96,11 +96,11 @@ class PgVectorStore:
         SearchScope.of(organization_id, space, where)  # refuses what is no facet
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
-        link = self._store.link
+        database = self._store.database
         row_filter = self._row_filter(organization_id, space, len(asked), where or {})
         server = Server(
-            lambda text, values: link.ask(organization_id, Question(text, values))[0],
-            lambda work: link.read(organization_id, work),
+            lambda text, values: database.ask(organization_id, Question(text, values))[0],
+            lambda work: database.read(organization_id, work),
         )
         rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server)
         hits = (VectorHit(row[0], max(-1.0, min(1.0, -float(row[1])))) for row in rows)
@@ -140,7 +140,7 @@ class PgVectorStore:
         """Let the server count what is there, and make the indexes that are missing for spaces with many vectors."""
         with self._store.as_owner() as connection:
             connection.execute("ANALYZE memory, embedding")
-        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
             many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
             spaces = connection.execute(many, (self._index_rows,)).fetchall()
         for namespace, model, dimensions in spaces:
@@ -153,7 +153,7 @@ class PgVectorStore:
             for (name,) in connection.execute(_OUR_INDEXES).fetchall():
                 connection.execute(f'DROP INDEX IF EXISTS "{name}"')
         self.refresh()
-        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
             return int(connection.execute("SELECT count(_halfvec) FROM embedding").fetchall()[0][0])
 
     def behind(self) -> int:
@@ -162,7 +162,7 @@ class PgVectorStore:
 
     def verify(self) -> list[str]:
         wrong = []
-        with self._store.link.our_errors(), self._store.link.snapshot() as connection:
+        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
             for vector, kept in connection.execute("SELECT vector, _halfvec::real[] FROM embedding", binary=True):
                 expected = half(vector)
                 if (expected is None) != (kept is None) or (expected is not None and expected.values() != list(kept)):
@@ -181,7 +181,7 @@ class PgVectorStore:
     def _fill(self) -> None:
         """Write what the index keeps beside each vector anew, where it is missing."""
         for tenant in self._store.tenants():
-            while self._store.link.write(tenant, lambda connection, t=tenant: _fill_some(connection, t)):  # type: ignore[misc]
+            while self._store.database.write(tenant, lambda connection, t=tenant: _fill_some(connection, t)):  # type: ignore[misc]
                 pass
 
     @contextmanager
@@ -201,7 +201,7 @@ class PgVectorStore:
             lock.execute("BEGIN")
             if not lock.execute(f"SELECT pg_try_advisory_xact_lock({_BUILDING})").fetchall()[0][0]:
                 return  # another process is at it
-            is_pooled = self._store.link.upkeep.is_pooled
+            is_pooled = self._store.database.upkeep.is_pooled
             for table in self._store.embedding_tables:
                 make_index(connection, f"{table}_hnsw_{digest}", table, dimensions, space, is_pooled=is_pooled)
 

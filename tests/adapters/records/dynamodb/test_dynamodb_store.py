@@ -58,7 +58,7 @@ def acme(store: DynamoStore) -> Scope:
 
 
 def items(store: DynamoStore) -> list[dict[str, Any]]:
-    return list(store.link.everything())
+    return list(store.dynamo.everything())
 
 
 def state(store: RecordStore, scope: Scope = ACME) -> dict[tuple[str, str], Record]:
@@ -154,7 +154,7 @@ def dying(store: DynamoStore, after: int) -> Callable[[], int]:
         if seen > after:
             raise Dead
 
-    store.link.client.meta.events.register("before-send.dynamodb", before)
+    store.dynamo.client.meta.events.register("before-send.dynamodb", before)
     return lambda: seen
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_dies_between_any_two_requests_leaves_all_or_nothing(step
     outcomes, after = set(), 0
     while True:
         store, acknowledged = DynamoStore(dynamodb().new_store()), False
-        store.link.put_all(template)
+        store.dynamo.put_all(template)
         requests = dying(store, after)
         try:
             store.transact(ACME, steps)
@@ -222,7 +222,7 @@ def test_one_who_wakes_up_late_neither_undoes_nor_repeats(store: DynamoStore, ac
             assert store.get(acme, Memory, "new00") is not None
             store.transact(acme, [Delete(Memory, "new00"), Delete(User, "ann")])
 
-    sleeper.link.client.meta.events.register("before-send.dynamodb.TransactWriteItems", others_finish)
+    sleeper.dynamo.client.meta.events.register("before-send.dynamodb.TransactWriteItems", others_finish)
     seen.extend([0] * 4)
     sleeper.transact(acme, LARGE)
     assert len(seen) >= 8
@@ -246,7 +246,7 @@ def once_before(store: DynamoStore, operation: str, act: Callable[[], object], s
             acted.append(1)
             act()
 
-    store.link.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
+    store.dynamo.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
     return acted
 
 
@@ -314,7 +314,7 @@ def answering(store: DynamoStore, operation: str, times: int, status: int, code:
         given.append(status)
         return AWSResponse(request.url, status, {"content-type": "application/x-amz-json-1.0"}, Body(code))
 
-    store.link.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
+    store.dynamo.client.meta.events.register(f"before-send.dynamodb.{operation}", before)
     return given
 
 
@@ -365,7 +365,7 @@ def losing_answers(store: DynamoStore, times: int, skip: int) -> list[int]:
             urllib.request.urlopen(urllib.request.Request(request.url, request.body, headers)).read()
             raise ReadTimeoutError(endpoint_url=request.url)
 
-    store.link.client.meta.events.register("before-send.dynamodb.TransactWriteItems", before)
+    store.dynamo.client.meta.events.register("before-send.dynamodb.TransactWriteItems", before)
     return lost
 
 
@@ -415,7 +415,7 @@ def test_another_table_is_not_taken_for_ours(store: DynamoStore) -> None:
 
 
 def test_a_newer_table_is_refused(store: DynamoStore) -> None:
-    store.link.put_all([{"p": "\x1fs", "s": "9999", "c": "x", "n": "later"}])
+    store.dynamo.put_all([{"p": "\x1fs", "s": "9999", "c": "x", "n": "later"}])
     with pytest.raises(NewerStore):
         DynamoStore(store.address)
 
@@ -433,13 +433,13 @@ def spoiled(store: DynamoStore, kind: str) -> None:
     mine = [item for item in items(store) if item["p"].split("\x1f")[0] == "acme"]
     if kind == "body":
         item = next(item for item in mine if item["p"].endswith("\x1fmemory"))
-        store.link.put_all([{**item, "b": item["b"][:-1] + b"?"}])
+        store.dynamo.put_all([{**item, "b": item["b"][:-1] + b"?"}])
     elif kind == "surplus":
-        store.link.put_all([{"p": "acme\x1fi", "s": "memory\x1fkind\x1ffact\x1fnobody", "d": "nobody"}])
+        store.dynamo.put_all([{"p": "acme\x1fi", "s": "memory\x1fkind\x1ffact\x1fnobody", "d": "nobody"}])
     else:
         letter = {"entry": "i", "guard": "u", "part": "p", "log": "l"}[kind]
         item = next(item for item in mine if item["p"].split("\x1f")[1] == letter)
-        store.link.delete_all([(item["p"], item["s"])])
+        store.dynamo.delete_all([(item["p"], item["s"])])
 
 
 @pytest.mark.parametrize("kind", ["entry", "guard", "surplus", "body", "part", "log"])

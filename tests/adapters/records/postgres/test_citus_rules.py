@@ -17,7 +17,7 @@ import pytest
 import recollect
 from citus_rules import broken
 from postgres_server import server
-from recollect.adapters.postgres.connection import ON_ONE_SERVER, Link
+from recollect.adapters.postgres.connection import ON_ONE_SERVER, Database
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.postgres import partitions
 from recollect.adapters.records.postgres.fulltext_index import text_statements
@@ -118,9 +118,9 @@ def test_a_cluster_is_never_asked_what_only_one_server_understands(monkeypatch: 
             asked.add(str(query))
             return super().execute(query, *given, **named)
 
-    monkeypatch.setattr(Link, "cursor_factory", Listening)
+    monkeypatch.setattr(Database, "cursor_factory", Listening)
     with recollect.open(server().emptied_store(), embedder="hash") as mem:
-        mem._core.store.link.is_distributed = True  # type: ignore[attr-defined]
+        mem._core.store.database.is_distributed = True  # type: ignore[attr-defined]
         asked.clear()
         mem.remember("the boat is blue")
         for by in ("everything", "meaning"):
@@ -156,7 +156,7 @@ class TestOnARealCluster:
         cluster.transact(scope, [Insert(memory(scope, "mine", text="an anchor"))])
         assert search(cluster, scope, "anchor") == ["mine"]
         for table in RECORDS:
-            with cluster.link.reading("nobody") as connection:
+            with cluster.database.reading("nobody") as connection:
                 assert connection.execute(f'SELECT count(*) FROM "{table}"').fetchall() == [(0,)], table
 
     def test_months_are_made_and_listed(self, cluster: PostgresStore) -> None:

@@ -59,9 +59,9 @@ def _filled(store: PostgresStore) -> PostgresStore:
 
 def _foreign_rows(store: PostgresStore, injected: str) -> int:
     """What a transaction bound to acme reads of others after somebody else's words in one of its statements."""
-    connection = store.link._open_pool().getconn()
+    connection = store.database._open_pool().getconn()
     try:
-        connection.execute(f"BEGIN; SET LOCAL ROLE {APP}; {store.link.bound('acme')}")
+        connection.execute(f"BEGIN; SET LOCAL ROLE {APP}; {store.database.bound('acme')}")
         try:
             connection.execute(injected)
             text = "SELECT count(*) FROM memory WHERE organization_id <> 'acme'"
@@ -70,7 +70,7 @@ def _foreign_rows(store: PostgresStore, injected: str) -> int:
             return 0
     finally:
         connection.close()
-        store.link._open_pool().putconn(connection)
+        store.database._open_pool().putconn(connection)
 
 
 @pytest.mark.parametrize("injected", INJECTED)

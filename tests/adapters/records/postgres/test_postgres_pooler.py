@@ -17,7 +17,7 @@ from citus_rules import Watched, watch
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
 from recollect.adapters.postgres import connection as postgres_link
-from recollect.adapters.postgres.connection import Connection, Link, Question
+from recollect.adapters.postgres.connection import Connection, Database, Question
 from recollect.adapters.postgres.errors import meaning
 from recollect.adapters.records.postgres import preflight
 from recollect.adapters.records.postgres.store import PostgresStore
@@ -56,7 +56,7 @@ class ThroughThePooler:
     def store(self, address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordStore]:
         watch(monkeypatch)
         opened = PostgresStore(address)
-        assert opened.link.is_pooled
+        assert opened.database.is_pooled
         yield opened
         opened.close()
         assert Watched.count > 0
@@ -68,7 +68,7 @@ class ThroughThePooler:
 
         def again(before: RecordStore) -> RecordStore:
             before.close()
-            opened.append(PostgresStore(store.link.conninfo))
+            opened.append(PostgresStore(store.database.conninfo))
             return opened[-1]
 
         yield again
@@ -166,13 +166,13 @@ class TestManyClients:
         def answer(connection: Connection) -> list[tuple[str, ...]]:
             return connection.execute(asked).fetchall()
 
-        told = [store.link.write("acme", answer), store.link.read("acme", answer)]
-        told += store.link.ask("acme", Question(asked))
-        for begun in (store.link.reading("acme"), store.link.moment("acme"), store.link.snapshot()):
+        told = [store.database.write("acme", answer), store.database.read("acme", answer)]
+        told += store.database.ask("acme", Question(asked))
+        for begun in (store.database.reading("acme"), store.database.moment("acme"), store.database.snapshot()):
             with begun as connection:
                 told.append(answer(connection))
-        store.link.is_distributed = True
-        told += [store.link.write("acme", answer), *store.link.ask("acme", Question(asked))]
+        store.database.is_distributed = True
+        told += [store.database.write("acme", answer), *store.database.ask("acme", Question(asked))]
         assert [(zone, style.partition(",")[0], digits) for ((zone, style, digits),) in told] == [
             ("UTC", "ISO", "1")
         ] * 8
@@ -239,7 +239,7 @@ class TestManyClients:
 class TestSaid:
     def test_a_server_without_a_pooler_is_not_taken_for_one(self) -> None:
         store = PostgresStore(server().emptied_store())
-        assert not store.link.is_pooled
+        assert not store.database.is_pooled
         store.close()
 
     @pytest.mark.parametrize("option", ["", "?pooler=transaction"])
@@ -260,13 +260,13 @@ class TestSaid:
             ("?pooler=none&connect_timeout=5", False),
         ):
             store = PostgresStore(direct + option)
-            assert store.link.is_pooled is pooled
-            assert "pooler" not in store.link.conninfo
+            assert store.database.is_pooled is pooled
+            assert "pooler" not in store.database.conninfo
             assert store.tenants() == []
             store.close()
-        assert not PostgresStore(address + "?pooler=session").link.is_pooled
+        assert not PostgresStore(address + "?pooler=session").database.is_pooled
         with pytest.raises(InvalidSettings, match="unknown kind"):
-            Link(direct + "?pooler=statement")
+            Database(direct + "?pooler=statement")
 
     def test_doctor_and_config_check_say_that_a_pooler_was_found(self, address: str) -> None:
         with recollect.open(address, embedder="hash") as mem:

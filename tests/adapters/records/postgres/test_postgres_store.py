@@ -27,7 +27,7 @@ from recollect.adapters.postgres.connection import (
     UPKEEP,
     WRITERS_AT_ONCE,
     Connection,
-    Link,
+    Database,
     Question,
     _turn,
 )
@@ -97,26 +97,26 @@ class TestTheSecondWall:
 
     def test_without_our_conditions_only_the_bound_tenant_is_seen(self, full: PostgresStore) -> None:
         for table in (*RECORDS, "recollect_gone"):
-            with full.link.reading("acme") as connection:
+            with full.database.reading("acme") as connection:
                 seen = connection.execute(f'SELECT DISTINCT organization_id FROM "{table}"').fetchall()
             assert seen == [("acme",)], table
             asked = Question(f'SELECT DISTINCT organization_id FROM "{table}"')
-            assert full.link.ask("acme", asked, asked) == [[("acme",)], [("acme",)]], table
+            assert full.database.ask("acme", asked, asked) == [[("acme",)], [("acme",)]], table
 
     @pytest.mark.parametrize("distributed", [False, True])
     def test_nothing_stays_bound_when_the_answers_are_in(self, full: PostgresStore, distributed: bool) -> None:
         bound = Question("SELECT current_user::text, current_setting('recollect.organization', true)")
-        full.link.is_distributed = distributed
-        assert full.link.ask("acme", bound) == [[(APP, "acme")]]
-        assert full.link.ask("globex", bound, role=UPKEEP) == [[(UPKEEP, "globex")]]
+        full.database.is_distributed = distributed
+        assert full.database.ask("acme", bound) == [[(APP, "acme")]]
+        assert full.database.ask("globex", bound, role=UPKEEP) == [[(UPKEEP, "globex")]]
         with pytest.raises(InvalidInput):
-            full.link.ask("acme", Question("SELECT 1 / 0"))
-        with full.link._open_pool().connection() as connection:
+            full.database.ask("acme", Question("SELECT 1 / 0"))
+        with full.database._open_pool().connection() as connection:
             assert connection.execute(*bound[:2]).fetchall() == [("postgres", "")]
 
     def test_a_transaction_without_a_tenant_sees_nothing(self, full: PostgresStore) -> None:
         for table in (*RECORDS, "recollect_gone"):
-            with full.link.snapshot(APP) as connection:
+            with full.database.snapshot(APP) as connection:
                 assert connection.execute(f'SELECT count(*) FROM "{table}"').fetchall() == [(0,)], table
 
     def test_what_is_bound_to_one_tenant_writes_nothing_of_another(self, full: PostgresStore) -> None:
@@ -130,19 +130,19 @@ class TestTheSecondWall:
         def plant(connection: Connection) -> None:
             connection.execute("UPDATE \"user\" SET organization_id = 'globex'")
 
-        assert full.link.write("acme", steal) == 0
-        assert full.link.write("acme", empty) == 1
+        assert full.database.write("acme", steal) == 0
+        assert full.database.write("acme", empty) == 1
         assert full.count(Scope("globex"), Query(RECORDS["tag"])) == 1
         with pytest.raises(StoreReadOnly):
-            full.link.write("acme", plant)
+            full.database.write("acme", plant)
 
     def test_a_partition_cannot_be_read_past_its_parent(self, full: PostgresStore) -> None:
         for partition in ("memory_other", "access_log_other", "embedding_0"):
-            with full.link.reading("acme") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with full.database.reading("acme") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(f"SELECT * FROM {partition}")
 
     def test_every_table_has_the_wall_and_the_role_cannot_climb_it(self, full: PostgresStore) -> None:
-        with full.link.snapshot() as connection:
+        with full.database.snapshot() as connection:
             walled = "SELECT relname FROM pg_class WHERE relrowsecurity AND relforcerowsecurity"
             assert {name for (name,) in connection.execute(walled)} == {*RECORDS, "recollect_gone"}
             role = "SELECT rolsuper OR rolbypassrls OR rolcanlogin FROM pg_roles WHERE rolname = %s"
@@ -151,14 +151,14 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            hits = TextSearch(full.link, full.compiler).search(Scope("globex"), query, bound=bound)
+            hits = TextSearch(full.database, full.compiler).search(Scope("globex"), query, bound=bound)
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
         for name in ("'; DROP TABLE memory; --", "acme'; RESET ROLE; --", "\\'", "%s", "$$", "acme\\"):
             scope = found(full, name)
             stored(full, scope, user(scope))
-            with full.link.reading(name) as connection:
+            with full.database.reading(name) as connection:
                 assert connection.execute('SELECT organization_id FROM "user"').fetchall() == [(name,)]
 
     def test_a_login_without_special_rights_works_behind_the_same_wall(self, address: str) -> None:
@@ -186,7 +186,7 @@ class TestPartitions:
         assert self.partitions_of(store, "memory") == {month: 1, "memory_other": 2}
 
     def test_the_months_ahead_are_there(self, store: PostgresStore) -> None:
-        with store.link.snapshot() as connection:
+        with store.database.snapshot() as connection:
             listed = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
             for table in BY_MONTH:
                 names = {name for (name,) in connection.execute(listed, (table,))}
@@ -246,7 +246,7 @@ class TestPartitions:
         assert len(self.partitions_of(store, "embedding")) > 3
 
     def partitions_of(self, store: PostgresStore, table: str) -> dict[str, int]:
-        with store.link.snapshot() as connection:
+        with store.database.snapshot() as connection:
             text = f'SELECT tableoid::regclass::text, count(*) FROM "{table}" GROUP BY 1'
             return {name: number for name, number in connection.execute(text)}  # noqa: C416
 
@@ -307,7 +307,7 @@ class TestTextSearch:
             answers = []
             for few in (1000, 0):
                 monkeypatch.setattr(fulltext, "FEW", few)
-                answers.append(TextSearch(full.link, full.compiler).search(acme, query))
+                answers.append(TextSearch(full.database, full.compiler).search(acme, query))
             small, broad = answers
             assert [hit.id for hit in broad] == [hit.id for hit in small], query
             assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
@@ -318,8 +318,8 @@ class TestTextSearch:
         self, full: PostgresStore, acme: Scope, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(fulltext, "FEW", 0)
-        asked, ask = [], full.link.ask
-        monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
+        asked, ask = [], full.database.ask
+        monkeypatch.setattr(full.database, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
         query = TextQuery(Memory, ("word0", "word1", "word2", "word30"), 2)
         hits = full.search_text(acme, query)
         looks = [
@@ -351,7 +351,7 @@ class TestTextSearch:
         for few in (10, 0):
             monkeypatch.setattr(fulltext, "FEW", few)
             for terms in (("walk",), ("walk", "walked", "walks")):
-                found = TextSearch(store.link, store.compiler).search(acme, TextQuery(Memory, terms, 5))
+                found = TextSearch(store.database, store.compiler).search(acme, TextQuery(Memory, terms, 5))
                 scores += [hit.score for hit in found]
         assert scores == pytest.approx([scores[0]] * 4)
 
@@ -360,8 +360,8 @@ class TestTextSearch:
     ) -> None:
         monkeypatch.setattr(fulltext, "FEW", 0)
         monkeypatch.setattr(fulltext, "COMMON", 20)
-        asked, ask = [], full.link.ask
-        monkeypatch.setattr(full.link, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
+        asked, ask = [], full.database.ask
+        monkeypatch.setattr(full.database, "ask", lambda *given, **named: asked.append(given) or ask(*given, **named))
         for _ in range(2):
             assert full.search_text(acme, TextQuery(Memory, ("word0", "word1"), 3))
         counts = [given for given in asked if "count(*)" in given[1].statement and "few" not in given[1].statement]
@@ -379,7 +379,7 @@ class TestTalk:
                     said.append(str(query).partition("(")[0])
                 return super().execute(query, *given, **named)
 
-        monkeypatch.setattr(Link, "cursor_factory", Listening)
+        monkeypatch.setattr(Database, "cursor_factory", Listening)
         with recollect.open(address, embedder="hash") as mem:
             mem.user.add("ann", id="ann")
             mem.remember("the boat is old", user="ann")  # looks up where she lives, once for a while
@@ -395,7 +395,7 @@ class TestTalk:
         plans = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
         made: dict[str, Any] = {}
         for _ in range(4):  # the pool hands out its connections in turn
-            with store.link._open_pool().connection() as connection:
+            with store.database._open_pool().connection() as connection:
                 made |= {text[:12]: rest for text, *rest in connection.execute(plans) if '"memory"' in text}
         assert set(made) == {"INSERT INTO "}
         assert all(generic and not custom for generic, custom in made.values())
@@ -440,7 +440,7 @@ class TestFailures:
                 server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
                 connection.execute("SELECT 1")
 
-        store.link.write("acme", work)
+        store.database.write("acme", work)
         assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
 
     def test_a_commit_that_the_server_never_heard_is_looked_up_and_done_again(
@@ -454,7 +454,7 @@ class TestFailures:
                 connection.execute("SELECT 1").fetchall()
                 server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
 
-        store.link.write("acme", work)
+        store.database.write("acme", work)
         assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
 
     def test_a_commit_whose_answer_is_lost_is_looked_up_and_not_done_again(self, acme: Scope) -> None:
@@ -469,13 +469,13 @@ class TestFailures:
                 wire.swallow_answers = True
 
             found(store, "acme")
-            store.link.write("acme", work)
+            store.database.write("acme", work)
             assert [one.id for one in store.find(acme, Query(Agent)).records] == ["try0"]
             assert len(tries) == 1
             store.close()
 
     def test_a_commit_of_which_nobody_can_tell_says_so(self, store: PostgresStore, acme: Scope) -> None:
-        store.link.is_distributed = True
+        store.database.is_distributed = True
 
         def work(connection: Connection) -> None:
             store._apply(connection, acme, [Insert(agent(acme))], together=True)
@@ -483,7 +483,7 @@ class TestFailures:
             server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
 
         with pytest.raises(Unavailable, match="lost during a commit"):
-            store.link.write("acme", work)
+            store.database.write("acme", work)
 
     def test_a_number_that_a_crashed_server_gives_out_anew_is_not_taken_for_ours(self) -> None:
         with _server_that_flushes_late() as mine:
@@ -498,7 +498,7 @@ class TestFailures:
                     assert _numbers_up_to(number, mine.address())
 
             with pytest.raises(Unavailable, match="lost during a commit"):
-                store.link.write("acme", work)
+                store.database.write("acme", work)
             assert store.find(acme, Query(Agent)).records == []
             store.close()
 
@@ -513,7 +513,7 @@ class TestFailures:
                 if len(tries) == 1:
                     mine.restart(signal.SIGQUIT)
 
-            store.link.write("acme", work)
+            store.database.write("acme", work)
             assert [one.id for one in store.find(acme, Query(Agent)).records] == ["try1"]
             store.close()
 
@@ -531,7 +531,7 @@ def work(connection):
     store._apply(connection, acme, [Insert(agent(acme)), Insert(memory(acme, text="an anchor"))], together=True)
     print("half way", flush=True)
     time.sleep(60)
-store.link.write("acme", work)
+store.database.write("acme", work)
 """
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         assert child.stdout is not None
@@ -592,8 +592,8 @@ store.link.write("acme", work)
             PostgresStore("postgresql://u:hunter2@h/x?nonsense=hunter2")
         assert "hunter2" not in str(refused.value)
         assert refused.value.__cause__ is None
-        named = PostgresStore(store.link.conninfo + " password=hunter2")
-        assert "hunter2" not in repr(named) + repr(named.link) + repr(named.capabilities)
+        named = PostgresStore(store.database.conninfo + " password=hunter2")
+        assert "hunter2" not in repr(named) + repr(named.database) + repr(named.capabilities)
         named.close()
 
     def test_a_missing_driver_names_the_remedy(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -709,7 +709,7 @@ class TestCommitOrder:
                 return [row.organization_id for row in snapshot.rows_after(0, 10)]
 
         with ThreadPoolExecutor(2) as pool:
-            slow = pool.submit(store.link.write, "acme", slowly)
+            slow = pool.submit(store.database.write, "acme", slowly)
             assert written.wait(10)
             stored(store, globex, embedding(globex, "fact", b"\x00\x3c"))  # does not wait for the other tenant
             looking = pool.submit(look)
@@ -849,7 +849,7 @@ class TestVectors:
         query = np.ones(DIMENSIONS, dtype=np.float32) / np.sqrt(DIMENSIONS)
         assert len(index.search("big", "long_term/m", query, 10)) == 10
         row_filter = index._row_filter("big", "long_term/m", DIMENSIONS, {"kind": ("fact",)})
-        with store.link.reading("big") as connection:
+        with store.database.reading("big") as connection:
             statement = EMBEDDINGS.walk_statement(row_filter.condition, DIMENSIONS)
             connection.execute("SET LOCAL enable_sort = off")  # so few could as well be sorted
             plan = connection.execute(f"EXPLAIN {statement}", [VECTOR, *row_filter.values, VECTOR, 10])
@@ -858,9 +858,9 @@ class TestVectors:
     def test_a_walk_that_gives_up_too_early_is_made_good(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:
         store, truth = filled
         PgVectorStore(store, index_rows=1000).refresh()
-        (name,) = store.link.ask("big", Question("SELECT current_database()"))[0][0]
+        (name,) = store.database.ask("big", Question("SELECT current_database()"))[0][0]
         server().admin(f'ALTER DATABASE "{name}" SET hnsw.max_scan_tuples = 1')
-        store = PostgresStore(store.link.conninfo)
+        store = PostgresStore(store.database.conninfo)
         index = PgVectorStore(store, exact_rows=5, index_rows=1000)
         where = {"user_id": ("u7",), "kind": ("fact", None)}
         chance = np.random.default_rng(6)

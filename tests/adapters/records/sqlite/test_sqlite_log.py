@@ -319,7 +319,7 @@ def test_moving_the_log_is_not_taken_for_writing_over_the_file(path: Path, monke
     looks: list[Path] = []
     standing = file_identity.standing
 
-    def counted(at: Path) -> file_identity.Standing:
+    def counted(at: Path) -> file_identity.FileIdentity:
         looks.append(at)
         return standing(at)
 

@@ -117,7 +117,7 @@ Run = Callable[[str, Values], list[Row]]
 """Runs one statement that reads."""
 
 
-class SqlMoment(SqlReads):
+class SqlSnapshot(SqlReads):
     """The same verbs over one transaction, for one tenant, until it ends."""
 
     def __init__(self, store: SqlReads, scope: Scope, run: Run) -> None:
@@ -139,10 +139,10 @@ class SqlMoment(SqlReads):
 
 
 @contextmanager
-def reading(store: SqlReads, scope: Scope, holding: AbstractContextManager[H], run: Ran[H]) -> Iterator[SqlMoment]:
+def reading(store: SqlReads, scope: Scope, holding: AbstractContextManager[H], run: Ran[H]) -> Iterator[SqlSnapshot]:
     """A moment over what is held for it. Errors of whoever reads pass as they are: they are none of the store's."""
     held = holding.__enter__()
-    moment = SqlMoment(store, scope, lambda statement, values: run(held, statement, values))
+    moment = SqlSnapshot(store, scope, lambda statement, values: run(held, statement, values))
     try:
         moment._read(scope, "SELECT 1 FROM recollect_store LIMIT 1", ())  # the moment is now, not when first asked
         yield moment

@@ -25,7 +25,7 @@ from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
+from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, stored_statement, update_statement
 from recollect.adapters.records.common.transaction import Transaction
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
@@ -60,7 +60,7 @@ class DuckdbStore(SqlReads):
             raise
         self._tables = _Tables(self._file, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
-        self._known: user_sql.Known | None = None
+        self._known: user_sql.Catalog | None = None
         self.capabilities = Capabilities("duckdb", durable=True, many_processes=False, sql=True)
 
     def tenants(self) -> list[str]:
@@ -78,7 +78,7 @@ class DuckdbStore(SqlReads):
     def query_sql(self, scope: Scope, statement: str, limits: SqlLimits) -> SqlAnswer:
         with self._file.cursor(once=True) as cursor:
             if self._known is None:
-                self._known = user_sql.Known.by(cursor)
+                self._known = user_sql.Catalog.by(cursor)
             return user_sql.answer(cursor, self._known, scope, statement, limits)
 
     def migrate(self) -> list[str]:
@@ -112,7 +112,7 @@ class DuckdbStore(SqlReads):
         self._file.close()
 
     @contextmanager
-    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+    def snapshot(self, scope: Scope) -> Iterator[SqlSnapshot]:
         """One read transaction. Who writes the file anew (`erase_traces`) waits until it ends."""
 
         def run(cursor: duckdb.DuckDBPyConnection, statement: str, values: Values) -> list[Row]:
@@ -163,9 +163,9 @@ class _Tables(SqlTables[int]):
         self._records = 0
         self._any_gone = gone > 0
         self._done: list[Callable[[], object]] = []
-        self._waiting = _Waiting()
+        self._waiting = _PendingWrites()
         self._wrote = False
-        self._foreseen: dict[tuple[type[Record], str], _Foreseen] = {}
+        self._foreseen: dict[tuple[type[Record], str], _Prefetched] = {}
         self._stored: dict[tuple[str, str], Row] = {}
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
 
@@ -178,7 +178,7 @@ class _Tables(SqlTables[int]):
 
     def _start(self) -> None:
         assert self._cursor is not None
-        self._waiting = _Waiting()
+        self._waiting = _PendingWrites()
         self._lost = None
         self._cursor.execute("BEGIN TRANSACTION")
         if self._committed is None:
@@ -206,7 +206,7 @@ class _Tables(SqlTables[int]):
 
     def _undo(self, before: tuple[int, int], touched: bool) -> None:
         if not touched:
-            self._waiting = _Waiting()
+            self._waiting = _PendingWrites()
             self.seq, self._records = before
             return
         try:
@@ -302,7 +302,7 @@ class _Tables(SqlTables[int]):
                     f"WHERE organization_id = ? AND {quoted(field)} IN (SELECT unnest(?))"
                 )
                 found = self._execute(text, [scope.organization_id, values])
-                self._foreseen[record, field] = _Foreseen(frozenset(values), {value for (value,) in found})
+                self._foreseen[record, field] = _Prefetched(frozenset(values), {value for (value,) in found})
 
     def _foresee_references(self, work: Transaction[int], scope: Scope, steps: Sequence[Step]) -> None:
         """What thousands of records refer to, asked at once: a question in between would write them one by one."""
@@ -358,7 +358,7 @@ class _Tables(SqlTables[int]):
         self._waiting.updates.setdefault((table, names), {})[where[0]] = values
 
     def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, _Waiting()
+        waiting, self._waiting = self._waiting, _PendingWrites()
         for (table, names), updated in waiting.updates.items():
             if len(updated) <= FEW:
                 for row, values in updated.items():
@@ -401,14 +401,14 @@ class _Tables(SqlTables[int]):
         self._waiting.unindexed.setdefault(table, []).extend(rows)
 
 
-class _Foreseen(NamedTuple):
+class _Prefetched(NamedTuple):
     """The values that were looked for, and those that are there."""
 
     asked: Collection[str]
     found: Collection[str]
 
 
-class _Waiting:
+class _PendingWrites:
     """What is to be written with the next statement, in this order."""
 
     def __init__(self) -> None:

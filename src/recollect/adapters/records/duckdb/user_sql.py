@@ -56,7 +56,7 @@ Node = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Known:
+class Catalog:
     """What is there, asked once: the database's name, the functions that are pure, and every name that is taken."""
 
     database: str
@@ -64,13 +64,13 @@ class Known:
     taken: frozenset[str]
 
     @classmethod
-    def by(cls, cursor: duckdb.DuckDBPyConnection) -> Known:
+    def by(cls, cursor: duckdb.DuckDBPyConnection) -> Catalog:
         ((database,),) = cursor.execute("SELECT current_database()").fetchall()
         return cls(database, _pure(cursor), _taken(cursor))
 
 
 def answer(
-    cursor: duckdb.DuckDBPyConnection, known: Known, scope: Scope, statement: str, limits: SqlLimits
+    cursor: duckdb.DuckDBPyConnection, known: Catalog, scope: Scope, statement: str, limits: SqlLimits
 ) -> SqlAnswer:
     """The cursor is used for this alone and closed after it: the views stay with it."""
     text, tables = _checked(cursor, known, statement)
@@ -103,7 +103,7 @@ def answer(
     return SqlAnswer([name for name, _ in columns], types, plain, is_cut=len(rows) > limits.rows)
 
 
-def _checked(cursor: duckdb.DuckDBPyConnection, known: Known, statement: str) -> tuple[str, set[str]]:
+def _checked(cursor: duckdb.DuckDBPyConnection, known: Catalog, statement: str) -> tuple[str, set[str]]:
     """The statement, written anew from what was looked at, and the tables it reads."""
     if len(statement) > LONGEST_STATEMENT:
         raise TooLarge("the statement is too long", remedy=f"give {LONGEST_STATEMENT} characters at most")
@@ -118,7 +118,7 @@ def _checked(cursor: duckdb.DuckDBPyConnection, known: Known, statement: str) ->
             raise InvalidInput(
                 f"the query cannot be checked: {tree.get('error_message')}", remedy="write a plain SELECT"
             )
-        looked = _Looked(known)
+        looked = _StatementCheck(known)
         looked.at(tree)
         ((text,),) = cursor.execute("SELECT json_deserialize_sql(?::JSON)", [raw]).fetchall()
     except (duckdb.Error, UnicodeError, RecursionError) as error:
@@ -127,10 +127,10 @@ def _checked(cursor: duckdb.DuckDBPyConnection, known: Known, statement: str) ->
 
 
 @dataclass
-class _Looked:
+class _StatementCheck:
     """Walks the whole tree, whatever its nodes are called, and refuses what is not known to be safe."""
 
-    known: Known
+    known: Catalog
     tables: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
 

@@ -72,7 +72,7 @@ class Contended(Exception):
     """A transaction that met another one, or too many requests: nothing was done, try again."""
 
 
-class Link:
+class DynamoClient:
     def __init__(self, address: str, attempts: int = ATTEMPTS) -> None:
         self.table, options = _parsed(address)
         self.label = f"the DynamoDB table '{self.table}'"

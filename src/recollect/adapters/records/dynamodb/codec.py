@@ -56,7 +56,7 @@ class ItemEncoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """What the table has under a record's key: the record, or that it is gone; and which write it was."""
 
     record: Record | None
@@ -67,7 +67,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RecordItems:
     """The items of one record: its own, and its parts."""
 
     item: Item
@@ -112,20 +112,20 @@ def unpacked(codec: Codec, record: type[Record], raw: bytes) -> Any:
     return codec.record(row)
 
 
-def record_items(keys: Keys, codec: Codec, record: Record, seq: int, tick: int) -> Written:
+def record_items(keys: Keys, codec: Codec, record: Record, seq: int, tick: int) -> RecordItems:
     table, id = record.shape.table, record.id
     partition, sort = keys.record(table, id)
     item: Item = {"p": partition, "s": sort, "q": seq, "k": tick}
     body = packed(codec, record)
     if len(body) <= PART:
-        return Written({**item, "b": body})
+        return RecordItems({**item, "b": body})
     generation = new_id()
     pieces = [body[start : start + PART] for start in range(0, len(body), PART)]
     parts = []
     for number, piece in enumerate(pieces):
         partition, sort = keys.part(table, id, generation, number)
         parts.append({"p": partition, "s": sort, "b": piece})
-    return Written({**item, "g": generation, "n": len(pieces), "d": id}, tuple(parts))
+    return RecordItems({**item, "g": generation, "n": len(pieces), "d": id}, tuple(parts))
 
 
 def gone_item(keys: Keys, table: str, id: str, seq: int) -> Item:
@@ -138,12 +138,12 @@ def part_keys(keys: Keys, table: str, item: Item) -> list[Key]:
     return [keys.part(table, item["d"], item["g"], number) for number in range(item.get("n", 0))]
 
 
-def stored(codec: Codec, record: type[Record], item: Item, parts: Sequence[bytes]) -> Stored:
+def stored(codec: Codec, record: type[Record], item: Item, parts: Sequence[bytes]) -> StoredRecord:
     if item.get("z"):
-        return Stored(None, item["q"])
+        return StoredRecord(None, item["q"])
     body = item["b"] if "b" in item else b"".join(parts)
     made = unpacked(codec, record, body)
-    return Stored(made, item["q"], item["k"], item.get("g", ""), item.get("n", 0))
+    return StoredRecord(made, item["q"], item["k"], item.get("g", ""), item.get("n", 0))
 
 
 def log_items(keys: Keys, changes: Sequence[tuple[str, str, int, bool]], token: str) -> list[Item]:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect.adapters.records.common.dialect import json_text
-from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
+from recollect.adapters.records.dynamodb.client import Cancelled, Contended, DynamoClient, pauses
 from recollect.adapters.records.dynamodb.codec import Item, logged
 from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys
 from recollect.domain.record import RECORDS, new_id
@@ -53,8 +53,8 @@ class Head:
 
 
 class Tenant:
-    def __init__(self, link: Link, organization_id: str) -> None:
-        self.link = link
+    def __init__(self, dynamo: DynamoClient, organization_id: str) -> None:
+        self.dynamo = dynamo
         self.id = organization_id
         self.keys = Keys(organization_id)
         self.writing = threading.Lock()
@@ -69,7 +69,7 @@ class Tenant:
     def head(self) -> Head:
         """The head as it is now, with nothing under way."""
         for pause in pauses(20):
-            head = Head.of(self.link.get([self.keys.head]).get(self.keys.head))
+            head = Head.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
             if not head.under_way:
                 self.learn(head)
                 return head
@@ -84,14 +84,14 @@ class Tenant:
 
     def log_after(self, seq: int) -> Iterator[Change]:
         after = self.keys.moment_of_log(seq)[1]
-        for page in self.link.pages(self.keys.log, "s > :s", {":s": after}):
+        for page in self.dynamo.pages(self.keys.log, "s > :s", {":s": after}):
             for item in page:
                 yield from (change for change in logged(item) if change[2] > seq)
 
     def was_committed(self, seq: int, token: str) -> bool:
         """Whether a transaction whose answer was lost is in the log."""
         key = self.keys.moment_of_log(seq)
-        return self.link.get([key]).get(key, {}).get("t") == token
+        return self.dynamo.get([key]).get(key, {}).get("t") == token
 
     def condition(self, head: Head) -> Item:
         """What the head must still be for a transaction planned on it."""
@@ -101,10 +101,10 @@ class Tenant:
         """The write that moves the head; with `also`, it changes more."""
         if not head.incarnation:
             item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id()}
-            return self.link.put({**item, **({"x": values["x"]} if "x" in values else {})}, "attribute_not_exists(p)")
+            return self.dynamo.put({**item, **({"x": values["x"]} if "x" in values else {})}, "attribute_not_exists(p)")
         # A claim only ever keeps others back; its owner names itself.
         given = {"c": "", **self.condition(head), "q": seq, **values}
-        return self.link.update(self.keys.head, f"SET q = :q{also} REMOVE c, u", FREE, **given)
+        return self.dynamo.update(self.keys.head, f"SET q = :q{also} REMOVE c, u", FREE, **given)
 
     # -- large transactions ------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Tenant:
         """Ask others to wait while this transaction is staged."""
         if head.incarnation:
             given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS + writes // 1000}
-            self.link.transact([self.link.update(self.keys.head, "SET c = :c, u = :u", FREE, **given)], new_id())
+            self.dynamo.transact([self.dynamo.update(self.keys.head, "SET c = :c, u = :u", FREE, **given)], new_id())
 
     def stage(self, name: str, writes: Iterable[Write]) -> None:
         """Note what is to be written, beside the tenant's data, where no reader looks."""
@@ -120,7 +120,7 @@ class Tenant:
         for number, piece in enumerate(_pieces(writes)):
             raw = zlib.compress(json_text(piece).encode(), 1)
             items.append({"p": self.keys.staged, "s": f"{name}{SEPARATOR}{number:06d}", "e": raw})
-        self.link.put_all(items)
+        self.dynamo.put_all(items)
 
     def finish(self, name: str) -> None:
         """Apply what is staged and let the head go; done by whoever comes by, as often as need be."""
@@ -131,23 +131,23 @@ class Tenant:
         for item in staged:
             for some in grouped(_unstaged(item)):
                 self._apply(name, some)
-        self.link.delete_all([(item["p"], item["s"]) for item in staged])
-        self.link.transact([self.link.update(self.keys.head, "REMOVE x", "x = :x", x=name)], new_id())
+        self.dynamo.delete_all([(item["p"], item["s"]) for item in staged])
+        self.dynamo.transact([self.dynamo.update(self.keys.head, "REMOVE x", "x = :x", x=name)], new_id())
 
     def _staged(self, name: str) -> list[Item]:
-        return self.link.query(self.keys.staged, "begins_with(s, :s)", {":s": name + SEPARATOR})
+        return self.dynamo.query(self.keys.staged, "begins_with(s, :s)", {":s": name + SEPARATOR})
 
     def discard(self, name: str) -> None:
         """Staged writes that were never committed."""
-        self.link.delete_all([(item["p"], item["s"]) for item in self._staged(name)])
+        self.dynamo.delete_all([(item["p"], item["s"]) for item in self._staged(name)])
 
     def _apply(self, name: str, writes: Sequence[Write]) -> None:
         """One piece, fenced: only while the head still names this transaction."""
-        fence = self.link.check(self.keys.head, "x = :x", x=name)
-        made = [self.link.delete(key) if item is None else self.link.put(item) for key, item in writes]
+        fence = self.dynamo.check(self.keys.head, "x = :x", x=name)
+        made = [self.dynamo.delete(key) if item is None else self.dynamo.put(item) for key, item in writes]
         for pause in pauses():
             try:
-                self.link.transact([fence, *made], new_id())
+                self.dynamo.transact([fence, *made], new_id())
                 return
             except Contended:
                 pause()
@@ -158,12 +158,12 @@ class Tenant:
         partitions = [self.keys.records(table) for table in RECORDS]
         rest = [self.keys.parts, self.keys.index, self.keys.guards, self.keys.log, self.keys.staged]
         for partition in (*partitions, *rest):
-            for page in self.link.pages(partition, keys_only=True):
+            for page in self.dynamo.pages(partition, keys_only=True):
                 keys: list[Write] = [((item["p"], item["s"]), None) for item in page]
                 for some in grouped(keys):
                     self._apply(name, some)
-        last = {"Delete": {**self.link.check(self.keys.head, "x = :x", x=name)["ConditionCheck"]}}
-        self.link.transact([last, self.link.delete((TENANTS, self.id))], new_id())
+        last = {"Delete": {**self.dynamo.check(self.keys.head, "x = :x", x=name)["ConditionCheck"]}}
+        self.dynamo.transact([last, self.dynamo.delete((TENANTS, self.id))], new_id())
 
 
 FREE = "q = :was AND i = :inc AND attribute_not_exists(x) AND (attribute_not_exists(u) OR u < :now OR c = :c)"

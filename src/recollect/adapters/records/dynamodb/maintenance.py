@@ -14,7 +14,7 @@ from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import taken_twice
 from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import Cancelled, Contended, Link, pauses
+from recollect.adapters.records.dynamodb.client import Cancelled, Contended, DynamoClient, pauses
 from recollect.adapters.records.dynamodb.codec import Item
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
 from recollect.adapters.records.dynamodb.log import Tenant
@@ -33,15 +33,15 @@ _NOT_OFFERED = ("UnknownOperationException", "ValidationException", "AccessDenie
 
 def migrate(store: DynamoStore) -> list[str]:
     """The table, if it is not there; the index entries that a newer program wants; what was left half deleted."""
-    link = store.link
-    _ensure_table(link)
-    done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
-    missing = [one for one in migrations.migrations() if migrations.pending(one, done, link.label)]
+    dynamo = store.dynamo
+    _ensure_table(dynamo)
+    done = {int(item["s"]): item["c"] for item in dynamo.query(SCHEMA)}
+    missing = [one for one in migrations.migrations() if migrations.pending(one, done, dynamo.label)]
     if missing and done:
         _refuse_taken_twice(store, missing)
         mend(store)  # entries and guards follow from the declarations; fields that came later have their defaults
-    link.put_all({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in missing)
-    for item in link.query(TENANTS):
+    dynamo.put_all({"p": SCHEMA, "s": f"{one.number:04d}", "c": one.checksum, "n": one.name} for one in missing)
+    for item in dynamo.query(TENANTS):
         if item.get("x"):
             store.tenant(item["s"]).head()
     return [one.name for one in missing]
@@ -50,85 +50,87 @@ def migrate(store: DynamoStore) -> list[str]:
 def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migration]) -> None:
     """Before anything is changed: a key that comes with these migrations may be held by one record only."""
     new = [step for one in missing for step in one.steps if step["do"] == "add_unique"]
-    for id in (item["s"] for item in store.link.query(TENANTS) if new):
+    for id in (item["s"] for item in store.dynamo.query(TENANTS) if new):
         tenant = store.tenant(id)
-        found = _of_tenant(store.link, tenant)
+        found = _of_tenant(store.dynamo, tenant)
         records = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
         held: dict[Key, str] = {}
         for record in (one for one in records if one is not None):
             for key in tenant.keys.unique(record):
                 if held.setdefault(key, record.id) != record.id:
                     table, fields, _ = key[1].split(SEPARATOR)
-                    raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.link.label)
+                    raise taken_twice({"table": table, "unique": {"fields": fields.split("+")}}, store.dynamo.label)
 
 
 def examine(address: str) -> str:
     """What is there, in a sentence; makes nothing."""
-    link = Link(address, attempts=2)
+    dynamo = DynamoClient(address, attempts=2)
     try:
-        table = _described(link)
+        table = _described(dynamo)
         if table is None:
             return "the table will be made when it is first used"
-        _check_keys(link, table)
-        done = {int(item["s"]): item["c"] for item in link.query(SCHEMA)}
-        return f"the table is {table['TableStatus'].lower()}; {migrations.outstanding(done, link.label)}"
+        _check_keys(dynamo, table)
+        done = {int(item["s"]): item["c"] for item in dynamo.query(SCHEMA)}
+        return f"the table is {table['TableStatus'].lower()}; {migrations.outstanding(done, dynamo.label)}"
     finally:
-        link.close()
+        dynamo.close()
 
 
-def _ensure_table(link: Link) -> None:
-    table = _described(link)
-    with link.our_errors():
+def _ensure_table(dynamo: DynamoClient) -> None:
+    table = _described(dynamo)
+    with dynamo.our_errors():
         if table is None:
-            _create(link)
+            _create(dynamo)
             return
         if table["TableStatus"] != "ACTIVE":
-            _wait(link)
-    _check_keys(link, table)
+            _wait(dynamo)
+    _check_keys(dynamo, table)
 
 
-def _described(link: Link) -> Item | None:
-    with link.our_errors():
+def _described(dynamo: DynamoClient) -> Item | None:
+    with dynamo.our_errors():
         try:
-            return dict(link.client.describe_table(TableName=link.table)["Table"])
-        except link.client.exceptions.ResourceNotFoundException:
+            return dict(dynamo.client.describe_table(TableName=dynamo.table)["Table"])
+        except dynamo.client.exceptions.ResourceNotFoundException:
             return None
 
 
-def _check_keys(link: Link, found: Item) -> None:
+def _check_keys(dynamo: DynamoClient, found: Item) -> None:
     keys = [(key["AttributeName"], key["KeyType"]) for key in found["KeySchema"]]
     if sorted(keys) != [("p", "HASH"), ("s", "RANGE")]:
-        raise NotARecollectStore(f"the table '{link.table}' has other keys than ours", remedy="name another table")
+        raise NotARecollectStore(f"the table '{dynamo.table}' has other keys than ours", remedy="name another table")
 
 
-def _create(link: Link) -> None:
-    with suppress(link.client.exceptions.ResourceInUseException):  # another process makes it this moment
-        link.client.create_table(
-            TableName=link.table, BillingMode="PAY_PER_REQUEST", KeySchema=_KEYS, AttributeDefinitions=_TYPES
+def _create(dynamo: DynamoClient) -> None:
+    with suppress(dynamo.client.exceptions.ResourceInUseException):  # another process makes it this moment
+        dynamo.client.create_table(
+            TableName=dynamo.table, BillingMode="PAY_PER_REQUEST", KeySchema=_KEYS, AttributeDefinitions=_TYPES
         )
-    _wait(link)
+    _wait(dynamo)
     try:
-        link.client.update_continuous_backups(
-            TableName=link.table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+        dynamo.client.update_continuous_backups(
+            TableName=dynamo.table, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
         )
     except ClientError as error:
         if error.response["Error"]["Code"] not in _NOT_OFFERED:
             raise  # a local server has no such thing; a role may be kept from it: then its owner decides
 
 
-def _wait(link: Link) -> None:
+def _wait(dynamo: DynamoClient) -> None:
     try:
-        link.client.get_waiter("table_exists").wait(TableName=link.table, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+        dynamo.client.get_waiter("table_exists").wait(
+            TableName=dynamo.table, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+        )
     except WaiterError as error:
-        raise Unavailable(f"{link.label} does not become ready", remedy="look at it in the AWS console") from error
+        raise Unavailable(f"{dynamo.label} does not become ready", remedy="look at it in the AWS console") from error
 
 
-def backup(link: Link, target: Path) -> None:
+def backup(dynamo: DynamoClient, target: Path) -> None:
     """DynamoDB's own: a copy inside AWS, under the name of the path."""
-    link.check_open()
-    with link.our_errors():
+    dynamo.check_open()
+    with dynamo.our_errors():
         try:
-            link.client.create_backup(TableName=link.table, BackupName=target.name)
+            dynamo.client.create_backup(TableName=dynamo.table, BackupName=target.name)
         except ClientError as error:
             if error.response["Error"]["Code"] in ("UnknownOperationException", "InvalidAction"):
                 raise Unsupported("this server makes no backups", remedy="use `recollect export`") from error
@@ -139,7 +141,7 @@ def backup(link: Link, target: Path) -> None:
 
 
 @dataclass
-class Found:
+class TenantItems:
     """Everything the table has of one tenant."""
 
     head: Item | None = None
@@ -168,12 +170,12 @@ class Found:
 
 def verify(store: DynamoStore) -> list[Problem]:
     """One walk through the table; what looks wrong is looked at again, because others may write meanwhile."""
-    for item in store.link.query(TENANTS):
+    for item in store.dynamo.query(TENANTS):
         store.tenant(item["s"]).head()  # finish what is under way
-    tables, listed = _everything(store.link)
+    tables, listed = _everything(store.dynamo)
     problems: list[Problem] = []
     for id in sorted({*tables, *listed}):
-        if any(_check(store, id, tables.get(id, Found()), id in listed)):
+        if any(_check(store, id, tables.get(id, TenantItems()), id in listed)):
             problems += _settled_check(store, store.tenant(id))
     return problems
 
@@ -181,7 +183,7 @@ def verify(store: DynamoStore) -> list[Problem]:
 def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
     for pause in pauses(40):
         before = tenant.head()
-        found = _of_tenant(store.link, tenant)
+        found = _of_tenant(store.dynamo, tenant)
         problems = list(_check(store, tenant.id, found, tenant.id in store.tenants()))
         if not problems or tenant.head().is_at(before):
             return problems
@@ -189,20 +191,20 @@ def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
     raise StoreBusy("others write all the time", remedy="verify when it is quieter")
 
 
-def _everything(link: Link) -> tuple[dict[str, Found], list[str]]:
-    tables: dict[str, Found] = {}
+def _everything(dynamo: DynamoClient) -> tuple[dict[str, TenantItems], list[str]]:
+    tables: dict[str, TenantItems] = {}
     listed = []
-    for item in link.everything():
+    for item in dynamo.everything():
         tenant, _, rest = item["p"].partition(SEPARATOR)
         kind, *words = rest.split(SEPARATOR)
         if item["p"] == TENANTS:
             listed.append(item["s"])
         elif item["p"] != SCHEMA:
-            tables.setdefault(tenant, Found()).take(kind, words, item)
+            tables.setdefault(tenant, TenantItems()).take(kind, words, item)
     return tables, listed
 
 
-def _check(store: DynamoStore, tenant_id: str, found: Found, is_listed: bool) -> Iterator[Problem]:
+def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bool) -> Iterator[Problem]:
     tenant = store.tenant(tenant_id)
     if is_listed != any(not item.get("z") for item in found.records.values()):
         what = "is listed as a tenant but is not there" if is_listed else "has records but is not listed as a tenant"
@@ -233,7 +235,7 @@ def _check(store: DynamoStore, tenant_id: str, found: Found, is_listed: bool) ->
         yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
 
 
-def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Found) -> Record | None:
+def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: TenantItems) -> Record | None:
     record = RECORDS[table]
     pieces = [found.parts[key] for key in items_of.part_keys(tenant.keys, table, item)]
     made = items_of.stored(store.codec(record), record, item, pieces).record
@@ -242,7 +244,7 @@ def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Fou
     return made
 
 
-def _check_derived(tenant: Tenant, records: Iterable[Record], found: Found) -> Iterator[Problem]:
+def _check_derived(tenant: Tenant, records: Iterable[Record], found: TenantItems) -> Iterator[Problem]:
     wanted = wanted_keys(tenant, records)
     for key, id in wanted.items():
         if found.derived.get(key) != id:
@@ -262,9 +264,9 @@ def wanted_keys(tenant: Tenant, records: Iterable[Record]) -> dict[Key, str]:
 
 def mend(store: DynamoStore) -> list[str]:
     """Entries and guards made again from the records; staged writes and parts that nobody owns thrown away."""
-    store.link.check_open()
+    store.dynamo.check_open()
     done = []
-    tables, listed = _everything(store.link)
+    tables, listed = _everything(store.dynamo)
     for id in sorted({*tables, *listed}):
         count = _mended(store, store.tenant(id))
         if count:
@@ -276,7 +278,7 @@ def _mended(store: DynamoStore, tenant: Tenant) -> int:
     """Only while the head stands still, so that no newer entry is lost."""
     for pause in pauses(40):
         head = tenant.head()
-        found = _of_tenant(store.link, tenant)
+        found = _of_tenant(store.dynamo, tenant)
         used: set[Key] = set()
         living: list[Record] = []
         for (table, _), item in found.records.items():
@@ -287,25 +289,25 @@ def _mended(store: DynamoStore, tenant: Tenant) -> int:
         listed = (TENANTS, tenant.id)
         if any(isinstance(record, Organization) and record.id == tenant.id for record in living):
             wanted[listed] = tenant.id
-        has = {**found.derived, **({listed: tenant.id} if listed in store.link.get([listed]) else {})}
+        has = {**found.derived, **({listed: tenant.id} if listed in store.dynamo.get([listed]) else {})}
         writes: list[Item] = [
-            store.link.put({"p": p, "s": s, "d": id}) for (p, s), id in wanted.items() if has.get((p, s)) != id
+            store.dynamo.put({"p": p, "s": s, "d": id}) for (p, s), id in wanted.items() if has.get((p, s)) != id
         ]
         surplus = [*(has.keys() - wanted.keys()), *(found.parts.keys() - used), *found.staged]
-        writes += [store.link.delete(key) for key in surplus]
-        fence = store.link.check(tenant.keys.head, "q = :q AND attribute_not_exists(x)", q=head.seq)
+        writes += [store.dynamo.delete(key) for key in surplus]
+        fence = store.dynamo.check(tenant.keys.head, "q = :q AND attribute_not_exists(x)", q=head.seq)
         if not head.incarnation:
-            fence = store.link.check(tenant.keys.head, "attribute_not_exists(p)")
+            fence = store.dynamo.check(tenant.keys.head, "attribute_not_exists(p)")
         try:
             for start in range(0, len(writes), 99):
-                store.link.transact([fence, *writes[start : start + 99]], new_id())
+                store.dynamo.transact([fence, *writes[start : start + 99]], new_id())
             return len(writes)
         except (Cancelled, Contended):
             pause()
     raise StoreBusy("others write all the time", remedy="mend when it is quieter")
 
 
-def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Found) -> Record | None:
+def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: TenantItems) -> Record | None:
     """None for what is damaged: `verify` names it, mending cannot bring it back."""
     try:
         return _read(store, tenant, table, item, found)
@@ -313,8 +315,8 @@ def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found:
         return None
 
 
-def _of_tenant(link: Link, tenant: Tenant) -> Found:
-    found = Found()
+def _of_tenant(dynamo: DynamoClient, tenant: Tenant) -> TenantItems:
+    found = TenantItems()
     keys = tenant.keys
     parts: list[tuple[str, list[str], str]] = [
         ("p", [], keys.parts),
@@ -325,6 +327,6 @@ def _of_tenant(link: Link, tenant: Tenant) -> Found:
         ("h", [], keys.head[0]),
     ]
     for kind, words, partition in (*parts, *(("r", [table], keys.records(table)) for table in RECORDS)):
-        for item in link.query(partition):
+        for item in dynamo.query(partition):
             found.take(kind, words, item)
     return found

@@ -18,9 +18,9 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.in_python_queries import around, by_rarity, facet_values
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.adapters.records.dynamodb.client import pauses
-from recollect.adapters.records.dynamodb.codec import Stored
+from recollect.adapters.records.dynamodb.codec import StoredRecord
 from recollect.adapters.records.dynamodb.log import Head, Tenant
-from recollect.adapters.records.dynamodb.snapshot import View
+from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
 from recollect.domain.tokenizer import terms_asked
@@ -31,25 +31,25 @@ from recollect.ports.vectors import StoredVector, VectorRow
 K = TypeVar("K")
 
 
-class Follower(Protocol):
+class ReplicaIndex(Protocol):
     """Something made from the records of one type."""
 
-    def take(self, id: str, stored: Stored | None) -> None:
+    def take(self, id: str, stored: StoredRecord | None) -> None:
         """The record is now this, or gone."""
 
 
-class Followed:
+class Replica:
     """One tenant, followed; under its lock all followers equal the table at the moment of `head`."""
 
     def __init__(self, tenant: Tenant, codec: Callable[[type[Record]], Codec]) -> None:
         self._tenant = tenant
         self._codec = codec
         self.lock = threading.RLock()
-        self._followers: dict[Hashable, Follower] = {}
-        self._of_table: dict[str, list[Follower]] = {}
+        self._followers: dict[Hashable, ReplicaIndex] = {}
+        self._of_table: dict[str, list[ReplicaIndex]] = {}
         self.head = Head()
 
-    def catch_up(self, table: str, make: Callable[[], Follower], about: Hashable = None) -> Any:
+    def catch_up(self, table: str, make: Callable[[], ReplicaIndex], about: Hashable = None) -> Any:
         """The follower of a table, up to date; one for each thing it is about. To be called and used under the lock."""
         head = self._tenant.head()
         if head.incarnation != self.head.incarnation:
@@ -64,8 +64,8 @@ class Followed:
     def _forget(self) -> None:
         self._followers, self._of_table = {}, {}
 
-    def _load(self, table: str, follower: Follower, about: Hashable) -> None:
-        for stored in View(self._tenant, self._codec).everything(table):
+    def _load(self, table: str, follower: ReplicaIndex, about: Hashable) -> None:
+        for stored in TenantView(self._tenant, self._codec).everything(table):
             if stored.record is not None:
                 follower.take(stored.record.id, stored)
         self._followers[(table, about)] = follower
@@ -77,7 +77,7 @@ class Followed:
             if head.is_at(self.head):
                 return
             changed = [(table, id) for table, id, _, _ in self._tenant.log_after(self.head.seq)]
-            view = View(self._tenant, self._codec)
+            view = TenantView(self._tenant, self._codec)
             wanted = [name for name in changed if name[0] in self._of_table]
             view.fetch(wanted)
             for table, id in wanted:
@@ -95,7 +95,7 @@ class Followed:
             self.head = head
 
 
-class Words:
+class TextIndex:
     """Who has which word, and which facet; of the living only."""
 
     def __init__(self, record: type[Record]) -> None:
@@ -105,7 +105,7 @@ class Words:
         self._holders: dict[str, set[str]] = {}
         self._facets: dict[tuple[str, object], set[str]] = {}
 
-    def take(self, id: str, stored: Stored | None) -> None:
+    def take(self, id: str, stored: StoredRecord | None) -> None:
         words, facets = self._held.pop(id, ((), ()))
         for word in words:
             _drop(self._holders, word, id)
@@ -134,7 +134,7 @@ class Words:
         return by_rarity({str(place): holders for place, holders in enumerate(narrowed)}, size)
 
 
-class Places:
+class OrderIndex:
     """The order in which records stand within each value of a field; of the living that pass the filters only."""
 
     def __init__(self, within: str, by: str, where: Sequence[Filter]) -> None:
@@ -144,7 +144,7 @@ class Places:
         self._held: dict[str, tuple[Any, tuple[Any, str]]] = {}
         self._orders: dict[Any, list[tuple[Any, str]]] = {}
 
-    def take(self, id: str, stored: Stored | None) -> None:
+    def take(self, id: str, stored: StoredRecord | None) -> None:
         if id in self._held:
             within, place = self._held.pop(id)
             order = self._orders[within]
@@ -181,7 +181,7 @@ class Vectors:
         self._clock = 0
         self._open: list[int] = []
 
-    def take(self, id: str, stored: Stored | None) -> None:
+    def take(self, id: str, stored: StoredRecord | None) -> None:
         self._clock += 1
         before = self._of.pop(id, None)
         made = stored.record if stored else None
@@ -238,10 +238,10 @@ class Vectors:
         return [self._rows[seq][1] for seq in self._memories.get((space, id), ())]
 
 
-class VectorMoment:
+class ReplicaSnapshot:
     """The vectors of one tenant at one moment; see ports.vectors.VectorSnapshot."""
 
-    def __init__(self, followed: Followed, vectors: Vectors, head: Head, moment: int) -> None:
+    def __init__(self, followed: Replica, vectors: Vectors, head: Head, moment: int) -> None:
         self._followed = followed
         self._vectors = vectors
         self._head = head
@@ -276,16 +276,16 @@ class VectorMoment:
 class ReplicaVectors:
     """Where the index of one tenant reads its vectors from."""
 
-    def __init__(self, followed: Followed) -> None:
+    def __init__(self, followed: Replica) -> None:
         self._followed = followed
 
     @contextmanager
-    def vector_snapshot(self) -> Iterator[VectorMoment]:
+    def vector_snapshot(self) -> Iterator[ReplicaSnapshot]:
         followed = self._followed
         with followed.lock:
             vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
             moment = vectors.opened()
-            snapshot = VectorMoment(followed, vectors, followed.head, moment)
+            snapshot = ReplicaSnapshot(followed, vectors, followed.head, moment)
         try:
             yield snapshot
         finally:

@@ -4,7 +4,7 @@ Promise: what `transact` acknowledged is committed, all of it or nothing, and ev
 dynamodb_keys; partitions begin with the tenant. One small item, the head, counts the tenant's seq; a transaction is
 planned in our own code on consistent reads and commits only if the head has not moved (dynamodb_commit), a reader
 patches what changed under its hands (dynamodb_view), and what a dead process left half applied is finished by the
-next who comes (dynamodb_tenant). Words and vectors are searched in the memory of each process, which follows the
+next who comes (dynamodb_tenant). TextIndex and vectors are searched in the memory of each process, which follows the
 tenant's log (dynamodb_follow).
 
 There are no secondary indexes: a global one lags behind its table, so nothing could be decided on it, and a local one
@@ -27,13 +27,13 @@ from recollect.adapters.records.common.checks import check_beside, check_filters
 from recollect.adapters.records.common.codec import Cipher, Codec, Plain
 from recollect.adapters.records.common.in_python_queries import counted, paged
 from recollect.adapters.records.dynamodb import maintenance as upkeep
-from recollect.adapters.records.dynamodb.client import ATTEMPTS, Link
+from recollect.adapters.records.dynamodb.client import ATTEMPTS, DynamoClient
 from recollect.adapters.records.dynamodb.codec import ItemEncoding
 from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import Tenant
-from recollect.adapters.records.dynamodb.moment import Moment
-from recollect.adapters.records.dynamodb.replica import Followed, Places, ReplicaVectors, Vectors, Words
-from recollect.adapters.records.dynamodb.snapshot import View
+from recollect.adapters.records.dynamodb.replica import OrderIndex, Replica, ReplicaVectors, TextIndex, Vectors
+from recollect.adapters.records.dynamodb.snapshot import Snapshot
+from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
@@ -49,25 +49,25 @@ AT_ONCE = 200
 class DynamoStore:
     def __init__(self, address: str, *, cipher: Cipher | None = None, attempts: int = ATTEMPTS) -> None:
         self.address = address
-        self.link = Link(address, attempts)
+        self.dynamo = DynamoClient(address, attempts)
         self._cipher = cipher or Plain()
         self._codecs: dict[type[Record], Codec] = {}
         self._tenants: dict[str, Tenant] = {}
-        self._followed: dict[str, Followed] = {}
+        self._followed: dict[str, Replica] = {}
         self._lock = threading.Lock()
         self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True, vectors_by_tenant=True)
         try:
             self.migrate()
         except BaseException:
-            self.link.close()
+            self.dynamo.close()
             raise
 
     def __repr__(self) -> str:
-        return f"DynamoStore({self.link.table})"
+        return f"DynamoStore({self.dynamo.table})"
 
     def tenants(self) -> list[str]:
-        self.link.check_open()
-        return sorted(item["s"] for item in self.link.query(TENANTS) if not item.get("x"))
+        self.dynamo.check_open()
+        return sorted(item["s"] for item in self.dynamo.query(TENANTS) if not item.get("x"))
 
     def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
         found = self._view(scope).alone(record.shape.table, id)
@@ -89,7 +89,7 @@ class DynamoStore:
         followed = self._following(scope.organization_id)
         about = (query.within, query.by, query.where)
         with followed.lock:
-            places: Places = followed.catch_up(query.record.shape.table, lambda: Places(*about), about)
+            places: OrderIndex = followed.catch_up(query.record.shape.table, lambda: OrderIndex(*about), about)
             return places.beside(query)
 
     def count(self, scope: Scope, query: Query[Record]) -> int:
@@ -110,14 +110,14 @@ class DynamoStore:
         check_text(query)
         followed = self._following(scope.organization_id)
         with followed.lock:
-            words: Words = followed.catch_up(query.record.shape.table, lambda: Words(query.record))
+            words: TextIndex = followed.catch_up(query.record.shape.table, lambda: TextIndex(query.record))
             hits = words.search(query)
         if not query.where:
             return hits[: query.limit]
         view = self._view(scope)
         return view.settled(lambda: self._filtered(view, query, hits))
 
-    def _filtered(self, view: View, query: TextQuery[Record], hits: Sequence[TextHit]) -> list[TextHit]:
+    def _filtered(self, view: TenantView, query: TextQuery[Record], hits: Sequence[TextHit]) -> list[TextHit]:
         """The best that pass, looked at from the top until there are enough."""
         best: list[TextHit] = []
         for start in range(0, len(hits), AT_ONCE):
@@ -134,8 +134,8 @@ class DynamoStore:
         return view.settled(lambda: _latest(view, self.tenant(scope.organization_id), after, limit))
 
     @contextmanager
-    def snapshot(self, scope: Scope) -> Iterator[Moment]:
-        with closing(Moment(self.tenant(scope.organization_id), self.codec)) as moment:
+    def snapshot(self, scope: Scope) -> Iterator[Snapshot]:
+        with closing(Snapshot(self.tenant(scope.organization_id), self.codec)) as moment:
             moment.settle()
             yield moment
 
@@ -143,10 +143,10 @@ class DynamoStore:
         return upkeep.migrate(self)
 
     def backup(self, target: Path) -> None:
-        upkeep.backup(self.link, target)
+        upkeep.backup(self.dynamo, target)
 
     def verify(self) -> list[Problem]:
-        self.link.check_open()
+        self.dynamo.check_open()
         return upkeep.verify(self)
 
     def mend(self) -> list[str]:
@@ -156,7 +156,7 @@ class DynamoStore:
         """What was deleted is out of the table at once; point-in-time recovery keeps it as long as AWS is told to."""
 
     def close(self) -> None:
-        self.link.close()
+        self.dynamo.close()
 
     def vectors_of(self, organization_id: str) -> VectorTruth:
         """The vectors of one tenant: seqs are counted per tenant, so an index belongs to one."""
@@ -169,11 +169,11 @@ class DynamoStore:
             return [found for id in ids for found in vectors.of_memory(space, id)]
 
     def tenant(self, organization_id: str) -> Tenant:
-        self.link.check_open()
+        self.dynamo.check_open()
         with self._lock:
             found = self._tenants.get(organization_id)
             if found is None:
-                found = self._tenants[organization_id] = Tenant(self.link, organization_id)
+                found = self._tenants[organization_id] = Tenant(self.dynamo, organization_id)
             return found
 
     def codec(self, record: type[Record]) -> Codec:
@@ -184,16 +184,16 @@ class DynamoStore:
             )
         return codec
 
-    def _view(self, scope: Scope) -> View:
-        return View(self.tenant(scope.organization_id), self.codec)
+    def _view(self, scope: Scope) -> TenantView:
+        return TenantView(self.tenant(scope.organization_id), self.codec)
 
-    def _following(self, organization_id: str) -> Followed:
+    def _following(self, organization_id: str) -> Replica:
         tenant = self.tenant(organization_id)
         with self._lock:
-            return self._followed.setdefault(organization_id, Followed(tenant, self.codec))
+            return self._followed.setdefault(organization_id, Replica(tenant, self.codec))
 
 
-def _latest(view: View, tenant: Tenant, after: int, limit: int) -> list[Change]:
+def _latest(view: TenantView, tenant: Tenant, after: int, limit: int) -> list[Change]:
     """The entries of the log that are the last about their record."""
     found: list[Change] = []
     some: list[tuple[str, str, int, bool]] = []

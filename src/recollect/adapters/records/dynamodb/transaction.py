@@ -19,10 +19,10 @@ from recollect.adapters.records.common.record_tables import RecordTables
 from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import Cancelled, Contended, pauses
-from recollect.adapters.records.dynamodb.codec import Item, Stored
+from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import TENANTS, Key, indexed_fields
 from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
-from recollect.adapters.records.dynamodb.snapshot import Name, Path, View, values_of
+from recollect.adapters.records.dynamodb.tenant_view import Name, Path, TenantView, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
@@ -55,7 +55,7 @@ def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scop
     raise StoreBusy("other writers of this organization are always faster", remedy="try again later")
 
 
-class Plan(View, RecordTables):
+class Plan(TenantView, RecordTables):
     """A view on which the steps leave what they do: the tables of one transaction."""
 
     def begin(self, steps: Sequence[Step]) -> None:
@@ -132,7 +132,7 @@ class Plan(View, RecordTables):
         self.look_up(list(dict.fromkeys(_paths(steps))))
         self.fetch(names)
         if guards:
-            held = self._tenant.link.get(guards)
+            held = self._tenant.dynamo.get(guards)
             self._holders.update({guard: held.get(guard, {}).get("d") for guard in guards})
 
     # -- committing --------------------------------------------------------------------------------------------------
@@ -151,14 +151,14 @@ class Plan(View, RecordTables):
         return self._commit_at_once(writes, token)
 
     def _commit_at_once(self, writes: list[_Write], token: str) -> int | None:
-        link = self._tenant.link
+        dynamo = self._tenant.dynamo
         made = [
-            link.delete(key) if item is None else link.put(item, condition, **values)
+            dynamo.delete(key) if item is None else dynamo.put(item, condition, **values)
             for key, item, condition, values in writes
         ]
         head = [self._tenant.moved(self.head, self.seq)] if self._seqs else []
         try:
-            link.transact([*head, *made], token)
+            dynamo.transact([*head, *made], token)
         except Cancelled as failed:
             if self._seqs and 0 in failed.places and self._tenant.was_committed(self.seq, token):
                 return self._done()
@@ -181,7 +181,7 @@ class Plan(View, RecordTables):
         try:
             tenant.claim(self.head, token, len(writes))
             tenant.stage(token, ((key, item) for key, item, *_ in writes))
-            tenant.link.transact([tenant.moved(self.head, self.seq, also=", x = :x", x=token, c=token)], token)
+            tenant.dynamo.transact([tenant.moved(self.head, self.seq, also=", x = :x", x=token, c=token)], token)
         except (Cancelled, Contended):
             if not self._has_happened(token):
                 tenant.discard(token)
@@ -198,7 +198,7 @@ class Plan(View, RecordTables):
         mark = {"p": TENANTS, "s": tenant.id, "x": 1}
         try:
             moved = tenant.moved(self.head, self.seq, also=", x = :x", x=token)
-            tenant.link.transact([moved, tenant.link.put(mark)], new_id())
+            tenant.dynamo.transact([moved, tenant.dynamo.put(mark)], new_id())
         except (Cancelled, Contended):
             if not self._has_happened(token):
                 self.is_still()
@@ -211,7 +211,7 @@ class Plan(View, RecordTables):
     def _has_happened(self, token: str) -> bool:
         """Whether a large transaction whose answer was lost is under way, or done."""
         key = self._tenant.keys.head
-        head = Head.of(self._tenant.link.get([key]).get(key))
+        head = Head.of(self._tenant.dynamo.get([key]).get(key))
         is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
         return head.under_way == token or is_gone or self._tenant.was_committed(self.seq, token)
 
@@ -257,10 +257,10 @@ class Plan(View, RecordTables):
         listed = {(TENANTS, record.id): record.id} if record.shape.table == ORGANIZATION else {}
         return {**keys.entries(record), **keys.unique(record), **listed}
 
-    def _record_writes(self, name: Name, old: Stored | None, record: Record | None) -> list[_Write]:
+    def _record_writes(self, name: Name, old: StoredRecord | None, record: Record | None) -> list[_Write]:
         keys, (table, id) = self._tenant.keys, name
         if record is None:
-            made = items_of.Written(items_of.gone_item(keys, table, id, self._seqs[name]))
+            made = items_of.RecordItems(items_of.gone_item(keys, table, id, self._seqs[name]))
         else:
             same_write = old is not None and name not in self._seqs
             seq = old.seq if old is not None and same_write else self._seqs[name]

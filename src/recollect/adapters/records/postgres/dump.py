@@ -15,7 +15,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect.adapters.postgres.connection import Link
+from recollect.adapters.postgres.connection import Database
 from recollect.adapters.records.postgres.schema import make_roles
 from recollect.errors import DamagedData, InvalidInput, StoreError, Unsupported
 from recollect.ports.folders import make_private
@@ -38,19 +38,19 @@ _ENVIRONMENT = {
 }
 
 
-def dump(link: Link, target: Path, folder: Path | None = None) -> None:
+def dump(database: Database, target: Path, folder: Path | None = None) -> None:
     """One consistent moment, under another name until it is whole."""
     if target.exists():
         raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
     tool = _tool("pg_dump", folder)
-    _check_version(tool, link)
+    _check_version(tool, database)
     aside = target.with_name(target.name + ".part")
     try:
         make_private(aside)
-        ran = _run(link, tool, "--format=custom", "--no-password", f"--file={aside}")
+        ran = _run(database, tool, "--format=custom", "--no-password", f"--file={aside}")
         if ran.returncode != 0:
             raise StoreError(
-                f"pg_dump could not back up {link.label}: {_first_line(ran)}",
+                f"pg_dump could not back up {database.label}: {_first_line(ran)}",
                 remedy="its user must be an administrator or have BYPASSRLS, and the folder must be writable",
             )
         with aside.open("rb") as file:
@@ -60,45 +60,45 @@ def dump(link: Link, target: Path, folder: Path | None = None) -> None:
         aside.unlink(missing_ok=True)
 
 
-def restore(link: Link, source: Path, folder: Path | None = None) -> None:
+def restore(database: Database, source: Path, folder: Path | None = None) -> None:
     """Into an empty database, all of it or nothing."""
     tool = _tool("pg_restore", folder)
-    connection = link.connect()
+    connection = database.connect()
     try:
-        with link.our_errors():
-            _refuse_pooler(link)
+        with database.our_errors():
+            _refuse_pooler(database)
             taken = connection.execute(
                 "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
                 "WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p')"
             ).fetchall()[0][0]
             if taken:
                 raise InvalidInput(
-                    f"{link.label} is not empty: it has {taken} tables", remedy="make an empty one: createdb NAME"
+                    f"{database.label} is not empty: it has {taken} tables", remedy="make an empty one: createdb NAME"
                 )
             make_roles(connection)
     finally:
         connection.close()
-    database = str(conninfo_to_dict(link.conninfo).get("dbname") or "")
+    name = str(conninfo_to_dict(database.conninfo).get("dbname") or "")
     options = (
         "--single-transaction",
         "--exit-on-error",
         "--no-owner",
         "--no-password",
-        f"--dbname={make_conninfo(dbname=database)}",
+        f"--dbname={make_conninfo(dbname=name)}",
     )
-    ran = _run(link, tool, *options, str(source))
+    ran = _run(database, tool, *options, str(source))
     if ran.returncode != 0:
         raise DamagedData(
-            f"pg_restore could not read '{source.name}' into {link.label}: {_first_line(ran)}",
+            f"pg_restore could not read '{source.name}' into {database.label}: {_first_line(ran)}",
             remedy="nothing was restored; give a whole backup, and a pg_restore as new as the pg_dump that made it",
         )
 
 
-def _refuse_pooler(link: Link) -> None:
+def _refuse_pooler(database: Database) -> None:
     """These programs set the search path and more for their session, which a pooler would hand on to other clients."""
-    if link.is_pooled:
+    if database.is_pooled:
         raise Unsupported(
-            f"{link.label} is behind a pooler, through which PostgreSQL's programs cannot work",
+            f"{database.label} is behind a pooler, through which PostgreSQL's programs cannot work",
             remedy="set postgres_upkeep to the server's own address, add pooler=session to this one if each client "
             "keeps its connection there, or use `export` and `import`",
         )
@@ -114,25 +114,25 @@ def _tool(name: str, folder: Path | None) -> str:
     return found
 
 
-def _check_version(tool: str, link: Link) -> None:
+def _check_version(tool: str, database: Database) -> None:
     """An older pg_dump refuses a newer server, in words that help nobody."""
     said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"(\d+)(?:\.\d+|devel|beta|rc)", said)
-    connection = link.connect()
+    connection = database.connect()
     try:
-        _refuse_pooler(link)
+        _refuse_pooler(database)
         server = connection.info.server_version // 10_000
     finally:
         connection.close()
     if found and int(found[1]) < server:
         raise Unsupported(
-            f"pg_dump {found[1]} is older than {link.label}, which is PostgreSQL {server}",
+            f"pg_dump {found[1]} is older than {database.label}, which is PostgreSQL {server}",
             remedy=f"install the client tools of PostgreSQL {server} or newer, and set postgres_tools to their folder",
         )
 
 
-def _run(link: Link, tool: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([tool, *arguments], env=_surroundings(link.conninfo), capture_output=True, check=False)
+def _run(database: Database, tool: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([tool, *arguments], env=_surroundings(database.conninfo), capture_output=True, check=False)
 
 
 def _surroundings(conninfo: str) -> Mapping[str, str]:

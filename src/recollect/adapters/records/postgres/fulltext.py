@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from recollect.adapters.postgres.connection import UPKEEP, Link, Question
+from recollect.adapters.postgres.connection import UPKEEP, Database, Question
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
@@ -46,7 +46,7 @@ class _Term(NamedTuple):
 class TextSearch:
     """Where a store searches. It remembers the sizes of broad scopes, and of common terms, for a while."""
 
-    link: Link
+    database: Database
     compiler: Callable[[], Compiler]
     sizes: TtlCache[int] = field(default_factory=TtlCache)
     common: TtlCache[_Term] = field(default_factory=TtlCache)
@@ -63,7 +63,7 @@ class TextSearch:
         if not hits:
             return []
         proof = f"SELECT id FROM {quoted(query.record.shape.table)} WHERE organization_id = %s AND id = ANY(%s)"
-        (found,) = self.link.ask(tenant, Question(proof, (scope.organization_id, [hit.id for hit in hits])))
+        (found,) = self.database.ask(tenant, Question(proof, (scope.organization_id, [hit.id for hit in hits])))
         proven = {id for (id,) in found}
         return [hit for hit in hits if hit.id in proven]
 
@@ -72,7 +72,7 @@ class _Search:
     """One search in one scope."""
 
     def __init__(self, using: TextSearch, tenant: str, scope: Scope, query: TextQuery[Record]) -> None:
-        self._link, self._compiler = using.link, using.compiler
+        self._link, self._compiler = using.database, using.compiler
         self._sizes, self._common = using.sizes, using.common
         self._tenant, self._scope, self._query = tenant, scope, query
         self._table = quoted(query.record.shape.table)

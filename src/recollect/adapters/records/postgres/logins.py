@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import psycopg
 
-from recollect.adapters.postgres.connection import APP, UPKEEP, Connection, Link
+from recollect.adapters.postgres.connection import APP, UPKEEP, Connection, Database
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.postgres.schema import lent
 from recollect.errors import InvalidSettings, StoreReadOnly
@@ -31,13 +31,13 @@ ONE_LOGIN = Remark(
 TWO_LOGINS = Remark("logins", "one that only serves tenants, and one for upkeep")
 
 
-def check_logins(link: Link) -> Remark:
+def check_logins(database: Database) -> Remark:
     """What the second wall is worth; refuses two logins that would keep nothing apart, or two databases."""
-    if link.upkeep is link:
+    if database.upkeep is database:
         return ONE_LOGIN
-    owner, serving = link.upkeep.connect(), link.connect()
+    owner, serving = database.upkeep.connect(), database.connect()
     try:
-        with link.our_errors():
+        with database.our_errors():
             said = check_serving(owner, serving)
             _let_serve(owner, serving)
             _check_same(owner, serving)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.adapters.postgres.connection import Connection, Link
+from recollect.adapters.postgres.connection import Connection, Database
 from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, may_create
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common import migrations
@@ -18,17 +18,17 @@ _TABLES = "SELECT tableowner = current_user FROM pg_tables WHERE tablename = 're
 
 def examine(address: str, upkeep: str | None = None) -> str:
     """What is there, in a sentence; the error that opening a store would end with, if it would."""
-    link = Link(address, upkeep=upkeep)
-    connection = link.upkeep.connect()
+    database = Database(address, upkeep=upkeep)
+    connection = database.upkeep.connect()
     try:
-        with link.our_errors():
-            said = [_examined(connection, link.label), _logins(connection, link)]
-        if link.is_pooled or link.upkeep.is_pooled:
+        with database.our_errors():
+            said = [_examined(connection, database.label), _logins(connection, database)]
+        if database.is_pooled or database.upkeep.is_pooled:
             said.append(f"behind a pooler ({POOLED.remedy})")
         return "; ".join(said)
     finally:
         connection.close()
-        link.close()
+        database.close()
 
 
 def _examined(connection: Connection, label: str) -> str:
@@ -45,10 +45,10 @@ def _examined(connection: Connection, label: str) -> str:
     return f"PostgreSQL {version // 10_000}.{version % 10_000}, {_vectors(connection)}; {said}"
 
 
-def _logins(owner: Connection, link: Link) -> str:
+def _logins(owner: Connection, database: Database) -> str:
     remark = ONE_LOGIN
-    if link.upkeep is not link:
-        serving = link.connect()
+    if database.upkeep is not database:
+        serving = database.connect()
         try:
             remark = check_serving(owner, serving)
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.adapters.postgres.connection import APP, Connection, Link, Question
+from recollect.adapters.postgres.connection import APP, Connection, Database, Question
 from recollect.adapters.postgres.halfvec import half
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common.bulk_transaction import BulkTransaction, Count, DistantTables, Unclear, is_by_key
@@ -21,7 +21,7 @@ from recollect.adapters.records.common.checks import check_text as check_text_qu
 from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.sql_reads import Derived, SqlMoment, SqlReads, reading
+from recollect.adapters.records.common.sql_reads import Derived, SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import insert_statement
 from recollect.adapters.records.common.transaction import Transaction, unique_values
 from recollect.adapters.records.postgres import dump
@@ -61,9 +61,9 @@ class PostgresStore(SqlReads):
     def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
         super().__init__(cipher)
-        self.link = Link(address, upkeep=upkeep)
+        self.database = Database(address, upkeep=upkeep)
         self._ahead = (0, 0)
-        self._text = TextSearch(self.link, self.compiler)
+        self._text = TextSearch(self.database, self.compiler)
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
@@ -78,14 +78,14 @@ class PostgresStore(SqlReads):
                 remarks=self._remarks(),
             )
         except BaseException:
-            self.link.close()
+            self.database.close()
             raise
 
     def __repr__(self) -> str:
-        return f"PostgresStore({self.link.label})"
+        return f"PostgresStore({self.database.label})"
 
     def tenants(self) -> list[str]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
@@ -98,7 +98,7 @@ class PostgresStore(SqlReads):
             return self._write(scope, steps, together=False)
 
     def _write(self, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
-        return self.link.write(
+        return self.database.write(
             scope.organization_id,
             lambda connection: self._apply(connection, scope, steps, together=together),
             by_key=together and is_by_key(steps),
@@ -109,20 +109,20 @@ class PostgresStore(SqlReads):
         return self._text.search(scope, query)
 
     def migrate(self) -> list[str]:
-        connection = self.link.upkeep.connect()
+        connection = self.database.upkeep.connect()
         try:
-            with self.link.our_errors(), tables_of.alone(connection):
-                applied = tables_of.migrate(connection, self.link.label, self.codec)
+            with self.database.our_errors(), tables_of.alone(connection):
+                applied = tables_of.migrate(connection, self.database.label, self.codec)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
-                self.link.is_distributed = postgres_layout.is_distributed(connection)
+                self.database.is_distributed = postgres_layout.is_distributed(connection)
         finally:
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
 
     def _remarks(self) -> tuple[Remark, ...]:
-        remarks = [check_logins(self.link)]
-        if self.link.is_pooled or self.link.upkeep.is_pooled:
+        remarks = [check_logins(self.database)]
+        if self.database.is_pooled or self.database.upkeep.is_pooled:
             remarks.append(POOLED)
         if not self.has_vectors:
             with self.as_owner() as connection:
@@ -130,10 +130,10 @@ class PostgresStore(SqlReads):
         return tuple(remarks)
 
     def backup(self, target: Path) -> None:
-        dump.dump(self.link.upkeep, target, self.tools)
+        dump.dump(self.database.upkeep, target, self.tools)
 
     def verify(self) -> list[Problem]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             return [*check_records(connection, self.codec), *check_text(connection, self.codec)]
 
     def mend(self) -> list[str]:
@@ -148,36 +148,36 @@ class PostgresStore(SqlReads):
                 connection.execute(f"VACUUM {quoted(table)}")
 
     def close(self) -> None:
-        self.link.close()
+        self.database.close()
 
     @contextmanager
-    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+    def snapshot(self, scope: Scope) -> Iterator[SqlSnapshot]:
         """One transaction on one line, so a pooler between us keeps it together. A cluster's shards have no moment in
         common: there it is one moment for each of them, and a tenant lies in one."""
 
         def run(connection: Connection, statement: str, values: Values) -> list[Row]:
-            with self.link.our_errors():
+            with self.database.our_errors():
                 return connection.execute(placeholders(statement), values).fetchall()
 
-        with reading(self, scope, self.link.moment(scope.organization_id), run) as moment:
+        with reading(self, scope, self.database.moment(scope.organization_id), run) as moment:
             yield moment
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[PostgresVectors]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             yield PostgresVectors(connection)
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
-        return stored_vectors(self.link, scope, space, ids)
+        return stored_vectors(self.database, scope, space, ids)
 
     def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
         questions = [Question(placeholders(statement), values) for statement, values in readings]
-        return self.link.ask(scope.organization_id, *questions)
+        return self.database.ask(scope.organization_id, *questions)
 
     def _apply(
         self, connection: Connection, scope: Scope, steps: Sequence[Step], *, together: bool = False
     ) -> Committed:
-        tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.link.is_distributed)
+        tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.database.is_distributed)
         tables.serve(scope)
         try:
             return (BulkTransaction(tables, scope) if together else Transaction(tables, scope)).apply(steps)
@@ -194,11 +194,11 @@ class PostgresStore(SqlReads):
     @contextmanager
     def as_owner(self) -> Iterator[Connection]:
         """A connection of its own, for upkeep: only the owner of tables may index and vacuum them."""
-        if self.link.is_closed:
+        if self.database.is_closed:
             raise Closed("this store is closed", remedy="open it again")
-        connection = self.link.upkeep.connect()
+        connection = self.database.upkeep.connect()
         try:
-            with self.link.our_errors():
+            with self.database.our_errors():
                 yield connection
         finally:
             connection.close()
@@ -211,7 +211,7 @@ class PostgresStore(SqlReads):
             self.make_ahead(self.months_ahead)
 
     def partitions(self) -> list[Partition]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             return postgres_layout.listed(connection)
 
     def make_ahead(self, months: int) -> list[str]:
@@ -219,18 +219,18 @@ class PostgresStore(SqlReads):
             return tables_of.make_partitions(connection, months_ahead=months)
 
     def rows_by_tenant(self, partition: Partition) -> dict[str, int]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             return postgres_layout.rows_by_tenant(connection, partition)
 
     def hanging(self, partition: Partition) -> dict[str, int]:
-        with self.link.our_errors(), self.link.snapshot() as connection:
+        with self.database.our_errors(), self.database.snapshot() as connection:
             return postgres_layout.hanging(connection, partition)
 
     def drop(self, partition: Partition, notes: Sequence[AccessLog]) -> bool:
         def write(connection: Connection) -> None:
             connection.execute(f"SET LOCAL ROLE {APP}")
             for note in notes:
-                connection.execute(self.link.bound(note.organization_id))
+                connection.execute(self.database.bound(note.organization_id))
                 self._apply(connection, Scope(note.organization_id), [Insert(note)])
 
         with self.as_owner() as connection:
@@ -238,8 +238,8 @@ class PostgresStore(SqlReads):
 
     def distribute(self) -> list[str]:
         with self.as_owner() as connection, tables_of.alone(connection):
-            spread = postgres_layout.distribute(connection, self.link.label)
-            self.link.is_distributed = postgres_layout.is_distributed(connection)
+            spread = postgres_layout.distribute(connection, self.database.label)
+            self.database.is_distributed = postgres_layout.is_distributed(connection)
         return spread
 
 

@@ -27,7 +27,7 @@ Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FileIdentity:
     """What stands in the file itself, without its log; None where it cannot be told."""
 
     is_ours: bool | None = None
@@ -35,7 +35,7 @@ class Standing:
     seq: int = 0
 
 
-class Place:
+class WatchedFile:
     """Of one open store; any thread may ask."""
 
     def __init__(self, path: Path, incarnation: str) -> None:
@@ -43,7 +43,7 @@ class Place:
         self._opened = identity(path)
         self._lock = threading.Lock()
         self._seen: Stamp | None = _stamp(path)
-        self._stood = standing(path) if self._opened else Standing()
+        self._stood = standing(path) if self._opened else FileIdentity()
         self.is_written_over = False
 
     def check(self) -> None:
@@ -70,12 +70,12 @@ class Place:
             self.is_written_over = True
         raise self._written_over()
 
-    def _is_another(self, found: Standing) -> bool:
+    def _is_another(self, found: FileIdentity) -> bool:
         if found.incarnation is None:  # somebody may be moving the log this very moment
             return self._stood.is_ours is True and found.is_ours is False
         return found.incarnation != self._incarnation or found.seq < self._stood.seq
 
-    def _remember(self, found: Standing, stamp: Stamp | None) -> None:
+    def _remember(self, found: FileIdentity, stamp: Stamp | None) -> None:
         """What could not be read, or changed while it was, is looked at again the next time."""
         if found.incarnation is not None and stamp == _stamp(self._path):
             self._stood, self._seen = found, stamp
@@ -88,21 +88,21 @@ class Place:
         )
 
 
-def standing(path: Path) -> Standing:
+def standing(path: Path) -> FileIdentity:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     is_ours: bool | None = None
     try:
         connection = apsw.Connection(address(path, immutable=1), flags=flags, vfs=PLAIN_VFS)
     except apsw.CantOpenError:
-        return Standing()
+        return FileIdentity()
     try:
         is_ours = connection.execute("PRAGMA application_id").get == APPLICATION_ID
         kept = dict(connection.execute("SELECT key, value FROM recollect_store WHERE key IN ('incarnation', 'seq')"))
-        return Standing(is_ours, str(kept["incarnation"]), int(kept["seq"]))
+        return FileIdentity(is_ours, str(kept["incarnation"]), int(kept["seq"]))
     except apsw.NotADBError:
-        return Standing(is_ours=False)
+        return FileIdentity(is_ours=False)
     except (apsw.Error, KeyError, ValueError):  # it is being written; or new, and its tables are in the log
-        return Standing(is_ours)
+        return FileIdentity(is_ours)
     finally:
         connection.close()
 

@@ -20,7 +20,7 @@ import apsw
 
 from recollect.adapters.records.sqlite.connection import BUSY_SECONDS, CHECKSUM_BYTES, address, checksum_vfs, our_errors
 from recollect.adapters.records.sqlite.wal import open_log, page_sums, read_frames, read_header
-from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
+from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.ports.records import Problem
 
 PLAIN_VFS = "win32" if os.name == "nt" else "unix"
@@ -30,7 +30,7 @@ Sum = tuple[int, int]
 log = logging.getLogger("recollect.records")
 
 
-def seal_proven(path: Path, notes: LogNotes, noted: Noted | None = None) -> int:
+def seal_proven(path: Path, notes: LogNotes, noted: LogNote | None = None) -> int:
     """Give their checksums to the pages that the notes or the log prove; says how many lacked them."""
     if checksum_vfs() is None or not path.is_file():
         return 0
@@ -95,7 +95,7 @@ def last_sums(entries: Any) -> dict[int, Sum]:
     return {number: (first, second) for number, first, second in entries.tolist()}
 
 
-def changed_frames(path: Path, notes: LogNotes, noted: Noted, first: int = 0) -> list[int]:
+def changed_frames(path: Path, notes: LogNotes, noted: LogNote, first: int = 0) -> list[int]:
     """The pages of the log's frames that are not what was noted when they were written."""
     handle = open_log(path)
     if handle is None:

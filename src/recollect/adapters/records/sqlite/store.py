@@ -25,7 +25,7 @@ from recollect.adapters.records.common.dialect import Values
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
-from recollect.adapters.records.common.sql_reads import SqlMoment, SqlReads, reading
+from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
 from recollect.adapters.records.common.transaction import Transaction
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
@@ -51,7 +51,7 @@ from recollect.adapters.records.sqlite.maintenance import (
 )
 from recollect.adapters.records.sqlite.wal import log_of
 from recollect.adapters.records.sqlite.wal_guard import (
-    Keeping,
+    LogGuard,
     is_current,
     log_damage,
     log_problems,
@@ -59,7 +59,7 @@ from recollect.adapters.records.sqlite.wal_guard import (
     note_loss,
     refuse_other_log,
 )
-from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted
+from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
 from recollect.ports.query import Row, TextHit, TextQuery
@@ -88,7 +88,7 @@ class SqliteStore(SqlReads):
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self.capabilities = Capabilities("sqlite", durable=True, many_processes=True, row_by_row=True)
 
-    def _opened(self, vfs: str | None) -> tuple[apsw.Connection, Keeping]:
+    def _opened(self, vfs: str | None) -> tuple[apsw.Connection, LogGuard]:
         """The connection that writes. What another program did to the file meanwhile is settled first."""
         with our_errors(self.path):
             clear_unfinished(self.path)
@@ -104,7 +104,7 @@ class SqliteStore(SqlReads):
                     raise
         return self._connected(vfs, noted)
 
-    def _connected(self, vfs: str | None, noted: Noted | None) -> tuple[apsw.Connection, Keeping]:
+    def _connected(self, vfs: str | None, noted: LogNote | None) -> tuple[apsw.Connection, LogGuard]:
         with our_errors(self.path):
             connection = connect(self.path, writable=True, vfs=vfs)
             try:
@@ -115,7 +115,7 @@ class SqliteStore(SqlReads):
                     note_loss(connection, self.path, self._notes, noted)
                 elif not ddl.is_current(running(connection), fulltext.TOKENIZER):
                     raise damage
-                keeping = Keeping(self.path, connection, self._notes, damage)
+                keeping = LogGuard(self.path, connection, self._notes, damage)
                 keeping.note()
             except BaseException:
                 connection.close()
@@ -231,7 +231,7 @@ class SqliteStore(SqlReads):
         self._notes.close()
 
     @contextmanager
-    def snapshot(self, scope: Scope) -> Iterator[SqlMoment]:
+    def snapshot(self, scope: Scope) -> Iterator[SqlSnapshot]:
         """One read transaction. SQLite cannot empty its log behind it, so a log that grows large is told of."""
         log = self.path.with_name(self.path.name + "-wal")
         told = False
@@ -299,7 +299,7 @@ class _Tables(SqlTables[int]):
         path: Path,
         codec: Callable[[type[Record]], Codec],
         compiler: Callable[[], Compiler],
-        keeping: Keeping,
+        keeping: LogGuard,
     ) -> None:
         super().__init__(codec, compiler)
         self._connection = connection

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import apsw
 
-from recollect.adapters.records.sqlite.file_identity import Place, standing
+from recollect.adapters.records.sqlite.file_identity import WatchedFile, standing
 from recollect.adapters.records.sqlite.foreign_pages import changed_frames, seal_proven
 from recollect.adapters.records.sqlite.wal import open_log, read_header
-from recollect.adapters.records.sqlite.wal_notes import LogNotes, Noted, store_mark
+from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes, store_mark
 from recollect.errors import DamagedData, FileReplaced
 from recollect.ports.records import Problem
 
@@ -25,13 +25,13 @@ MOVE_PAGES = 1000
 log = logging.getLogger("recollect.records")
 
 
-class Keeping:
+class LogGuard:
     """Of the connection that writes."""
 
     def __init__(self, path: Path, connection: apsw.Connection, notes: LogNotes, damage: DamagedData | None) -> None:
         self._path, self._connection, self._notes = path, connection, notes
         incarnation = _incarnation(connection)
-        self.place = Place(path, incarnation)
+        self.place = WatchedFile(path, incarnation)
         self._store = store_mark(incarnation)
         self._frames = 0
         self._looked_at = (b"", 0)  # of which generation of the log, how many frames were found in order
@@ -130,7 +130,7 @@ class Keeping:
         self._frames = pages
         return apsw.SQLITE_OK
 
-    def _settle(self, noted: Noted) -> None:
+    def _settle(self, noted: LogNote) -> None:
         if noted.frames and noted.salts != self._settled:
             seal_proven(self._path, self._notes, noted)
 
@@ -149,14 +149,14 @@ def log_problems(path: Path, notes: LogNotes) -> list[Problem]:
     return problems
 
 
-def loss(noted: Noted) -> str:
+def loss(noted: LogNote) -> str:
     return (
         f"acknowledged changes {noted.lost_after + 1} to {noted.lost_upto} are missing: "
         "the log was cut, damaged or deleted after the process had ended"
     )
 
 
-def log_damage(connection: apsw.Connection, path: Path, notes: LogNotes, noted: Noted | None) -> DamagedData | None:
+def log_damage(connection: apsw.Connection, path: Path, notes: LogNotes, noted: LogNote | None) -> DamagedData | None:
     """What is wrong with a log that others use as well: SQLite checks it only for the first who opens it.
 
     After a crash it does: what is behind a damaged frame is cut off then, and `note_loss` says what is missing.
@@ -172,7 +172,7 @@ def log_damage(connection: apsw.Connection, path: Path, notes: LogNotes, noted: 
     return damage
 
 
-def note_loss(connection: apsw.Connection, path: Path, notes: LogNotes, noted: Noted | None) -> None:
+def note_loss(connection: apsw.Connection, path: Path, notes: LogNotes, noted: LogNote | None) -> None:
     """Whether all that was noted before this connection was made is there.
 
     What is missing keeps its numbers: none is given out twice. Upkeep gives out none: of that, only frames are missing.
@@ -188,10 +188,10 @@ def note_loss(connection: apsw.Connection, path: Path, notes: LogNotes, noted: N
     if seq >= noted.seq:
         return
     connection.execute("UPDATE recollect_store SET value = max(value, ?) WHERE key = 'seq'", (noted.seq,))
-    log.error("'%s': %s", path.name, loss(Noted(lost_after=seq, lost_upto=noted.seq)))
+    log.error("'%s': %s", path.name, loss(LogNote(lost_after=seq, lost_upto=noted.seq)))
 
 
-def is_current(path: Path, noted: Noted) -> bool:
+def is_current(path: Path, noted: LogNote) -> bool:
     """Whether the notes are about the log that is there."""
     handle = open_log(path)
     if handle is None:
@@ -203,7 +203,7 @@ def is_current(path: Path, noted: Noted) -> bool:
         os.close(handle)
 
 
-def refuse_other_log(path: Path, noted: Noted | None) -> None:
+def refuse_other_log(path: Path, noted: LogNote | None) -> None:
     """SQLite would write the log that it finds into whatever file has the name, a restored backup, say."""
     if noted is None or not noted.frames or not path.is_file() or not is_current(path, noted):
         return

@@ -37,7 +37,7 @@ _NOBODY = b"\xff" * 16
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class LogNote:
     """What the notes say: of which generation of the log, how many of its frames, and up to which seq.
 
     `lost_after` and `lost_upto` are seqs that were acknowledged and found missing; both 0 where none are.
@@ -75,7 +75,7 @@ class LogNotes:
         self._log: int | None = None  # kept open: SQLite keeps the file itself for as long as somebody uses it
         self._buffer = bytearray()
 
-    def read(self) -> Noted | None:
+    def read(self) -> LogNote | None:
         """What is noted; None where nothing is, or it cannot be believed."""
         try:
             with self._file.open("rb", buffering=0) as file:
@@ -92,7 +92,7 @@ class LogNotes:
             raw = file.read(upto * ENTRY_BYTES)
         return np.frombuffer(raw, "<u4", len(raw) // ENTRY_BYTES * 3).reshape(-1, 3)
 
-    def add(self, frames: int, seq: int, store: bytes, settle: Callable[[Noted], object]) -> None:
+    def add(self, frames: int, seq: int, store: bytes, settle: Callable[[LogNote], object]) -> None:
         """Note the log's frames up to here. `settle` is called before the notes of an older log are given up."""
         self._log = open_log(self._path) if self._log is None else self._log
         header = read_header(self._log) if self._log is not None else None
@@ -100,7 +100,7 @@ class LogNotes:
             return
         self._buffer = self._buffer or bytearray(FRAMES_AT_ONCE * header.frame_size)
         with self._held() as handle:
-            noted = _parsed(_read(handle, _HEADER.size)) or Noted()
+            noted = _parsed(_read(handle, _HEADER.size)) or LogNote()
             if noted.salts != header.salts:
                 settle(noted)
                 noted = replace(noted, salts=header.salts, page_size=header.page_size, frames=0)
@@ -115,23 +115,23 @@ class LogNotes:
     def note_loss(self, after: int, upto: int, store: bytes) -> None:
         """Keep in mind that these seqs are missing, and that they are taken."""
         with self._held() as handle:
-            noted = _parsed(_read(handle, _HEADER.size)) or Noted()
+            noted = _parsed(_read(handle, _HEADER.size)) or LogNote()
             after = min(after, noted.lost_after) if noted.has_loss else after
             upto = max(upto, noted.lost_upto)
-            _write(handle, _packed(Noted(seq=upto, lost_after=after, lost_upto=upto, store=store)), 0)
+            _write(handle, _packed(LogNote(seq=upto, lost_after=after, lost_upto=upto, store=store)), 0)
             os.fsync(handle)
 
     def accept_loss(self) -> None:
         """Somebody was told, and goes on with what is left."""
         with self._held() as handle:
-            noted = _parsed(_read(handle, _HEADER.size)) or Noted()
+            noted = _parsed(_read(handle, _HEADER.size)) or LogNote()
             _write(handle, _packed(replace(noted, lost_after=0, lost_upto=0)), 0)
 
     def disown(self) -> None:
         """Somebody wrote over the file: its log must never be moved into what is there now."""
         if self._handle is not None:
             with self._held() as handle:
-                noted = _parsed(_read(handle, _HEADER.size)) or Noted()
+                noted = _parsed(_read(handle, _HEADER.size)) or LogNote()
                 _write(handle, _packed(replace(noted, store=_NOBODY)), 0)
 
     def let_go(self) -> None:
@@ -173,16 +173,16 @@ class LogNotes:
                 fcntl.flock(self._handle, fcntl.LOCK_UN)
 
 
-def _parsed(raw: bytes) -> Noted | None:
+def _parsed(raw: bytes) -> LogNote | None:
     if len(raw) < _HEADER.size:
         return None
     magic, salts, page_size, frames, seq, lost_after, lost_upto, store, checksum = _HEADER.unpack(raw)
     if magic != _MAGIC or checksum != zlib.crc32(raw[: _HEADER.size - 4]):
         return None
-    return Noted(salts, page_size, frames, seq, lost_after, lost_upto, store)
+    return LogNote(salts, page_size, frames, seq, lost_after, lost_upto, store)
 
 
-def _packed(noted: Noted) -> bytes:
+def _packed(noted: LogNote) -> bytes:
     fields = (noted.salts, noted.page_size, noted.frames, noted.seq, noted.lost_after, noted.lost_upto, noted.store)
     body = _HEADER.pack(_MAGIC, *fields, 0)[:-4]
     return body + struct.pack("<I", zlib.crc32(body))

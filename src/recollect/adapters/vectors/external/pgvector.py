@@ -18,7 +18,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg.conninfo import make_conninfo
 
-from recollect.adapters.postgres.connection import Connection, Link, Row
+from recollect.adapters.postgres.connection import Connection, Database, Row
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, found, half, may_create, offered
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
@@ -63,8 +63,8 @@ class PgVector:
         try:
             whole = make_conninfo(address, password=password) if password else address
         except psycopg.ProgrammingError:
-            whole = "://"  # the link says what is wrong with an address, without repeating it
-        self._link = Link(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
+            whole = "://"  # the database says what is wrong with an address, without repeating it
+        self._link = Database(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
         self._small_scope = small_scope
         self._broad = TtlCache[bool]()
         self._index_rows = index_rows
