@@ -9,6 +9,7 @@ A name with a dot is an operation of a room: `run.show` is `mem.run.show(...)` a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -103,7 +104,7 @@ _LINES = (
     _op("cite", "trust.governance:cite_memory", "write", "POST /memories/{id}/citations", "id cites", "Give a memory more evidence."),
     _op("confirm", "trust.confirmation:confirm", "write", "POST /memories/{id}/citations/{citation}/confirm", "id citation", "Confirm that you said what a memory cites of you."),
     _op("uncite", "trust.governance:uncite", "govern", "DELETE /memories/{id}/citations/{citation}", "id citation", "Take a citation away."),
-    _op("citation.list", "trust.citations:list_citations", "read", "GET /citations", "state", "List citations by what was found of them, with their memories."),
+    _op("citation.list", "trust.citations:list_citations", "read", "GET /citations", "state", "List citations with their memories, the newest first."),
     _op("check", "trust.governance:check", "govern", "POST /check", "id", "Look citations up again; what broke demotes its memory."),
     _op("promote", "trust.governance:promote", "govern", "POST /memories/{id}/promote", "id to", "Verify or publish a memory whose citations hold."),
     _op("demote", "trust.governance:demote", "govern", "POST /memories/{id}/demote", "id", "Make a memory a hypothesis again."),
@@ -153,14 +154,14 @@ _LINES = (
     _op("user.restore", "admin.removal:restore_user", "admin", "POST /users/{id}/restore", "id", "Bring a removed user back."),
     _op("user.change_password", "access.passwords:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "guessed"),
     _op("key.add", "access.keys:add_key", "admin", "POST /keys", "name", "Make a key; it is shown this once."),
-    _op("key.list", "access.keys:list_keys", "admin", "GET /keys", "", "List keys: what they grant, when they were used."),
+    _op("key.list", "access.keys:list_keys", "admin", "GET /keys", "", "List keys, the newest first: what they grant, when they were used."),
     _op("key.revoke", "access.keys:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "End a key at once."),
     _op("audit.seal", "admin.audit:seal", "admin", "POST /audit/seal", "", "Seal what is new in the access log."),
     _op("audit.verify", "admin.audit:verify_log", "admin", "POST /audit/verify", "anchor", "Prove that the access log was not tampered with."),
     _op("stats", "admin.maintenance:stats", "read", "GET /stats", "", "How much is remembered, and how well supported."),
     _op("activity", "admin.activity:activity", "read", "GET /activity", "days", "How much was remembered and used, day by day."),
     _op("sql", "recall.user_sql:sql", "admin", "POST /sql", "statement", "Ask a DuckDB store in SQL: one SELECT over your own records."),
-    _op("log", "admin.audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory."),
+    _op("log", "admin.audit:show_log", "admin", "GET /log", "memory", "Show who did what to which memory, the newest first."),
     _op("verify", "admin.maintenance:verify", "admin", "POST /verify", "", "Re-read everything and name what disagrees."),
     _op("doctor", "admin.maintenance:doctor", "admin", "POST /doctor", "", "Say what ails the store; with fix, mend it."),
     _op("reindex", "memories.indexing:reindex", "admin", "POST /reindex", "", "Make the vectors that are missing.", "progress"),
@@ -187,7 +188,7 @@ _LINES = (
     _op("message.add", "conversations.messages:add", "write", "POST /messages", "role text", "Add a message."),
     _op("message.add_many", "conversations.messages:add_many", "write", "POST /messages/batch", "messages", "Add messages in order: all, or none."),
     _op("message.show", "conversations.messages:show", "read", "GET /messages/{id}", "id", "Show one message."),
-    _op("message.list", "conversations.messages:list_messages", "read", "GET /messages", "session", "List messages in order, from either end."),
+    _op("message.list", "conversations.messages:list_messages", "read", "GET /messages", "session", "List messages, the oldest first unless asked otherwise."),
     _op("message.search", "conversations.messages:search", "read", "POST /messages/search", "query", "Find messages by their words."),
     _op("message.remove", "conversations.messages:remove", "delete", "DELETE /messages/{id}", "id", "Delete a message for good."),
     _op("message.pop", "conversations.messages:pop", "delete", "POST /messages/pop", "session", "Take the last message away and show it."),
@@ -205,7 +206,7 @@ _LINES = (
     _op("agent.prompt", "conversations.prompts:prompt", "read", "GET /agents/{id}/prompt", "id", "Show the prompt an agent begins its next step with."),
     _op("block.add", "agents.blocks:add", "write", "POST /blocks", "label value", "Make a block of core memory."),
     _op("block.show", "agents.blocks:show", "read", "GET /blocks/{id}", "id", "Show a block and who shares it."),
-    _op("block.list", "agents.blocks:list_blocks", "read", "GET /blocks", "", "List blocks or templates."),
+    _op("block.list", "agents.blocks:list_blocks", "read", "GET /blocks", "", "List blocks or templates, the newest first."),
     _op("block.write", "agents.blocks:write", "write", "PUT /blocks/{id}/value", "id value", "Replace what a block says."),
     _op("block.append", "agents.blocks:append", "write", "POST /blocks/{id}/append", "id text", "Add to what a block says."),
     _op("block.replace", "agents.blocks:replace", "write", "POST /blocks/{id}/replace", "id old new", "Change a piece of what a block says."),
@@ -216,28 +217,28 @@ _LINES = (
     _op("block.detach", "agents.blocks:detach", "write", "DELETE /blocks/{id}/agents/{agent}", "id agent", "Take a block away from an agent."),
     _op("tool.add", "agents.tools:add", "write", "POST /tools", "name description", "Make a tool."),
     _op("tool.show", "agents.tools:show", "read", "GET /tools/{id}", "id", "Show a tool and who has it."),
-    _op("tool.list", "agents.tools:list_tools", "read", "GET /tools", "", "List tools."),
+    _op("tool.list", "agents.tools:list_tools", "read", "GET /tools", "", "List tools, the newest first."),
     _op("tool.revise", "agents.tools:revise", "write", "PATCH /tools/{id}", "id", "Change a tool."),
     _op("tool.remove", "agents.tools:remove", "delete", "DELETE /tools/{id}", "id", "Delete a tool."),
     _op("tool.attach", "agents.tools:attach", "write", "POST /tools/{id}/agents", "id agent", "Give an agent a tool."),
     _op("tool.detach", "agents.tools:detach", "write", "DELETE /tools/{id}/agents/{agent}", "id agent", "Take a tool away from an agent."),
     _op("state.save", "agents.states:save", "write", "PUT /agents/{agent}/state", "agent data", "Save where an agent left off."),
     _op("state.load", "agents.states:load_state", "read", "GET /agents/{agent}/state", "agent", "Show where an agent left off."),
-    _op("state.list", "agents.states:list_states", "read", "GET /states", "", "List states that have not expired."),
+    _op("state.list", "agents.states:list_states", "read", "GET /states", "", "List states that have not expired, the newest first."),
     _op("state.drop", "agents.states:drop", "delete", "DELETE /agents/{agent}/state", "agent", "Delete a state for good."),
     _op("workspace.add", "workspaces.files:add", "write", "POST /workspaces", "agent name", "Make a workspace for an agent."),
-    _op("workspace.list", "workspaces.files:list_workspaces", "read", "GET /workspaces", "", "List workspaces."),
+    _op("workspace.list", "workspaces.files:list_workspaces", "read", "GET /workspaces", "", "List workspaces, the newest first."),
     _op("workspace.show", "workspaces.files:show", "read", "GET /workspaces/{id}", "id", "Show a workspace."),
     _op("workspace.drop", "workspaces.files:drop", "delete", "DELETE /workspaces/{id}", "id", "Delete a workspace for good."),
     _op("workspace.write", "workspaces.files:write", "write", "PUT /workspaces/{id}/files/{path}", "id path text", "Write a file."),
     _op("workspace.read", "workspaces.file_reading:read", "read", "GET /workspaces/{id}/files/{path}", "id path", "Read a file, now or in a snapshot."),
-    _op("workspace.files", "workspaces.files:list_files", "read", "GET /workspaces/{id}/files", "id", "List the files of a workspace."),
+    _op("workspace.files", "workspaces.files:list_files", "read", "GET /workspaces/{id}/files", "id", "List the files of a workspace, by path."),
     _op("workspace.remove", "workspaces.files:remove", "write", "DELETE /workspaces/{id}/files/{path}", "id path", "Remove a file or folder."),
     _op("workspace.move", "workspaces.files:move", "write", "POST /workspaces/{id}/move", "id path to", "Give a file or folder another path."),
     _op("workspace.pull", "workspaces.folder_sync:pull", "admin", "POST /workspaces/{id}/pull", "id folder", "Fill a workspace from a folder on disk.", "local"),
     _op("workspace.push", "workspaces.folder_sync:push", "admin", "POST /workspaces/{id}/push", "id folder", "Write a workspace out to a folder on disk.", "local"),
     _op("workspace.snapshot", "workspaces.snapshots:snapshot", "write", "POST /workspaces/{id}/snapshots", "id label", "Keep a workspace as it is now."),
-    _op("workspace.snapshots", "workspaces.snapshots:list_snapshots", "read", "GET /workspaces/{id}/snapshots", "id", "List the snapshots of a workspace."),
+    _op("workspace.snapshots", "workspaces.snapshots:list_snapshots", "read", "GET /workspaces/{id}/snapshots", "id", "List the snapshots of a workspace, the newest first."),
     _op("workspace.diff", "workspaces.snapshots:diff", "read", "GET /workspaces/{id}/diff", "id since to", "Show what changed between snapshots, or since one."),
     _op("workspace.restore", "workspaces.snapshots:restore", "write", "POST /workspaces/{id}/restore", "id snapshot", "Go back to a snapshot; says what differed."),
     _op("workspace.prune", "workspaces.snapshots:prune", "delete", "POST /workspaces/{id}/prune", "id", "Let go of old snapshots and unused content."),
@@ -245,7 +246,7 @@ _LINES = (
     _op("checkpoint.write", "frameworks.checkpoints:write", "write", "POST /checkpoints/writes", "thread id", "Save what a task wrote towards the next checkpoint.", "unlogged"),
     _op("checkpoint.get", "frameworks.checkpoints:get", "read", "POST /checkpoints/get", "thread id", "Read one checkpoint, whole."),
     _op("checkpoint.list", "frameworks.checkpoints:list_checkpoints", "read", "POST /checkpoints/list", "thread", "List checkpoints, the newest first."),
-    _op("checkpoint.threads", "frameworks.checkpoints:threads", "read", "GET /checkpoints/threads", "thread", "List the threads that have checkpoints."),
+    _op("checkpoint.threads", "frameworks.checkpoints:threads", "read", "GET /checkpoints/threads", "thread", "List the threads that have checkpoints, by name."),
     _op("checkpoint.delete", "frameworks.checkpoints:delete", "delete", "POST /checkpoints/delete", "thread", "Delete a thread, or what some runs made."),
     _op("checkpoint.copy", "frameworks.checkpoints:copy", "write", "POST /checkpoints/copy", "source target", "Copy a thread with all its checkpoints."),
     _op("checkpoint.prune", "frameworks.checkpoints:prune", "delete", "POST /checkpoints/prune", "", "Let go of old checkpoints."),
@@ -253,7 +254,7 @@ _LINES = (
     _op("item.put_many", "frameworks.key_value:put_many", "write", "POST /items/batch", "items", "Put and delete several items: all, or none."),
     _op("item.get", "frameworks.key_value:get", "read", "POST /items/get", "namespace key", "Read one item."),
     _op("item.search", "frameworks.key_value:search", "read", "POST /items/search", "prefix", "Find items by filter and by meaning."),
-    _op("item.namespaces", "frameworks.key_value:namespaces", "read", "POST /items/namespaces", "", "List the namespaces that hold an item."),
+    _op("item.namespaces", "frameworks.key_value:namespaces", "read", "POST /items/namespaces", "", "List the namespaces that hold an item, by name."),
     _op("item.sweep", "frameworks.key_value:sweep", "delete", "POST /items/sweep", "", "Delete the items whose time is up."),
 )  # fmt: skip
 
@@ -343,6 +344,33 @@ FORMER_NAMES: dict[str, FormerName] = {
 }
 
 
+HABITS: dict[str, str] = {
+    **dict.fromkeys(("search", "query", "retrieve", "similarity_search"), "recall"),
+    **dict.fromkeys(("add", "store", "save", "insert", "create", "upsert", "put"), "remember"),
+    **dict.fromkeys(("update", "edit"), "revise"),
+    **dict.fromkeys(("get_all", "find", "all"), "list"),
+    **dict.fromkeys(("delete", "remove_memory"), "forget, or erase for good"),
+    **dict.fromkeys(("delete_all", "reset", "clear"), "user.remove or agent.remove, which take their memories along"),
+    "n_results": "limit", "top_k": "limit", "k": "limit", "num_results": "limit", "top_n": "limit",
+    "user_id": "user", "agent_id": "agent", "session_id": "session", "thread_id": "session", "project_id": "project",
+    "memory_id": "id", "text": "content", "document": "content", "messages": "content", "q": "query",
+    "filters": "tags, kinds, metadata or another filter by its name", "where": "metadata", "threshold": "min_match",
+    "metadata": "tags",
+}  # fmt: skip
+"""What methods and fields are called elsewhere, and what is meant by them here."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant by a name that is not known: one by habit, else one that is spelt alike."""
+    from difflib import get_close_matches
+
+    known = list(known)
+    by_habit = HABITS.get(name, "")
+    if by_habit and any(word in known for word in (by_habit, by_habit.partition(" ")[0].rstrip(","))):
+        return by_habit
+    return " or ".join(get_close_matches(name, known, n=3))
+
+
 def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[str, Any]]:
     """The operation of a name, and its fields; a former name warns, an unknown one is InvalidInput."""
     if name in OPERATIONS:
@@ -350,7 +378,9 @@ def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[s
     if name not in FORMER_NAMES:
         from recollect.errors import InvalidInput
 
-        raise InvalidInput(f"there is no operation '{name}'", remedy=f"use one of {', '.join(OPERATIONS)}")
+        near = meant(name, OPERATIONS)
+        remedy = f"did you mean {near}?" if near else f"use one of {', '.join(OPERATIONS)}"
+        raise InvalidInput(f"there is no operation '{name}'", remedy=remedy)
     operation, given = FORMER_NAMES[name].today(fields)
     warn(f"{name} is called {operation.name} now", DeprecationWarning, stacklevel=4)
     return operation, given
@@ -403,5 +433,8 @@ def validated(operation: Operation, fields: dict[str, Any], asking: Asking | Non
         if any(one["type"] == "too_long" for one in error.errors()):
             raise TooLarge(f"{operation.name}: {describe(error)}", remedy="send fewer at a time") from None
         unknown = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "extra_forbidden"]
-        remedy = f"{operation.name} takes {', '.join(operation.request.model_fields)}" if unknown else ""
+        known = operation.request.model_fields
+        hints = [f"give {near} instead of {name}" for name in unknown if (near := meant(name, known))]
+        takes = [f"{operation.name} takes {', '.join(known)}"] if unknown else []
+        remedy = "; ".join([*hints, *takes])
         raise InvalidInput(f"{operation.name}: {describe(error)}", remedy=remedy) from None

@@ -22,7 +22,7 @@ from recollect import errors
 from recollect.catalogue import OPERATIONS
 from recollect.domain.kinds import KINDS
 from recollect.domain.record import RECORDS
-from recollect.interfaces.cli import main
+from recollect.interfaces.cli import commands, main
 from recollect.interfaces.client import Recollect
 from recollect.settings import Settings
 
@@ -191,21 +191,21 @@ def test_every_operation_is_documented_with_all_its_fields() -> None:
 
 
 def test_every_command_is_in_the_help_and_in_the_reference() -> None:
-    grouped = {name for names in main.GROUPS.values() for name in names.split()}
-    assert grouped == {operation.room or name for name, operation in main.COMMANDS.items()}
+    grouped = {name for names in commands.GROUPS.values() for name in names.split()}
+    assert grouped == {operation.room or name for name, operation in commands.COMMANDS.items()}
     page = (REFERENCE / "cli.md").read_text()
-    assert [name for name in main.COMMANDS if f"\n### {name}\n" not in page] == []
+    assert [name for name in commands.COMMANDS if f"\n### {name}\n" not in page] == []
 
 
-@pytest.mark.parametrize("command", sorted(main.COMMANDS))
+@pytest.mark.parametrize("command", sorted(commands.COMMANDS))
 def test_the_options_of_a_command_are_those_of_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*command.split(), "--help"]) == 0
     helped = set(re.findall(r"^ +(--[a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
     head, _, rest = (REFERENCE / "cli.md").read_text().partition("\n## ")
     section = rest.partition(f"\n### {command}\n")[2].partition("\n##")[0]
     documented = set(re.findall(r"^\| `(--[\w-]+)", head + section, re.MULTILINE))
-    program = main.COMMANDS[command]
-    if isinstance(program, main.Program):
+    program = commands.COMMANDS[command]
+    if isinstance(program, commands.Program):
         common = {"--organization", "--actor"} | (
             {"--store"} if "settings" not in program.request.model_fields else set()
         )

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect.catalogue import FORMER_NAMES, OPERATIONS, SYNONYMS
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, VersionConflict
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.mcp.tools import PROFILES, offered
 from recollect.interfaces.serve import application
@@ -107,3 +107,27 @@ def test_tools_have_the_names_of_today_only() -> None:
 def test_get_is_another_name_of_show(here: Any) -> None:
     id = here.remember("Alice prefers pytest").id
     assert here.get(id).text == here.show(id).text == "Alice prefers pytest"
+
+
+def test_what_goes_in_as_user_comes_out_as_user(here: Any) -> None:
+    owners = {type: f"{type} here" for type in ("user", "agent", "session", "project")}
+    id = here.remember("Alice prefers pytest", **owners).id
+    for shown in (here.show(id), here.list()[0], here.recall("pytest")[0]):
+        assert {type: getattr(shown, type) for type in owners} == owners
+    session = here.session.add("Talk", user="user here", agent="agent here", project="project here")
+    assert (session.user, session.agent, session.project) == ("user here", "agent here", "project here")
+    assert here.project.show(here.project.add("House", owner="user here").id).owner == "user here"
+    with pytest.warns(DeprecationWarning, match="attributes of SessionView"):
+        assert session.fields["user_id"] == "user here"
+
+
+def test_a_project_is_shown_revised_and_listed_by_its_owner(here: Any) -> None:
+    house = here.project.add("House", owner="user here")
+    revised = here.project.revise(house.id, description="with a garden", version=house.version)
+    assert (revised.name, revised.description, revised.version) == ("House", "with a garden", house.version + 1)
+    assert here.project.show(house.id) == revised
+    with pytest.raises(VersionConflict):
+        here.project.revise(house.id, name="Hut", version=house.version)
+    with pytest.raises(InvalidInput, match="nothing to change"):
+        here.project.revise(house.id)
+    assert [one.id for one in here.project.list(user="user here")] == [house.id]

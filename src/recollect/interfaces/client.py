@@ -6,11 +6,21 @@ spells them out for editors and type checkers, and a test keeps it up to date.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from recollect.catalogue import FORMER_NAMES, OPERATIONS, ROOMS, SYNONYMS, FormerName, Operation, find_operation, invoke
+from recollect.catalogue import (
+    FORMER_NAMES,
+    OPERATIONS,
+    ROOMS,
+    SYNONYMS,
+    FormerName,
+    Operation,
+    find_operation,
+    invoke,
+    meant,
+)
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.requests import checked_id
@@ -77,6 +87,12 @@ class Recollect:
     def __reduce__(self) -> str | tuple[Any, ...]:
         raise TypeError("an open memory cannot be pickled: open it again where it is needed")
 
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is not there: say what may have been meant."""
+        if isinstance(getattr(type(self), name, None), property):
+            return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
+        raise _no_attribute(self, name, [*OPERATIONS, *ROOMS])
+
     def __repr__(self) -> str:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
 
@@ -90,11 +106,32 @@ class Room:
     def call(self, operation: str, /, **fields: Any) -> Any:
         return self._mem.call(operation, **fields)
 
+    def __getattr__(self, name: str) -> Any:
+        room = type(self).__name__.lower()
+        verbs = [operation.verb for operation in OPERATIONS.values() if operation.room == room]
+        raise _no_attribute(self, name, verbs, ROOM_HABITS.get(name, ""))
+
     def __deepcopy__(self, known: object) -> Room:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return self._mem.__reduce__()
+
+
+ROOM_HABITS = {
+    "create": "add",
+    "get": "show",
+    "update": "revise",
+    "delete": "remove",
+    "get_all": "list",
+    "find": "list",
+}
+
+
+def _no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str = "") -> AttributeError:
+    near = by_habit if by_habit in known else meant(name, known)
+    hint = f"; did you mean {near}?" if near and not name.startswith("_") else ""
+    return AttributeError(f"{type(asked).__name__} has no attribute '{name}'{hint}", name=name, obj=None)
 
 
 def _method(operation: Operation) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
-from recollect.services.access.keys import KeyMade, KeyView, Keys
+from recollect.services.access.keys import KeyMade, KeyPage, KeyView
 from recollect.services.access.passwords import SignedOut
 from recollect.services.access.projects import ProjectPage, ProjectView
 from recollect.services.access.users import UserPage, UserView
@@ -477,7 +477,7 @@ class Recollect:
         limit: int = 50,
         after: str | None = None,
     ) -> LogPage:
-        """Show who did what to which memory."""
+        """Show who did what to which memory, the newest first."""
 
     def verify(self) -> Verified:
         """Re-read everything and name what disagrees."""
@@ -646,7 +646,7 @@ class Block(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> BlockPage:
-        """List blocks or templates."""
+        """List blocks or templates, the newest first."""
 
     def write(self, id: str, value: str, *, version: int | None = None) -> BlockView:
         """Replace what a block says."""
@@ -720,7 +720,7 @@ class Tool(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> ToolPage:
-        """List tools."""
+        """List tools, the newest first."""
 
     def revise(
         self,
@@ -772,7 +772,7 @@ class State(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> StatePage:
-        """List states that have not expired."""
+        """List states that have not expired, the newest first."""
 
     def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
         """Delete a state for good."""
@@ -791,7 +791,7 @@ class Workspace(Room):
         """Make a workspace for an agent."""
 
     def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
-        """List workspaces."""
+        """List workspaces, the newest first."""
 
     def show(self, id: str) -> WorkspaceView:
         """Show a workspace."""
@@ -815,7 +815,7 @@ class Workspace(Room):
         """Read a file, now or in a snapshot."""
 
     def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
-        """List the files of a workspace."""
+        """List the files of a workspace, by path."""
 
     def remove(self, id: str, path: str, *, folder: bool = False) -> FilesChanged:
         """Remove a file or folder."""
@@ -840,7 +840,7 @@ class Workspace(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> SnapshotPage:
-        """List the snapshots of a workspace."""
+        """List the snapshots of a workspace, the newest first."""
 
     def diff(
         self,
@@ -988,7 +988,7 @@ class Message(Room):
         limit: int = 100,
         after: str | None = None,
     ) -> MessagePage:
-        """List messages in order, from either end."""
+        """List messages, the oldest first unless asked otherwise."""
 
     def search(
         self,
@@ -1416,7 +1416,7 @@ class Citation(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> CitationPage:
-        """List citations by what was found of them, with their memories."""
+        """List citations with their memories, the newest first."""
 
 class Key(Room):
     """Keys for programs: what each grants, and how often it may ask."""
@@ -1433,8 +1433,8 @@ class Key(Room):
     ) -> KeyMade:
         """Make a key; it is shown this once."""
 
-    def list(self, *, user: str | None = None, revoked: bool = False) -> Keys:
-        """List keys: what they grant, when they were used."""
+    def list(self, *, user: str | None = None, revoked: bool = False) -> KeyPage:
+        """List keys, the newest first: what they grant, when they were used."""
 
     def revoke(self, id: str) -> KeyView:
         """End a key at once."""
@@ -1501,7 +1501,7 @@ class Checkpoint(Room):
         """List checkpoints, the newest first."""
 
     def threads(self, thread: str | None = None) -> ThreadPage:
-        """List the threads that have checkpoints."""
+        """List the threads that have checkpoints, by name."""
 
     def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:
         """Delete a thread, or what some runs made."""
@@ -1559,7 +1559,7 @@ class Item(Room):
         limit: int = 100,
         offset: int = 0,
     ) -> NamespacePage:
-        """List the namespaces that hold an item."""
+        """List the namespaces that hold an item, by name."""
 
     def sweep(self) -> ItemsSwept:
         """Delete the items whose time is up."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
+from warnings import warn
 
 from pydantic import Field
 
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
-from recollect.domain.record import Id, QueryText, Record
+from recollect.domain.record import Id, Json, QueryText, Record
 from recollect.domain.tenancy import Project, User
 from recollect.errors import DuplicateKey
 from recollect.ports.query import AnyOf, Filter, OneOf, Order, Page, Query, equal
 from recollect.ports.steps import Insert, Step
-from recollect.services.requests import Request
+from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged, made
 
@@ -27,6 +28,18 @@ R = TypeVar("R", bound=Record)
 PARTIES: dict[str, type[Record]] = {"user": User, "agent": Agent, "session": Session, "project": Project}
 REFERENCES = frozenset({"user", "agent", "project", "owner"})
 """Fields that requests name as the noun and records as `…_id`."""
+
+
+class PartyView(Reply):
+    """What a user, agent, session or project is shown as."""
+
+    @property
+    def fields(self) -> Json:
+        """What was in one dictionary one version ago; each is an attribute now."""
+        warn(f"fields is going away: use the attributes of {type(self).__name__}", DeprecationWarning, stacklevel=2)
+        shown = self.model_dump(mode="json", exclude={"id", "created_at"})
+        named = {f"{name}_id" if name in REFERENCES else name: value for name, value in shown.items()}
+        return {name: value for name, value in named.items() if value not in (None, "", [], {})}
 
 
 class AddRequest(Request):

@@ -79,20 +79,17 @@ Item = TypeVar("Item")
 
 
 class ListReply(Reply, Generic[Item]):
-    """A list, or a page of one: iterable, with a length and an index. Its items are in the one list field it has."""
+    """A list: iterable, with a length and an index. Its items are in the first list field it declares."""
 
-    next: str | None = Field(None, description="Give it as `after` for the next page; empty on the last")
-
-    @property
-    def items(self) -> list[Item]:
-        found: list[Item] = getattr(self, _item_field(type(self)))
-        return found
+    def _items(self) -> list[Item]:
+        items: list[Item] = getattr(self, _item_field(type(self)))
+        return items
 
     def __iter__(self) -> Iterator[Item]:  # type: ignore[override]  # pydantic would give pairs of field and value
-        return iter(self.items)
+        return iter(self._items())
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self._items())
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -101,7 +98,13 @@ class ListReply(Reply, Generic[Item]):
     def __getitem__(self, index: slice) -> list[Item]: ...
 
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
-        return self.items[index]
+        return self._items()[index]
+
+
+class PageReply(ListReply[Item]):
+    """A page of a list, and where the next one begins."""
+
+    next: str | None = Field(None, description="Give it as `after` for the next page; empty on the last")
 
 
 @cache

@@ -286,4 +286,5 @@ def test_what_comes_first_makes_the_store(cli: Any, tmp_path: Path, name: str) -
 
 def test_the_package_is_the_command() -> None:
     command = [sys.executable, "-m", "recollect", "--version"]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.startswith("recollect ")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("recollect ")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from recollect.catalogue import FORMER_NAMES, Operation
+from recollect.catalogue import FORMER_NAMES, Operation, meant
 from recollect.interfaces.cli.commands import COMMANDS, GROUPS, ROOMS
 
 if TYPE_CHECKING:
@@ -132,10 +132,8 @@ def _no_command(arguments: list[str], room: str = "") -> int:
 
 
 def _unknown(name: str, known: Iterable[str]) -> int:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [*known, *ROOMS], n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "see recollect --help"
+    near = meant(name, [*known, *ROOMS])
+    hint = f"did you mean {near}?" if near else "see recollect --help"
     print(f"error: there is no command '{name}' ({hint})", file=sys.stderr)
     return 2
 

@@ -24,7 +24,7 @@ from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, 
 from recollect.ports.records import Scope, revised
 from recollect.ports.steps import Insert, Touch, Update
 from recollect.services.access.authorize import Principal, refuse_beyond_own, refuse_higher
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Core, Tenant
 from recollect.services.transaction import commit, load, logged, made
 
@@ -183,17 +183,19 @@ class ListKeysRequest(Request):
     revoked: bool = Field(False, description="Also those that were revoked")
 
 
-class Keys(Reply):
+class KeyPage(PageReply[KeyView]):
+    """KeyPage, the newest first."""
+
     keys: list[KeyView]
 
 
-def list_keys(tenant: Tenant, request: ListKeysRequest) -> Keys:
-    """The keys of the organization: what they grant and when they were used, never the keys themselves."""
+def list_keys(tenant: Tenant, request: ListKeysRequest) -> KeyPage:
+    """Keys, the newest first: what they grant and when they were used, never the keys themselves."""
     where: list[Filter] = [equal("is_console", False)]
     where += [equal("user_id", request.user)] if request.user is not None else []
     where += [] if request.revoked else [equal("revoked_at", None)]
-    found = tenant.find(Query(ApiKey, tuple(where), (Order("id"),))).records
-    return Keys(keys=[key_view(key) for key in found])
+    found = tenant.find(Query(ApiKey, tuple(where), (Order("id", descending=True),))).records
+    return KeyPage(keys=[key_view(key) for key in found])
 
 
 class RevokeKeyRequest(Request):

@@ -12,13 +12,13 @@ from recollect.errors import InvalidInput
 from recollect.ports.query import equal
 from recollect.ports.steps import Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
-from recollect.services.requests import ListReply, Reply, Request
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
+from recollect.services.requests import PageReply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 
-class ProjectView(Reply):
+class ProjectView(PartyView):
     """A project."""
 
     id: str
@@ -30,7 +30,7 @@ class ProjectView(Reply):
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `project.restore` until then")
 
 
-class ProjectPage(ListReply[ProjectView]):
+class ProjectPage(PageReply[ProjectView]):
     """Projects, the newest first."""
 
     projects: list[ProjectView]

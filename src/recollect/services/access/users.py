@@ -14,13 +14,13 @@ from recollect.ports.steps import Update
 from recollect.services.access.authorize import refuse_beyond_own, refuse_higher
 from recollect.services.access.keys import revoking_steps
 from recollect.services.access.passwords import LONGEST_PASSWORD, hashed_password
-from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
-from recollect.services.requests import ListReply, Reply, Request
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
+from recollect.services.requests import PageReply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, rewritten
 
 
-class UserView(Reply):
+class UserView(PartyView):
     """A user."""
 
     id: str
@@ -38,7 +38,7 @@ class UserView(Reply):
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `user.restore` until then")
 
 
-class UserPage(ListReply[UserView]):
+class UserPage(PageReply[UserView]):
     """Users, the newest first."""
 
     users: list[UserView]

@@ -16,7 +16,7 @@ from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
 from recollect.ports.steps import Insert, Step, Touch
 from recollect.services.access_journal import KEPT_NAMES
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
 
@@ -61,9 +61,10 @@ class LogEntry(Reply):
     seal: int | None = Field(None, description="The number of the seal it is under; none while it waits for one")
 
 
-class LogPage(Reply):
+class LogPage(PageReply[LogEntry]):
+    """Entries of the access log, the newest first."""
+
     entries: list[LogEntry]
-    next: str | None = None
 
 
 def show_log(tenant: Tenant, request: LogRequest) -> LogPage:

@@ -20,8 +20,8 @@ from recollect.errors import Conflict, IllegalTransition, InvalidInput, Requirem
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.steps import Absent, Require, Step, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
-from recollect.services.requests import ListReply, Reply, Request
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
@@ -46,7 +46,7 @@ class Attachment(Reply):
     name: str
 
 
-class AgentView(Reply):
+class AgentView(PartyView):
     """An agent with all it was told and given."""
 
     id: str
@@ -71,7 +71,7 @@ class AgentView(Reply):
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `agent.restore` until then")
 
 
-class AgentPage(ListReply[AgentView]):
+class AgentPage(PageReply[AgentView]):
     """Agents, the newest first."""
 
     agents: list[AgentView]

@@ -21,7 +21,7 @@ from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, 
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.erasure import erase_traces, owing
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import ListReply, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
@@ -118,18 +118,19 @@ class ListBlocksRequest(Request):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class BlockPage(Reply):
+class BlockPage(PageReply[BlockView]):
+    """Blocks, the newest first."""
+
     blocks: list[BlockView]
-    next: str | None = None
 
 
 def list_blocks(tenant: Tenant, request: ListBlocksRequest) -> BlockPage:
-    """Blocks, the oldest first."""
+    """Blocks, the newest first."""
     where: list[Filter] = [equal("is_template", request.templates)]
     where += [equal(name, value) for name, value in (("user_id", request.user), ("label", request.label)) if value]
     if request.agent is not None:
         where.append(Linked(BlockLink, "block_id", (equal("agent_id", request.agent),)))
-    page = tenant.find(Query(Block, tuple(where), (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(Block, tuple(where), (Order("id", descending=True),), request.limit, request.after))
     return BlockPage(blocks=[_view(tenant, block) for block in page.records], next=page.next)
 
 
@@ -281,7 +282,9 @@ class BlockState(Reply):
     by: str | None = None
 
 
-class BlockHistory(Reply):
+class BlockHistory(ListReply[BlockState]):
+    """What a block said, the oldest first; the last is what it says now."""
+
     id: str
     states: list[BlockState]
 

@@ -20,7 +20,7 @@ from recollect.ports.steps import Delete, Insert, Step, Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import Through
 from recollect.services.transaction import commit, load, logged, made, rewritten
@@ -120,17 +120,18 @@ class ListStatesRequest(Request):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class StatePage(Reply):
+class StatePage(PageReply[StateView]):
+    """States that have not expired, the newest first."""
+
     states: list[StateView]
-    next: str | None = None
 
 
 def list_states(tenant: Tenant, request: ListStatesRequest) -> StatePage:
-    """The states that have not expired, oldest first."""
+    """The states that have not expired, the newest first."""
     links = (("agent_id", request.agent), ("session_id", request.session))
     where: list[Filter] = [equal(name, value) for name, value in links if value is not None]
     where.append(AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now()))))
-    page = tenant.find(Query(AgentState, tuple(where), (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(AgentState, tuple(where), (Order("id", descending=True),), request.limit, request.after))
     return StatePage(states=[_view(state) for state in page.records], next=page.next)
 
 

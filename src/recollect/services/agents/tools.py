@@ -15,7 +15,7 @@ from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work, only_for, sharing
 from recollect.services.request_limits import MOST_TAGS
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
@@ -98,13 +98,14 @@ class ListToolsRequest(Request):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class ToolPage(Reply):
+class ToolPage(PageReply[ToolView]):
+    """Tools, the newest first."""
+
     tools: list[ToolView]
-    next: str | None = None
 
 
 def list_tools(tenant: Tenant, request: ListToolsRequest) -> ToolPage:
-    """Tools, the oldest first."""
+    """Tools, the newest first."""
     where: list[Filter] = []
     if request.agent is not None:
         where.append(Linked(ToolLink, "tool_id", (equal("agent_id", request.agent),)))
@@ -112,7 +113,7 @@ def list_tools(tenant: Tenant, request: ListToolsRequest) -> ToolPage:
         where.append(equal("name", request.name))
     if request.tag is not None:
         where.append(Holds("tags", request.tag))
-    page = tenant.find(Query(Tool, tuple(where), (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(Tool, tuple(where), (Order("id", descending=True),), request.limit, request.after))
     return ToolPage(tools=[_view(tenant, tool) for tool in page.records], next=page.next)
 
 

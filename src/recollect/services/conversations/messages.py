@@ -34,7 +34,7 @@ from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, 
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.derived import erasing_steps
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import ListReply, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 
@@ -265,9 +265,10 @@ class ListMessagesRequest(Whose):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class MessagePage(Reply):
+class MessagePage(PageReply[MessageView]):
+    """Messages in the order that was asked for, the oldest first if none was."""
+
     messages: list[MessageView]
-    next: str | None = None
 
 
 def list_messages(tenant: Tenant, request: ListMessagesRequest) -> MessagePage:
@@ -293,7 +294,9 @@ class MessageHit(MessageView):
     score: float
 
 
-class MessagesFound(Reply):
+class MessagesFound(ListReply[MessageHit]):
+    """Messages that were found, the best first."""
+
     hits: list[MessageHit]
 
 

@@ -19,13 +19,13 @@ from recollect.ports.query import Filter, IsNull, OneOf, Query, equal
 from recollect.ports.steps import Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
-from recollect.services.parties import AddRequest, ListRequest, add, find_page, restorable_until
-from recollect.services.requests import ListReply, Reply, Request
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
+from recollect.services.requests import PageReply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 
-class SessionView(Reply):
+class SessionView(PartyView):
     """A session as it stands."""
 
     id: str
@@ -44,7 +44,7 @@ class SessionView(Reply):
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `session.restore` until then")
 
 
-class SessionPage(ListReply[SessionView]):
+class SessionPage(PageReply[SessionView]):
     """Sessions, the newest first."""
 
     sessions: list[SessionView]

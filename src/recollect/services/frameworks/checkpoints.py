@@ -59,7 +59,7 @@ from recollect.services.frameworks.checkpoint_streams import (
     unused_steps,
 )
 from recollect.services.request_limits import MOST_CONDITIONS
-from recollect.services.requests import Bytes, Reply, Request
+from recollect.services.requests import Bytes, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged, made
 
@@ -379,12 +379,11 @@ class GetCheckpointRequest(Request):
     id: Id | None = Field(None, description="The checkpoint; the newest, if left out")
 
 
-class CheckpointPage(Reply):
+class CheckpointPage(PageReply[KeptCheckpoint]):
     """Checkpoints, the newest first, and the items they use."""
 
     checkpoints: list[KeptCheckpoint]
     lines: list[LineItems]
-    next: str | None = None
 
 
 def get(tenant: Tenant, request: GetCheckpointRequest) -> CheckpointPage:
@@ -537,7 +536,9 @@ class ThreadLine(BaseModel):
     newest_at: datetime | None
 
 
-class ThreadPage(Reply):
+class ThreadPage(PageReply[ThreadLine]):
+    """Threads and their namespaces, by name."""
+
     threads: list[ThreadLine]
 
 

@@ -47,7 +47,7 @@ from recollect.services.memories.embeddings import (
     read_whole,
 )
 from recollect.services.request_limits import MOST_CONDITIONS
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import ListReply, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged, made
 
@@ -257,7 +257,9 @@ class SearchItemsRequest(Request):
     refresh: bool = Field(False, description="Give what is found its whole time to live again")
 
 
-class ItemsFound(Reply):
+class ItemsFound(ListReply[ItemView]):
+    """Items that were found, the likest or the newest first."""
+
     items: list[ItemView]
 
 
@@ -362,7 +364,9 @@ class NamespacesRequest(Request):
         return [list(given)] if flat else given
 
 
-class NamespacePage(Reply):
+class NamespacePage(PageReply[list[str]]):
+    """Namespaces, by name."""
+
     namespaces: list[list[str]]
 
 

@@ -21,7 +21,7 @@ from recollect.services.memories.content_hashes import check_revision, intact
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, kept_steps
 from recollect.services.memories.supersession import reinstated_steps
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import ListReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged
 
@@ -188,7 +188,9 @@ class HistoryEntry(Reply):
     by: str | None = None
 
 
-class History(Reply):
+class History(ListReply[HistoryEntry]):
+    """The states of a memory, the oldest first; the last is how it is now."""
+
     id: str
     entries: list[HistoryEntry]
 

@@ -1,18 +1,19 @@
-"""Those whom memories belong to: users, agents, sessions and projects; and looking single records up."""
+"""Looking memories up without a question: one by its id, or all of them page by page."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Id, QueryText, now
+from recollect.domain.record import Id, Json, QueryText, now
 from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query
 from recollect.services.memories.content_hashes import intact, left_out_note
 from recollect.services.recall.filters import Wanted, narrow
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import MomentText, RecordFields
 from recollect.services.transaction import citations_of, counted_page, load, tags_of
@@ -43,7 +44,16 @@ class MemoryView(Reply):
     kind: str
     status: str
     version: int
-    fields: RecordFields
+    user: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    project: str | None = None
+    author: str | None = None
+    occurred_at: datetime
+    created_at: datetime
+    content: Json = Field(default_factory=dict)
+    metadata: Json = Field(default_factory=dict)
+    fields: RecordFields = Field(description="Everything else that is stored of it")
     tags: list[str]
     citations: list[CitationView]
     links: list[LinkView]
@@ -65,6 +75,15 @@ def memory_view(tenant: Tenant, memory: Memory) -> MemoryView:
         kind=memory.kind,
         status=memory.status,
         version=memory.version,
+        user=memory.user_id,
+        agent=memory.agent_id,
+        session=memory.session_id,
+        project=memory.project_id,
+        author=memory.author,
+        occurred_at=memory.occurred_at,
+        created_at=memory.created_at,
+        content=memory.content,
+        metadata=memory.metadata,
         fields={name: value for name, value in fields.items() if value not in (None, "", [], {})},
         tags=tags_of(tenant, memory.id),
         citations=citations,
@@ -103,11 +122,16 @@ class MemoryLine(Reply):
     author: str | None
     occurred_at: MomentText
     priority: int
+    user: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    project: str | None = None
 
 
-class MemoryPage(Reply):
+class MemoryPage(PageReply[MemoryLine]):
+    """Memories, the newest first."""
+
     memories: list[MemoryLine]
-    next: str | None = None
     total: int
     notes: list[str] = Field(default_factory=list)
 
@@ -123,6 +147,7 @@ def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
         MemoryLine(
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
             occurred_at=m.occurred_at.isoformat(), priority=m.priority,
+            user=m.user_id, agent=m.agent_id, session=m.session_id, project=m.project_id,
         )
         for m in page.records
         if left_out_note(m.__dict__) is None

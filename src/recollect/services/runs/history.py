@@ -18,7 +18,7 @@ from recollect.domain.record import Id, Name, QueryText
 from recollect.domain.run_branches import Stretch, between, branch_of, history_of
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.services.leases import is_held
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import counted_page, load
 
@@ -316,9 +316,10 @@ class RunsRequest(Request):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class RunPage(Reply):
+class RunPage(PageReply[RunView]):
+    """Runs, the newest first."""
+
     runs: list[RunView]
-    next: str | None = None
     total: int
 
 

@@ -13,7 +13,7 @@ from recollect.domain.provenance import Citation, CitationState
 from recollect.domain.record import Id, QueryText
 from recollect.ports.query import Filter, OneOf, Order, Query, equal
 from recollect.services.keyed_hashes import shown_evidence
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import counted_page
 
@@ -87,9 +87,10 @@ class CitationLine(CitationView):
     status: str = Field(description="The memory's status, or forgotten")
 
 
-class CitationPage(Reply):
+class CitationPage(PageReply[CitationLine]):
+    """Citations, the newest first."""
+
     citations: list[CitationLine]
-    next: str | None = None
     total: int
 
 

@@ -42,7 +42,7 @@ from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Upda
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made, rewritten
 from recollect.services.workspaces.blobs import collect, use_steps
@@ -101,15 +101,16 @@ class ListWorkspacesRequest(Request):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class WorkspacePage(Reply):
+class WorkspacePage(PageReply[WorkspaceView]):
+    """Workspaces, the newest first."""
+
     workspaces: list[WorkspaceView]
-    next: str | None = None
 
 
 def list_workspaces(tenant: Tenant, request: ListWorkspacesRequest) -> WorkspacePage:
-    """Workspaces, the oldest first."""
+    """Workspaces, the newest first."""
     where = (equal("agent_id", request.agent),) if request.agent else ()
-    page = tenant.find(Query(Workspace, where, (Order("id"),), request.limit, request.after))
+    page = tenant.find(Query(Workspace, where, (Order("id", descending=True),), request.limit, request.after))
     return WorkspacePage(workspaces=[_view(tenant, one) for one in page.records], next=page.next)
 
 
@@ -326,9 +327,10 @@ class ListFilesRequest(WorkspaceRequest):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class FilePage(Reply):
+class FilePage(PageReply[FileView]):
+    """Files, by path."""
+
     files: list[FileView]
-    next: str | None = None
 
 
 def list_files(tenant: Tenant, request: ListFilesRequest) -> FilePage:

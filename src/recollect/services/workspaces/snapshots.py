@@ -22,7 +22,7 @@ from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
 from recollect.retry import retry
 from recollect.services.erasure import erase_traces, owing
-from recollect.services.requests import Reply
+from recollect.services.requests import PageReply, Reply
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
@@ -122,9 +122,10 @@ class ListSnapshotsRequest(WorkspaceRequest):
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
 
-class SnapshotPage(Reply):
+class SnapshotPage(PageReply[SnapshotView]):
+    """Snapshots, the newest first."""
+
     snapshots: list[SnapshotView]
-    next: str | None = None
 
 
 def list_snapshots(tenant: Tenant, request: ListSnapshotsRequest) -> SnapshotPage:

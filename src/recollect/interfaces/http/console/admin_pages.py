@@ -52,7 +52,7 @@ def keys(visit: Visit) -> dict[str, Any]:
     visit.meet(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in visit.principal.granted]
     over = {key.id for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())}
-    usable, ended = ([key for key in found if (key.id in over) == is_over][::-1] for is_over in (False, True))
+    usable, ended = ([key for key in found if (key.id in over) == is_over] for is_over in (False, True))
     return {"usable": usable, "ended": ended, "over": over, "permissions": granted}
 
 
