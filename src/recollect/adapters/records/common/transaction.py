@@ -224,6 +224,21 @@ class Transaction(Generic[Handle]):
             self.growth += by
 
 
+def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
+    """The ids, by table, that inserted records refer to and that are not inserted by the same steps: to be asked for
+    together, and made known by `expect`.
+    """
+    inserted = [step.record for step in steps if isinstance(step, Insert)]
+    new = {(record.shape.table, record.id) for record in inserted}
+    wanted: dict[str, set[str]] = {}
+    for record in inserted:
+        for field, reference in record.shape.references.items():
+            id = getattr(record, field)
+            if id is not None and (reference.to, id) not in new:
+                wanted.setdefault(reference.to, set()).add(id)
+    return wanted
+
+
 @cache
 def referrers(table: str) -> tuple[tuple[type[Record], str, str], ...]:
     """Who refers to a table: the record type, its field, and what deleting the target does to it."""

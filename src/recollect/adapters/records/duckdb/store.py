@@ -27,7 +27,7 @@ from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, stored_statement, update_statement
-from recollect.adapters.records.common.transaction import Transaction
+from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.duckdb import fulltext, user_sql
 from recollect.adapters.records.duckdb.dialect import DIALECT, TYPES
@@ -306,13 +306,9 @@ class _Tables(SqlTables[int]):
 
     def _foresee_references(self, work: Transaction[int], scope: Scope, steps: Sequence[Step]) -> None:
         """What thousands of records refer to, asked at once: a question in between would write them one by one."""
-        asked: dict[str, set[str]] = {}
-        inserted = [step.record for step in steps if isinstance(step, Insert)]
-        for record in inserted if len(inserted) > FEW else ():
-            for field, reference in record.shape.references.items():
-                if (id := getattr(record, field)) is not None:
-                    asked.setdefault(reference.to, set()).add(id)
-        for table, ids in asked.items():
+        if sum(isinstance(step, Insert) for step in steps) <= FEW:
+            return
+        for table, ids in references_of(steps).items():
             text = f"SELECT id, is_deleted FROM {quoted(table)} WHERE organization_id = ? AND id IN (SELECT unnest(?))"
             for id, is_deleted in self._execute(text, [scope.organization_id, sorted(ids)]):
                 work.expect(table, id, is_deleted)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MOST_HOLDERS = 50_000
 MOST_SIZES = 10_000
 INDEXED_AT_ONCE = 1000
+TERMS_AT_ONCE = 100
 # Leaves our terms whole: whatever is not ASCII belongs to a word, and so do letters, digits and the hyphen.
 TOKENIZER = "ascii tokenchars '-'"
 _TENANT = 99
@@ -135,9 +136,9 @@ def search(
     # Walking backwards takes nearly twice as long, and is needed only where not all the holders may be looked at.
     order = "ORDER BY rowid DESC" if size > MOST_HOLDERS else ""
     within = "" if is_all else f"{facets} AND "
-    found = [
-        _holders(connection, query.record, f'{within}terms : "{term}"', order) for term in terms_asked(query.terms)
-    ]
+    found = _holders(
+        connection, query.record, [f'{within}terms : "{term}"' for term in terms_asked(query.terms)], order
+    )
     rows, scores = _scored(found, size)
     return _proven(connection, compiler, scope, query, rows, scores)
 
@@ -180,14 +181,21 @@ def _are_all(connection: apsw.Connection, record: type[Record], rows: int) -> bo
     return bool(connection.execute(f"SELECT count(*) FROM {listed}").get == rows)
 
 
-def _holders(connection: apsw.Connection, record: type[Record], match: str, order: str) -> Rows:
-    """In one piece: handing over row by row gave the interpreter to another thread and back for each of thousands."""
+def _holders(connection: apsw.Connection, record: type[Record], matches: Sequence[str], order: str) -> list[Rows]:
+    """The rows of each match, all in one statement, and those of a match in one piece: handing over row by row gave the
+    interpreter to another thread and back for each of thousands.
+    """
     import numpy as np
 
     table = text_table(record)
     inner = f"SELECT rowid FROM {table} WHERE {table} MATCH ? {order} LIMIT {MOST_HOLDERS}"
-    listed = connection.execute(f"SELECT group_concat(rowid, ' ') FROM ({inner})", (match,)).get
-    return np.fromstring(listed or "", np.int64, sep=" ")
+    found: list[Rows] = []
+    for start in range(0, len(matches), TERMS_AT_ONCE):
+        some = matches[start : start + TERMS_AT_ONCE]
+        each = ", ".join([f"(SELECT group_concat(rowid, ' ') FROM ({inner}))"] * len(some))
+        (listed,) = connection.execute(f"SELECT {each}", some).fetchall()
+        found += [np.fromstring(str(rows or ""), np.int64, sep=" ") for rows in listed]
+    return found
 
 
 def _proven(

@@ -10,8 +10,9 @@ Proof: tests/adapters/records, tests/crash.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -26,8 +27,8 @@ from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import SqlTables, insert_statement
-from recollect.adapters.records.common.transaction import Transaction
+from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, insert_statement
+from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.sqlite import fulltext
 from recollect.adapters.records.sqlite.connection import (
@@ -307,6 +308,8 @@ class _Tables(SqlTables[int]):
         self._cursor = connection.cursor()
         self._path = path
         self._records = 0
+        self._any_gone = True
+        self._returned: list[Row] = []  # inserted again, perhaps, after they were deleted
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self._remakes_tables = False
 
@@ -316,9 +319,10 @@ class _Tables(SqlTables[int]):
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
             self._lost, self._remakes_tables = None, False
-            self.seq, self._records = self._connection.execute(
+            self.seq, self._records, self._any_gone = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
-                " (SELECT value FROM recollect_store WHERE key = 'records')"
+                " (SELECT value FROM recollect_store WHERE key = 'records'),"
+                " EXISTS (SELECT 1 FROM recollect_gone)"
             ).get
 
     def attempt(self, work: Callable[[], T]) -> T:
@@ -379,17 +383,45 @@ class _Tables(SqlTables[int]):
     def apply(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self.serve(scope)
         work = Transaction(self, scope)
+        self._returned = []
+        self._foresee_references(work, references_of(steps))
         done = work.apply(steps)
+        self._settle_returned()
         self._records += work.growth
         return done
 
+    def _foresee_references(self, work: Transaction[int], wanted: Mapping[str, Collection[str]]) -> None:
+        """What the inserted records refer to, asked for in one statement."""
+        parts, values = [], list[object]()
+        for table, ids in wanted.items():
+            found = f"SELECT '{table}', t.id, t.is_deleted FROM carray(?) c CROSS JOIN {quoted(table)} t"
+            parts.append(f"{found} ON t.organization_id = ? AND t.id = c.value")
+            values += [apsw.carray(tuple(ids)), self.tenant]
+        for table, id, is_deleted in self.run(" UNION ALL ".join(parts), values) if parts else ():
+            work.expect(table, id, bool(is_deleted))
+
+    def _settle_returned(self) -> None:
+        """What was inserted is no longer gone: asked once for all, and not at all where nothing was ever deleted."""
+        returned, self._returned = self._returned, []
+        for start in range(0, len(returned) if self._any_gone else 0, self.deleted_at_once):
+            some = returned[start : start + self.deleted_at_once]
+            keys = ", ".join(["(?, ?, ?)"] * len(some))
+            where = f"(organization_id, table_name, id) IN (VALUES {keys})"
+            self._cursor.execute(f"DELETE FROM recollect_gone WHERE {where}", [part for key in some for part in key])
+
     def run(self, statement: str, values: Values = ()) -> list[Row]:
+        if statement is RETURNED:
+            self._returned.append(tuple(values))
+            return []
         try:
             return self._cursor.execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
             raise _duplicate(error) from None
 
     def insert_row(self, table: str, names: tuple[str, ...], values: Values) -> int:
+        if table == "recollect_gone":  # what was inserted before may go again
+            self._settle_returned()
+            self._any_gone = True
         try:
             self._cursor.execute(insert_statement(table, names), values)
         except apsw.ConstraintError as error:
@@ -424,10 +456,15 @@ class SqliteVectors:
 
     @property
     def incarnation(self) -> str:
-        return str(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'incarnation'").get)
+        return str(self._counters["incarnation"])
 
     def last_seq(self) -> int:
-        return int(self._connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get)
+        return int(str(self._counters["seq"]))
+
+    @cached_property
+    def _counters(self) -> dict[str, object]:
+        text = "SELECT key, value FROM recollect_store WHERE key IN ('incarnation', 'seq')"
+        return {str(key): value for key, value in self._connection.execute(text)}
 
     def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
         text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
