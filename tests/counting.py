@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+import apsw
+
+BRACKETS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
+VERBS = ("get", "find", "select", "select_each", "count", "count_by", "beside", "search_text", "stored_vectors")
 
 
 def steps_of(work: Callable[[], Any]) -> int:
@@ -26,3 +32,48 @@ def steps_of(work: Callable[[], Any]) -> int:
     finally:
         sys.settrace(before)
     return count
+
+
+@contextmanager
+def sqlite_statements() -> Iterator[list[str]]:
+    """Every statement that SQLite runs on connections opened in the block, but what begins and ends transactions."""
+    seen: list[str] = []
+
+    def note(cursor: object, statement: str, values: object) -> bool:
+        if not statement.startswith(BRACKETS):
+            seen.append(statement)
+        return True
+
+    def watch(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    apsw.connection_hooks.append(watch)
+    try:
+        yield seen
+    finally:
+        apsw.connection_hooks.remove(watch)
+
+
+def store_calls(mem: Any, monkeypatch: Any) -> list[str]:
+    """The calls that an open memory makes of its store and of its vector index from now on: times that it waits."""
+    seen: list[str] = []
+    inside = False
+
+    def counted(name: str, verb: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal inside
+            if inside:  # a verb that the store itself uses
+                return verb(*given, **named)
+            seen.append(name)
+            inside = True
+            try:
+                return verb(*given, **named)
+            finally:
+                inside = False
+
+        return call
+
+    for holder, verbs in ((mem._core.store, (*VERBS, "transact")), (mem._core.vectors, ("search",))):
+        for name in verbs:
+            monkeypatch.setattr(holder, name, counted(name, getattr(holder, name)))
+    return seen

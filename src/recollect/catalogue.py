@@ -95,7 +95,7 @@ _LINES = (
     _op("remember_many", "memories.remember:remember_many", "write", "POST /memories/batch", "memories", "Store many at once: all, or none."),
     _op("recall", "recall.recall:recall", "read", "POST /recall", "query", "Find memories by words and by meaning, with reasons."),
     _op("context", "recall.context:context", "read", "POST /context", "query", "Pack what is recalled into a token budget for a prompt."),
-    _op("why_not", "recall.recall:why_not", "read", "POST /recall/why-not", "query id", "Say what kept a memory out of an answer."),
+    _op("why_not", "recall.why_not:why_not", "read", "POST /recall/why-not", "query id", "Say what kept a memory out of an answer."),
     _op("show", "recall.browse:show", "read", "GET /memories/{id}", "id", "Show one memory with everything that hangs on it."),
     _op("list", "recall.browse:list_memories", "read", "GET /memories", "", "List memories, the newest first."),
     _op("revise", "memories.revise:revise", "write", "PATCH /memories/{id}", "id content", "Change a memory; its former state is kept."),

@@ -175,7 +175,7 @@ def test_areas_of_services_import_one_way(module: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source", "is_forbidden"),
     [
-        ("services/memories/revise.py", "from recollect.services.recall.filters import narrow", True),
+        ("services/memories/revise.py", "from recollect.services.recall.filters import search_conditions", True),
         ("services/memories/revise.py", "from recollect.services import recall", True),
         ("services/tenant.py", "from recollect.services.memories.revise import revise", True),
         ("services/admin/expiry.py", "from recollect.services.background import tasks_of", True),

@@ -62,8 +62,9 @@ from recollect.services.memories.remember import RememberManyReply, RememberRequ
 from recollect.services.memories.revise import Receipt
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
-from recollect.services.recall.recall import Recalled, WhyNot
+from recollect.services.recall.recall import Recalled
 from recollect.services.recall.user_sql import SqlReply
+from recollect.services.recall.why_not import WhyNot
 from recollect.services.runs.control import RunRemoved
 from recollect.services.runs.execution import Proposed, Recorded
 from recollect.services.runs.history import RunPage, RunView, Timeline

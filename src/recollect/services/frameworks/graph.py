@@ -26,7 +26,7 @@ from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
-from recollect.services.recall.filters import Wanted, narrow
+from recollect.services.recall.filters import MemoryFilter, search_conditions
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
@@ -281,7 +281,7 @@ def open_nodes(tenant: Tenant, request: OpenNodesRequest) -> Graph:
 
 def _nodes(tenant: Tenant) -> list[_Node]:
     """Every living entity that has a name, the oldest first."""
-    query = Query(Memory, narrow(Wanted(kinds=[KIND]), now()).filters(), (Order("id"),))
+    query = Query(Memory, search_conditions(MemoryFilter(kinds=[KIND]), now()).filters(), (Order("id"),))
     rows = tenant.select(query, ("id", "version", "content"))
     return [_Node(id, version, content["name"], content) for id, version, content in rows if content.get("name")]
 

@@ -8,69 +8,96 @@ does not keep all others from being found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple, Protocol
 
 from recollect.domain import kinds
 from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Memory, Revision, content_hash
-from recollect.domain.record import Record
+from recollect.domain.record import Json, Record
 from recollect.errors import DamagedData, InvalidInput
+
+
+class Hashed(Protocol):
+    """What of a memory its hash is compared with."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def content(self) -> Json: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def content_hash(self) -> str: ...
+
+
+class _FormerState(NamedTuple):
+    id: str
+    kind: str
+    content: Json
+    text: str
+    content_hash: str
 
 
 def intact(memory: Memory) -> Memory:
     """The memory, if it reads as it was written."""
-    check_fields(memory.__dict__)
+    _check(memory)
     return memory
-
-
-def left_out_note(fields: Mapping[str, Any]) -> str | None:
-    """What is said of a damaged memory where others are shown; None if it reads as it was written."""
-    what = _difference(fields)
-    return f"memory '{fields['id']}' is damaged and left out ({what}): run `recollect verify`" if what else None
-
-
-def check_fields(fields: Mapping[str, Any]) -> None:
-    """DamagedData unless content and text are what the hash was made of."""
-    what = _difference(fields)
-    if what:
-        raise DamagedData(
-            f"memory '{fields['id']}' is damaged: {what}",
-            remedy="run `recollect verify` to see what else is hit, then restore a backup, or erase the memory",
-            id=fields["id"],
-        )
 
 
 def check_revision(revision: Revision) -> Revision:
     """The same for a former state."""
-    check_fields({**revision.state, "text": revision.text, "id": revision.memory_id})
+    _check(_former(revision))
     return revision
+
+
+def left_out_note(memory: Hashed) -> str | None:
+    """What is said of a damaged memory where others are shown; None if it reads as it was written."""
+    what = _difference(memory)
+    return f"memory '{memory.id}' is damaged and left out ({what}): run `recollect verify`" if what else None
+
+
+def _check(memory: Hashed) -> None:
+    """DamagedData unless content and text are what the hash was made of."""
+    what = _difference(memory)
+    if what:
+        raise DamagedData(
+            f"memory '{memory.id}' is damaged: {what}",
+            remedy="run `recollect verify` to see what else is hit, then restore a backup, or erase the memory",
+            id=memory.id,
+        )
+
+
+def _former(revision: Revision) -> _FormerState:
+    state = revision.state
+    return _FormerState(revision.memory_id, state["kind"], state["content"], revision.text, state["content_hash"])
 
 
 def difference(record: Record) -> str:
     """What is wrong with a memory or a former state of one; nothing if it reads as it was written, or is neither."""
     try:
         if isinstance(record, Memory):
-            return _difference(record.__dict__)
-        return _difference({**record.state, "text": record.text}) if isinstance(record, Revision) else ""
+            return _difference(record)
+        return _difference(_former(record)) if isinstance(record, Revision) else ""
     except (KeyError, TypeError, ValueError):
         return "it is not a state of a memory"
 
 
-def _difference(fields: Mapping[str, Any]) -> str:
-    if content_hash(fields["kind"], fields["content"]) != fields["content_hash"]:
+def _difference(memory: Hashed) -> str:
+    if content_hash(memory.kind, memory.content) != memory.content_hash:
         return "its content is not what its hash says"
-    return "its text is not what its content says" if _text_differs(fields) else ""
+    return "its text is not what its content says" if _text_differs(memory) else ""
 
 
-def _text_differs(fields: Mapping[str, Any]) -> bool:
+def _text_differs(memory: Hashed) -> bool:
     """Only for kinds whose wording is ours: how users' own ones read may change with their program."""
-    content, shape = fields["content"], KINDS.get(fields["kind"])
+    content, shape = memory.content, KINDS.get(memory.kind)
     if shape is None or shape.__module__ != kinds.__name__:
         return False
-    if set(content) == {"text"} and str(content["text"]).strip() == fields["text"]:
+    if set(content) == {"text"} and str(content["text"]).strip() == memory.text:
         return False
     try:
-        return bool(read_content(fields["kind"], content)[1] != fields["text"])
+        return bool(read_content(memory.kind, content)[1] != memory.text)
     except InvalidInput:  # the hash holds, so it was written so: by a program with another idea of this kind
         return False

@@ -96,8 +96,8 @@ class RememberRequest(Request):
     )
     valid_from: From | None = Field(None, description="Since when the fact holds")
     valid_to: Through | None = Field(None, description="Until when the fact holds")
-    expires_at: Through | None = Field(None, description="When to let go of it")
-    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of it after so many seconds")
+    expires_at: Through | None = Field(None, description="When to forget it")
+    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Forget it after so many seconds")
     supersedes: Id | None = Field(None, description="The memory that this one replaces")
     derived_from: list[Id] = Field(default_factory=list, description="Memories this one was concluded from")
     relates: dict[str, str] = Field(
@@ -170,15 +170,19 @@ class _Draft:
 
 def remember(tenant: Tenant, request: RememberRequest) -> Receipt:
     """Store one memory with its citations, tags and links."""
-    return remember_many(tenant, RememberManyRequest(memories=[request])).receipts[0]
+    return _remember_all(tenant, [request])[0]
 
 
 def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyReply:
     """Store many memories at once: all of them, or none."""
+    return RememberManyReply(receipts=_remember_all(tenant, request.memories))
+
+
+def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest]) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None)
-    drafts = [_draft(tenant, one, lookup) for one in request.memories]
+    drafts = [_draft(tenant, one, lookup) for one in requests]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
-    return RememberManyReply(receipts=_remembered(tenant, drafts))
+    return _remembered(tenant, drafts)
 
 
 def fresh_steps(tenant: Tenant, request: RememberRequest) -> tuple[Memory, list[Step]]:

@@ -16,63 +16,62 @@ from recollect.errors import EmbedderFailed
 from recollect.ports.query import AnyOf, Compare, OneOf, Query, TextQuery, equal, passes
 from recollect.services.memories.content_hashes import check_revision
 from recollect.services.memories.embeddings import GivenVectors, embedded
-from recollect.services.recall.candidates import Pool, by_meaning, gather
-from recollect.services.recall.filters import Condition, Narrowed
+from recollect.services.recall.candidates import Pool, gather
+from recollect.services.recall.filters import Condition, SearchConditions
+from recollect.services.recall.meaning import VectorSearch
+from recollect.services.recall.memory_rows import MemoryRows, row_of
 from recollect.services.tenant import Core, Tenant
 
 
 def gather_past(
     tenant: Tenant,
     question: Question,
-    narrowed: Narrowed,
+    conditions: SearchConditions,
     moment: datetime,
     given: GivenVectors | None,
     limit: int,
 ) -> Pool:
+    """The pool as it would have been at that moment."""
     untouched = (
         Condition("it was remembered later", Compare("created_at", "<=", moment)),
         Condition("it has changed since", Compare("updated_at", "<=", moment)),
     )
-    still = replace(narrowed, where=(*narrowed.where, *untouched))
+    still = replace(conditions, where=(*conditions.where, *untouched))
     pool = gather(tenant, question, still, given=given, limit=limit)
-    changed = _as_they_were(tenant, question, narrowed, moment, pool)
-    pool.past = _current(tenant, list(pool.facts)) | changed
-    pool.candidates += _candidates(tenant, pool, [changed[id] for id in changed if id not in pool.facts])
+    pool.is_past = True
+    changed = _as_they_were(tenant, question, conditions, moment, pool)
+    pool.candidates += _candidates(tenant, pool, [changed[id] for id in changed if id not in pool.rows])
     pool.ranking = Ranking(question, pool.candidates)
-    for memory in changed.values():
-        pool.facts[memory.id] = memory.__dict__
+    pool.rows |= {memory.id: row_of(memory) for memory in changed.values()}
     return pool
 
 
-def _current(tenant: Tenant, ids: list[str]) -> dict[str, Memory]:
-    if not ids:
-        return {}
-    return {memory.id: memory for memory in tenant.find(Query(Memory, (OneOf("id", tuple(ids)),))).records}
-
-
 def _as_they_were(
-    tenant: Tenant, question: Question, narrowed: Narrowed, moment: datetime, pool: Pool
+    tenant: Tenant, question: Question, conditions: SearchConditions, moment: datetime, pool: Pool
 ) -> dict[str, Memory]:
     """Memories changed since, in the state they were in: found by the words of then, or by their meaning now."""
     held = (Compare("held_from", "<=", moment), Compare("held_to", ">", moment))
     hits = tenant.search_text(TextQuery(Revision, question.terms, LEXICAL_POOL, where=held))
     by_words = OneOf("id", tuple(hit.id for hit in hits))
-    by_their_meaning = OneOf("memory_id", tuple(_near_now(tenant, narrowed, pool)))
+    by_their_meaning = OneOf("memory_id", tuple(_near_now(tenant, conditions, pool)))
     found = tenant.find(Query(Revision, (AnyOf((by_words, by_their_meaning)), *held))).records
     states = [Memory.model_validate(check_revision(revision).state) for revision in found]
-    wanted = [one for one in states if not one.is_deleted and _was_wanted(tenant, one, narrowed)]
+    wanted = [one for one in states if not one.is_deleted and _was_wanted(tenant, one, conditions)]
     return {memory.id: memory for memory in wanted}
 
 
-def _near_now(tenant: Tenant, narrowed: Narrowed, pool: Pool) -> list[str]:
+def _near_now(tenant: Tenant, conditions: SearchConditions, pool: Pool) -> list[str]:
     """What is near in meaning today, whatever else has changed about it: most changes leave the text alone."""
-    anything = replace(narrowed, facets={}, where=(), alive=())
-    return list(by_meaning(tenant, anything, pool, DENSE_POOL, ("id",))[0])
+    if pool.vectors is None:
+        return []
+    anything = replace(conditions, facets={}, where=(), alive=())
+    search = VectorSearch(tenant, anything, pool.vectors.question)
+    return list(search.nearest(MemoryRows(tenant, anything.filters()), DENSE_POOL, pool.notes))
 
 
-def _was_wanted(tenant: Tenant, memory: Memory, narrowed: Narrowed) -> bool:
+def _was_wanted(tenant: Tenant, memory: Memory, conditions: SearchConditions) -> bool:
     """Filters on the memory's own fields are checked on its state then; tags and citations are today's."""
-    for given in narrowed.filters():
+    for given in conditions.filters():
         verdict = passes(memory, given)
         if verdict is None:
             today = Query(Memory, (equal("id", memory.id), given), deleted="yes")
@@ -85,7 +84,7 @@ def _was_wanted(tenant: Tenant, memory: Memory, narrowed: Narrowed) -> bool:
 def _candidates(core: Core, pool: Pool, memories: list[Memory]) -> list[Candidate]:
     """Old texts, measured on the spot by the same question vector and token codes as the others of the pool."""
     made = [Candidate(m.id, m.text, m.author, m.session_id, None, m.occurred_at, lexical=1.0) for m in memories]
-    asked = pool.asked
+    asked = pool.vectors.question if pool.vectors else None
     if core.embedder is None or asked is None or asked.model != core.embedder.model or not memories:
         return made
     try:

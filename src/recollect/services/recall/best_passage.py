@@ -7,19 +7,15 @@ from collections.abc import Mapping, Sequence
 from recollect.domain.passages import Passage, passages
 from recollect.domain.questions import Question
 from recollect.domain.tokenizer import terms_asked, terms_of
-from recollect.services.recall.candidates import Pool, similarities, stored_of
-from recollect.services.recall.filters import Narrowed
-from recollect.services.tenant import Tenant
+from recollect.services.recall.candidates import Pool
 
 
-def best_passages(
-    tenant: Tenant, narrowed: Narrowed, pool: Pool, question: Question, texts: Mapping[str, str]
-) -> dict[str, Passage]:
+def best_passages(pool: Pool, question: Question, texts: Mapping[str, str]) -> dict[str, Passage]:
     """The passage of each long text that answers best; a text that is one passage has none to show."""
     cuts = {id: found for id, text in texts.items() if len(found := passages(text)) > 1}
     if not cuts:
         return {}
-    near = _nearness(tenant, narrowed, pool, list(cuts))
+    near = _nearness(pool, list(cuts))
     terms = list(terms_asked(question.terms))
     best: dict[str, Passage] = {}
     for id, found in cuts.items():
@@ -29,13 +25,12 @@ def best_passages(
     return best
 
 
-def _nearness(tenant: Tenant, narrowed: Narrowed, pool: Pool, ids: Sequence[str]) -> dict[str, dict[Passage, float]]:
+def _nearness(pool: Pool, ids: Sequence[str]) -> dict[str, dict[Passage, float]]:
     """How near in meaning each stored passage is; nothing where the question has no vector, or the past is asked."""
-    if pool.asked is None or pool.past is not None:
-        return {}
     near: dict[str, dict[Passage, float]] = {}
-    stored = stored_of(tenant, narrowed, pool.asked, ids)
-    for (id, _, _, start, end), similarity in similarities(stored, pool.asked.vector):
+    if pool.vectors is None or pool.is_past:
+        return near
+    for (id, _, _, start, end), similarity in pool.vectors.compared(ids):
         if start is not None and end is not None:
             near.setdefault(id, {})[Passage(start, end)] = similarity
     return near

@@ -12,7 +12,7 @@ from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, Json, QueryText, now
 from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query
 from recollect.services.memories.content_hashes import intact, left_out_note
-from recollect.services.recall.filters import Wanted, narrow
+from recollect.services.recall.filters import MemoryFilter, search_conditions
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import MomentText, RecordFields
@@ -105,7 +105,7 @@ def _links(tenant: Tenant, id: str) -> list[LinkView]:
     return links
 
 
-class ListRequest(Wanted):
+class ListRequest(MemoryFilter):
     """Which memories to list."""
 
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
@@ -138,8 +138,8 @@ class MemoryPage(PageReply[MemoryLine]):
 
 def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
     """List memories, the newest first, with the filters of recall."""
-    narrowed = narrow(request, now(), evidence_only=not request.rolled_up)
-    filters = (replace(narrowed, alive=()) if request.forgotten else narrowed).filters()
+    conditions = search_conditions(request, now(), evidence_only=not request.rolled_up)
+    filters = (replace(conditions, alive=()) if request.forgotten else conditions).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
     page, total = counted_page(tenant, query)
@@ -150,7 +150,7 @@ def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
             user=m.user_id, agent=m.agent_id, session=m.session_id, project=m.project_id,
         )
         for m in page.records
-        if left_out_note(m.__dict__) is None
+        if left_out_note(m) is None
     ]  # fmt: skip
-    notes = [note for m in page.records if (note := left_out_note(m.__dict__)) is not None]
+    notes = [note for m in page.records if (note := left_out_note(m)) is not None]
     return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)

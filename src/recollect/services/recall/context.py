@@ -13,16 +13,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
-from recollect.services.recall.recall import (
-    Hit,
-    PassageView,
-    RecallRequest,
-    RecentResult,
-    as_rechecked,
-    find,
-    note_search,
-    rechecking,
-)
+from recollect.services.recall.hits import Hit, PassageView
+from recollect.services.recall.recall import RecallRequest, RecentResult, as_rechecked, find, note_search, rechecking
 from recollect.services.requests import Reply
 from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for

@@ -29,7 +29,7 @@ NO_SUMMARY = AnyOf((Compare("kind", "!=", "summary"), Compare("level", "=", "ite
 LIVE_STATUSES: tuple[str, ...] = ("hypothesis", "verified", "published")
 
 
-class Wanted(Request):
+class MemoryFilter(Request):
     """Which memories may answer. What is left out does not narrow."""
 
     user: Id | None = Field(None, description="Only this user's")
@@ -72,7 +72,9 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class SearchConditions:
+    """`facets` are known to the indexes; `where` and `alive` are checked on the records."""
+
     facets: dict[str, tuple[str, ...]]
     where: tuple[Condition, ...]
     alive: tuple[Condition, ...]
@@ -89,15 +91,14 @@ class Narrowed:
     def filters(self) -> tuple[Filter, ...]:
         return tuple(condition.filter for condition in self.conditions())
 
-    def selective(self) -> tuple[Filter, ...]:
-        """The filters that the indexes do not know."""
+    def unknown_to_indexes(self) -> tuple[Filter, ...]:
         return tuple(condition.filter for condition in (*self.where, *self.alive))
 
     def vector_facets(self) -> dict[str, tuple[str, ...]]:
         return {name: values for name, values in self.facets.items() if name != "namespaces"}
 
 
-def narrow(wanted: Wanted, moment: datetime, *, evidence_only: bool = False) -> Narrowed:
+def search_conditions(wanted: MemoryFilter, moment: datetime, *, evidence_only: bool = False) -> SearchConditions:
     """With `evidence_only`, summaries that were rolled up answer only when they are asked for by kind or level.
 
     A summary repeats what it covers: beside its own evidence it would take a place in the answer without adding to it,
@@ -122,10 +123,10 @@ def narrow(wanted: Wanted, moment: datetime, *, evidence_only: bool = False) -> 
     alive = [*_alive(wanted, moment, namespaces)]
     if evidence_only and not wanted.kinds and not wanted.levels:
         alive.append(Condition("it is a summary of others: ask for kinds=['summary']", NO_SUMMARY))
-    return Narrowed(facets, tuple(_where(wanted)), tuple(alive), namespaces)
+    return SearchConditions(facets, tuple(_where(wanted)), tuple(alive), namespaces)
 
 
-def _statuses(wanted: Wanted) -> tuple[str, ...]:
+def _statuses(wanted: MemoryFilter) -> tuple[str, ...]:
     statuses = tuple(wanted.statuses) or LIVE_STATUSES
     if wanted.purpose == "act":
         statuses = tuple(status for status in statuses if status in TRUSTED)
@@ -137,7 +138,7 @@ def _statuses(wanted: Wanted) -> tuple[str, ...]:
     return statuses
 
 
-def _where(wanted: Wanted) -> Iterator[Condition]:
+def _where(wanted: MemoryFilter) -> Iterator[Condition]:
     for tag in (tag.strip() for tag in wanted.tags):
         yield Condition(f"it has no tag '{tag}'", Linked(Tag, "memory_id", (equal("tag", tag),)))
     if wanted.any_tags:
@@ -167,7 +168,7 @@ def _where(wanted: Wanted) -> Iterator[Condition]:
         yield Condition("its priority is too low", Compare("priority", ">=", wanted.min_priority))
 
 
-def _alive(wanted: Wanted, moment: datetime, namespaces: tuple[str, ...]) -> Iterator[Condition]:
+def _alive(wanted: MemoryFilter, moment: datetime, namespaces: tuple[str, ...]) -> Iterator[Condition]:
     yield Condition("it has expired", AnyOf((IsNull("expires_at"), Compare("expires_at", ">", moment))))
     if not wanted.include_superseded:
         current = AnyOf((IsNull("valid_to"), Compare("valid_to", ">", moment)))

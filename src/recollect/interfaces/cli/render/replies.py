@@ -33,8 +33,9 @@ from recollect.services.agents.agents import AgentPage
 from recollect.services.memories.lifecycle import History
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
-from recollect.services.recall.recall import Recalled, WhyNot
+from recollect.services.recall.recall import Recalled
 from recollect.services.recall.user_sql import SqlReply
+from recollect.services.recall.why_not import WhyNot
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}

@@ -1,0 +1,158 @@
+"""What a recall shows: each hit with its citations, tags, best passage and the reasons for its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from recollect.domain.memory import Tag
+from recollect.domain.passages import Passage
+from recollect.domain.provenance import Citation
+from recollect.domain.questions import Question
+from recollect.domain.relevance import Ranked
+from recollect.domain.tokenizer import is_paired, terms_asked, terms_of
+from recollect.ports.query import OneOf, Query
+from recollect.services.memories.content_hashes import left_out_note
+from recollect.services.recall.best_passage import best_passages
+from recollect.services.recall.candidates import Pool
+from recollect.services.recall.memory_rows import MemoryRow
+from recollect.services.requests import Reply
+from recollect.services.tenant import Tenant
+from recollect.services.trust import citations
+from recollect.services.trust.citations import CitationView
+
+MOST_REASONED = 20_000  # characters of a hit that are looked through for its reasons
+
+
+class PassageView(Reply):
+    """The part of a long memory that answers: `text` is what stands in it from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Hit(Reply):
+    """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`.
+
+    The score compares the hits of one question; `match`, from 0 to 1, can be compared across questions. Of a long
+    memory `passage` is the part that answers best; a short one has none.
+    """
+
+    id: str
+    text: str
+    score: float
+    match: float
+    why: str
+    parts: dict[str, float]
+    kind: str
+    status: str
+    confidence: float
+    author: str | None = None
+    occurred_at: datetime
+    passage: PassageView | None = None
+    tags: list[str] = Field(default_factory=list)
+    citations: list[CitationView] = Field(default_factory=list)
+    content: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    scope: str = "global"
+    user: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    project: str | None = None
+
+
+def hits_of(tenant: Tenant, best: Sequence[Ranked], pool: Pool, question: Question) -> list[Hit]:
+    """The best of a pool as they are shown. One that is damaged is left out, and a note of the pool says so."""
+    rows = {hit.id: pool.rows[hit.id] for hit in best if hit.id in pool.rows}
+    for row in list(rows.values()):
+        damage = left_out_note(row)
+        if damage is not None:
+            pool.notes.append(damage)
+            del rows[row.id]
+    if not rows:
+        return []
+    of_these = (OneOf("memory_id", tuple(rows)),)
+    cited, tagged = tenant.select_each(
+        [(Query(Citation, of_these), ("memory_id", *citations.SHOWN)), (Query(Tag, of_these), ("memory_id", "tag"))]
+    )
+    views = citations.by_memory(tenant, cited)
+    tags: dict[str, list[str]] = {}
+    for id, tag in tagged:
+        tags.setdefault(id, []).append(tag)
+    passages = best_passages(pool, question, {id: row.text for id, row in rows.items()})
+    return [
+        _hit(rows[hit.id], hit, views.get(hit.id, []), sorted(tags.get(hit.id, [])), passages.get(hit.id), question)
+        for hit in best
+        if hit.id in rows
+    ]
+
+
+def _hit(
+    row: MemoryRow,
+    hit: Ranked,
+    cited: list[CitationView],
+    tags: list[str],
+    passage: Passage | None,
+    question: Question,
+) -> Hit:
+    return Hit(
+        id=row.id,
+        text=row.text,
+        score=round(hit.score, 4),
+        match=round(hit.match, 4),
+        why=_why(row, hit, cited, question),
+        parts={name: round(value, 4) for name, value in hit.parts.items()},
+        kind=row.kind,
+        status=row.status,
+        confidence=row.confidence,
+        author=row.author,
+        occurred_at=row.occurred_at,
+        passage=_passage(row.text, passage),
+        tags=tags,
+        citations=cited,
+        content=row.content,
+        metadata=row.metadata,
+        scope=row.scope,
+        user=row.user_id,
+        agent=row.agent_id,
+        session=row.session_id,
+        project=row.project_id,
+    )
+
+
+def _passage(text: str, found: Passage | None) -> PassageView | None:
+    if found is None:
+        return None
+    return PassageView(text=text[found.start : found.end].strip(), start=found.start, end=found.end)
+
+
+def _why(row: MemoryRow, hit: Ranked, cited: list[CitationView], question: Question) -> str:
+    shared = _shared(question, row.text)
+    reasons = [f"shares {', '.join(shared[:4])}"] if shared else []
+    if hit.parts.get("similarity", 0) + hit.parts.get("late", 0) > 1 or "nearness" in hit.parts:
+        reasons.append("is near in meaning")
+    if hit.parts.get("author", 0) > 0 and row.author:
+        reasons.append(f"was said by {row.author}")
+    if hit.parts.get("date", 0) > 0:
+        reasons.append(f"is from {row.moment}")
+    if hit.parts.get("session", 0) > 0.5:
+        reasons.append("stands in a session about this")
+    trust = citations.trust_in_words(row.status, cited)
+    return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
+
+
+def _shared(question: Question, text: str) -> list[str]:
+    """The question's words that the text has; of a run of characters without spaces, the pairs."""
+    said = terms_of([text[:MOST_REASONED]])
+    shared: dict[str, None] = {}
+    for word in question.terms:
+        asked = terms_asked([word])
+        if is_paired(word):
+            shared |= dict.fromkeys(term for term in asked if term in said)
+        elif all(term in said for term in asked):
+            shared[word] = None
+    return list(shared)

@@ -1,0 +1,109 @@
+"""What recalling and remembering ask of the store, counted: the same for few memories and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from counting import sqlite_statements, store_calls
+from every_store import EVERY_STORE
+from recollect.services import times
+from recollect.services.access_journal import Journal
+
+LONG = "The ferry leaves the pier at noon, and the crew has lunch on deck. " * 60
+
+
+def fill(mem: Any, memories: int = 150) -> None:
+    """Sessions with neighbours, tags, citations, and texts of several passages; more than one search finds."""
+    mem.add_user("Ann", id="ann")
+    mem.add_agent("Bee", id="bee")
+    for number in range(3):
+        mem.add_session(id=f"s{number}", user="ann", agent="bee")
+    said = [
+        {
+            "content": f"{'the harbour is quiet' if number % 3 else 'nothing of note'}, day {number}",
+            "kind": "conversation",
+            "author": "Ann" if number % 2 else "Bob",
+            "user": "ann",
+            "session": f"s{number % 3}",
+            "tags": ["day", f"t{number % 4}"],
+            "cites": [recollect.cite.user("ann", f"said so {number}")] if number % 5 == 0 else [],
+        }
+        for number in range(memories)
+    ]
+    long = [{"content": f"{LONG} number {number}", "user": "ann", "tags": ["long"]} for number in range(3)]
+    mem.remember_many([*said, *long])
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[str]]]:
+    monkeypatch.setattr(Journal, "note", lambda *given, **named: None)  # written later, with others
+    monkeypatch.setattr(times, "KNOWN_SECONDS", 3600.0)  # on a slow machine, too, a user's zone is read once
+    with sqlite_statements() as seen, recollect.open(tmp_path / "counted.db", embedder="hash") as mem:
+        fill(mem)
+        mem.recall("warm", user="ann")
+        yield mem, seen
+
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "named": {"query": "What did Bob say of the harbour?"},
+    "a user": {"user": "ann"},
+    "tags": {"tags": ["day"]},
+    "meaning": {"by": "meaning"},
+    "words": {"by": "words"},
+    "many": {"limit": 50},
+    "long": {"query": "when does the ferry leave the pier"},
+}
+
+
+@pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
+def test_recall_runs_a_few_statements(counted: tuple[Any, list[str]], asked: dict[str, Any]) -> None:
+    """Words: the counter, all terms, the proof. Meaning: the counter, the vectors, more of them where a memory has
+    several. Then the records of those that were
+    found by words, by meaning and beside, the neighbours, the vectors of the pool, citations, tags. All statements
+    count but those that begin and end a transaction.
+    """
+    mem, seen = counted
+    question = {"query": "quiet days in the harbour", **asked}
+    mem.recall(**question)  # the sizes of what is searched are counted once after each write
+    seen.clear()
+    found = mem.recall(**question)
+    assert len(found) >= 3
+    assert len(seen) <= 13, "\n".join(seen)
+    records = [text for text in seen if '"content"' in text.partition(" FROM ")[0]]
+    assert len(records) <= 3, records  # no memory is read twice: by words, by meaning, beside
+
+
+def test_remember_runs_a_few_statements(counted: tuple[Any, list[str]]) -> None:
+    """The counters, the look for a duplicate, all references in one, the memory and its words, tag, citation, log entry
+    and vector, the counters again; nothing is asked about deleted records while there are none.
+    """
+    mem, seen = counted
+    whose = {"user": "ann", "session": "s1", "agent": "bee"}
+    seen.clear()
+    mem.remember("the harbour opens at six", tags=["day"], cites=[recollect.cite.user("ann", "so")], **whose)
+    assert len(seen) <= 11, "\n".join(seen)
+    mem.erase(mem.remember("gone again", **whose).id)
+    seen.clear()
+    mem.remember("the harbour closes at ten", tags=["day"], cites=[recollect.cite.user("ann", "so")], **whose)
+    assert len(seen) <= 12, "\n".join(seen)
+
+
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_every_store_is_waited_for_a_few_times(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted are calls of the store and of the vector index, each of which waits once where they are far away."""
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+        fill(mem)
+        seen = store_calls(mem, monkeypatch)
+        for asked in QUESTIONS.values():
+            seen.clear()
+            assert len(mem.recall(**{"query": "quiet days in the harbour", **asked})) >= 3
+            assert len(seen) <= 8, seen
+        seen.clear()
+        mem.remember("the harbour opens at six", user="ann", session="s1", tags=["day"], cites=["user:ann"])
+        assert seen == ["transact"]
