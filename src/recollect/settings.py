@@ -27,6 +27,8 @@ from recollect.domain.tenancy import TimeZone
 from recollect.errors import InvalidSettings
 
 PREFIX = "RECOLLECT_"
+Values = dict[str, Any]
+"""Settings as they were given, before they are checked."""
 
 
 def _known(group: str, built_in: tuple[str, ...], given: str) -> str:
@@ -199,7 +201,7 @@ class Settings(_Settings):
         "login that may work as recollect_app and no more",
     )
     access_log_days: int | None = Field(
-        None, ge=1, description="`sweep` lets go of access log entries older than this; kept for good if left out"
+        None, ge=1, description="`sweep` deletes access log entries older than this; they are kept forever if left out"
     )
     restore_days: float = Field(
         30, ge=0, le=36500, description="How many days a removed user, agent, session or project can be restored"
@@ -235,7 +237,7 @@ class Settings(_Settings):
 def load(source: str | Path | None = None, **given: Any) -> Settings:
     """Settings from a YAML file or a store's address, the environment and keyword arguments."""
     _check_source(source)
-    values: dict[str, Any] = {}
+    values: Values = {}
     environment = _environment(os.environ)
     path = _settings_file(source, environment.pop("config", None))
     if path is not None:
@@ -288,7 +290,7 @@ _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
 _PLACE = re.compile(r"\$\{(file:)?([^{}]+)\}")
 
 
-def _filled(value: Any) -> Any:
+def _filled(value: object) -> object:
     """What the places in a text stand for; in an address it is quoted, so that a secret may hold any character."""
     if isinstance(value, Mapping):
         return {name: _filled(inner) for name, inner in value.items()}
@@ -351,8 +353,8 @@ def _settings_file(source: str | Path | None, configured: str | None) -> Path | 
     return Path(configured) if configured and source is None else None
 
 
-def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _environment(variables: Mapping[str, str]) -> Values:
+    values: Values = {}
     known = {*Settings.model_fields, "config"}
     for name, value in variables.items():
         path = name.removeprefix(PREFIX).lower().split("__")
@@ -379,14 +381,14 @@ def _suspect_typo(name: str, part: str, known: set[str]) -> None:
     near = get_close_matches(part, known, n=1, cutoff=0.8)
     if near:
         raise InvalidSettings(
-            f"the environment has {name}, which is no setting", remedy=f"did you mean {PREFIX}{near[0].upper()}?"
+            f"the environment has {name}, which is not a setting", remedy=f"did you mean {PREFIX}{near[0].upper()}?"
         )
 
 
 _LISTS = {"kinds", "citation_roots", "hosts", "proxies"}
 
 
-def _from_yaml(path: Path) -> dict[str, Any]:
+def _from_yaml(path: Path) -> Values:
     import yaml  # only those who have a file wait for its parser
 
     try:
@@ -423,9 +425,12 @@ _PATHS = (
 )
 
 
-def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: Values, over: Mapping[str, object]) -> Values:
     merged = dict(base)
     for name, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = _merged(dict(merged[name]), value) if both else value
+        known = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            merged[name] = _merged(dict(known), value)
+        else:
+            merged[name] = value
     return merged

@@ -130,7 +130,7 @@ def test_a_tool_is_retried_only_if_it_may_be_called_twice(mem: Any) -> None:
     done = Runner(mem, count_to(1), {"count": flaky}).run("count", agent="counter")
     assert outcomes(done) == ["success"]
     assert keys == [done.timeline[0].idempotency_key] * 3
-    with pytest.raises(InvalidInput, match="called twice"):
+    with pytest.raises(InvalidInput, match="only an idempotent tool"):
         recollect.tool(times_ten, retries=1)
     always = recollect.tool(broken, idempotent=True, retries=1, retry_seconds=0)
     assert Runner(mem, count_to(1), {"count": always}).run("c", agent="counter").timeline[0].error["attempts"] == 2

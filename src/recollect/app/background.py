@@ -92,7 +92,7 @@ class Background:
 
     def _go_on(self) -> None:
         if self._thread.stopping.is_set():
-            raise Closed("the store is being closed", remedy="whoever opens it next goes on with it")
+            raise Closed("the store is being closed", remedy="the next process to open it continues")
         self._lease.keep()
 
     def _try(self, name: str, work: Callable[[], object]) -> bool:

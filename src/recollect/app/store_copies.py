@@ -28,7 +28,7 @@ def copy(
     """Bring all that one store holds into another, of any kind; run it again to go on where it stopped."""
     origin, destination = load(source), load(target)
     if origin.store == destination.store:
-        raise InvalidInput("that is one and the same store", remedy="name two")
+        raise InvalidInput("source and target are the same store", remedy="give two different stores")
     path = file_of(origin.store)
     if path is not None and not path.is_file():
         raise NotFound(f"there is no store '{origin.store}'", remedy="check the path")
@@ -57,7 +57,7 @@ def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> R
                     remedy="restore it where it came from, then use export and import",
                 )
             return Restored(store=shown(loaded.store), memories=restore(path, loaded))
-    raise NotARecollectStore(f"'{path.name}' is no backup", remedy="give a file that `recollect backup` wrote")
+    raise NotARecollectStore(f"'{path.name}' is not a backup", remedy="give a file that `recollect backup` wrote")
 
 
 def _restore_sqlite(source: Path, settings: Settings) -> int:

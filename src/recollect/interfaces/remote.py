@@ -139,7 +139,7 @@ class RemoteRecollect(Recollect):
             request.path, told["x-recollect-hash"], len(data), unquote(told.get("x-recollect-media-type", BYTES))
         )
         if blob_hash(data) != entry.content_hash:
-            raise DamagedData("the file that came is not what its hash says", remedy="read it again")
+            raise DamagedData("the received file does not match its hash", remedy="read it again")
         version = told.get("etag")
         return shown(entry, int(version.strip('"')) if version else None, data)
 
@@ -178,7 +178,7 @@ class RemoteRecollect(Recollect):
         return reply
 
 
-def _wired(operation: Operation, given: dict[str, Any]) -> tuple[str, str, bytes | None]:
+def _wired(operation: Operation, given: dict[str, object]) -> tuple[str, str, bytes | None]:
     method = operation.route.partition(" ")[0]
     path = _path(operation, given)
     if method in ("GET", "DELETE"):
@@ -186,19 +186,19 @@ def _wired(operation: Operation, given: dict[str, Any]) -> tuple[str, str, bytes
     return method, path, json.dumps(given).encode()
 
 
-def _path(operation: Operation, given: dict[str, Any]) -> str:
+def _path(operation: Operation, given: dict[str, object]) -> str:
     """The path of an operation, with the fields that stand in it taken out of the others."""
     route = operation.route.partition(" ")[2]
     return PREFIX + re.sub(r"{(\w+)}", lambda found: quote(str(given.pop(found[1])), safe=""), route)
 
 
-def _asked(path: str, given: dict[str, Any]) -> str:
+def _asked(path: str, given: dict[str, object]) -> str:
     named = {name: json.dumps(value) if isinstance(value, dict) else _plain(value) for name, value in given.items()}
     asked = urlencode({name: value for name, value in named.items() if value is not None}, doseq=True)
     return f"{path}?{asked}" if asked else path
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 

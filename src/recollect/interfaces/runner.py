@@ -40,17 +40,17 @@ class Act:
     """What to do next: a tool to call; without one, a step that is thought only."""
 
     tool: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
     reasoning: str = ""
-    thoughts: Mapping[str, Any] = field(default_factory=dict)
-    plan: Sequence[Any] = ()
+    thoughts: Mapping[str, object] = field(default_factory=dict)
+    plan: Sequence[object] = ()
 
 
 @dataclass(frozen=True)
 class Done:
     """The goal is reached."""
 
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, object] = field(default_factory=dict)
     summary: str = ""
 
 
@@ -59,7 +59,7 @@ class GiveUp:
     """The goal cannot be reached."""
 
     why: str
-    error: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, object] = field(default_factory=dict)
 
 
 class History(Sequence[StepView]):
@@ -115,14 +115,14 @@ class Task:
     run: RunView
     agent: AgentBrief
     history: History
-    state: dict[str, Any]
+    state: dict[str, object]
     client: Client
 
     @property
     def goal(self) -> str:
         return self.run.goal
 
-    def recall(self, query: str, **filters: Any) -> Recalled:
+    def recall(self, query: str, **filters: object) -> Recalled:
         """Memories of the agent, its earlier results among them; any filter of `recall` may be given."""
         found: Recalled = self.client.call("recall", query=query, **{"agent": self.agent.id, **filters})
         return found
@@ -139,7 +139,7 @@ class Runner:
     """
 
     def __init__(
-        self, client: Client, think: Think, tools: Mapping[str, Callable[..., Any]] | None = None, *,
+        self, client: Client, think: Think, tools: Mapping[str, Callable[..., object]] | None = None, *,
         worker: str | None = None, lease_seconds: float = 60, tool_timeout_seconds: float = 600,
     ) -> None:  # fmt: skip
         self._client = _Patient(client)
@@ -177,7 +177,7 @@ class Runner:
                     break
         return driven
 
-    def _claimed(self, **wanted: Any) -> Claimed:
+    def _claimed(self, **wanted: object) -> Claimed:
         """A claim has a key, so that one whose answer was lost is the same when it is repeated."""
         mine = {"worker": self.worker, "seconds": self._lease_seconds, "idempotency_key": new_id()}
         claimed: Claimed = self._client.call("run.claim", **mine, **wanted)
@@ -271,7 +271,7 @@ class Runner:
         return str(proposed.idempotency_key)
 
     def _carry_out(
-        self, task: Task, hold: _Hold, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, Any], key: str
+        self, task: Task, hold: _Hold, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, object], key: str
     ) -> None:
         outcome = toolbox.carry_out(tool, arguments, key, self._stopping)
         step = {"id": hold.run, "fence": hold.fence, "number": len(task.history) + 1}
@@ -307,7 +307,7 @@ class Runner:
         return shown
 
 
-def _plain(given: Any) -> Any:
+def _plain(given: object) -> object:
     """What can be read as JSON, as JSON; what a program gives by mistake as it is: the operation says what is wrong."""
     if isinstance(given, Mapping):
         return dict(given)

@@ -8,9 +8,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from pydantic import Field
 
@@ -26,6 +26,9 @@ from recollect.services.tenant import Core
 from recollect.settings import ServerSettings, Settings, load
 
 if TYPE_CHECKING:
+    import uvicorn
+    from starlette.applications import Starlette
+
     from recollect.interfaces.http.app import Service
 
 OWN_FILES = 256  # kept back from connections: the store, the index, the models
@@ -54,7 +57,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
 
         from recollect.interfaces.http.connection_limits import Connections
     except ImportError:
-        raise MissingExtra("the service needs its web server", remedy="pip install 'recollect[server]'") from None
+        raise MissingExtra("the web server is not installed", remedy="pip install 'recollect[server]'") from None
     given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
     settings = load(request.settings, server=given or None)
     core = app.build(settings)
@@ -83,7 +86,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(server: Any) -> Iterator[None]:
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)"""
     kept = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -99,8 +102,8 @@ def _prepare(core: Core, settings: Settings) -> None:
 
     if not is_loopback(settings.server.host) and not keys.has_keys(tenant):
         raise InvalidSettings(
-            f"no public address ({settings.server.host}) without keys",
-            remedy="make one first: recollect key add NAME --scope admin",
+            f"cannot listen on a public address ({settings.server.host}) without keys",
+            remedy="create one first: recollect key add NAME --scope admin",
         )
     if not keys.needs_owner(tenant):
         return
@@ -168,7 +171,7 @@ def _show_logs() -> None:
     logger.setLevel(logging.INFO)
 
 
-def application(core: Core, settings: Settings) -> Any:
+def application(core: Core, settings: Settings) -> Starlette:
     """The whole application, with its background work tied to its life."""
     from recollect.interfaces.http import console, files
     from recollect.interfaces.http.app import Service, build
@@ -178,7 +181,7 @@ def application(core: Core, settings: Settings) -> Any:
     mcp = McpEndpoint(service)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: Any) -> Any:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         background = service_background(service)
         background.start()
         async with mcp.running():

@@ -30,7 +30,7 @@ KEY = "idempotency_key"
 class Tool:
     """A callable with what a runner must know of it."""
 
-    call: Callable[..., Any]
+    call: Callable[..., object]
     idempotent: bool = False
     timeout_seconds: float | None = None
     retries: int = 0
@@ -52,7 +52,7 @@ class Tool:
 
 
 def tool(
-    call: Callable[..., Any] | None = None, *, idempotent: bool = False, timeout_seconds: float | None = None,
+    call: Callable[..., object] | None = None, *, idempotent: bool = False, timeout_seconds: float | None = None,
     retries: int = 0, retry_seconds: float = 0.5,
 ) -> Any:  # fmt: skip
     """Say more about a tool: `@recollect.tool(idempotent=True, timeout_seconds=30, retries=2)`."""
@@ -64,17 +64,17 @@ def tool(
     if timeout_seconds is not None:
         positive_seconds(timeout_seconds, "timeout_seconds")
     if retries < 0 or retry_seconds < 0:
-        raise InvalidInput("a tool cannot be retried less than never", remedy="give retries of 0 or more")
+        raise InvalidInput("retries cannot be negative", remedy="give retries of 0 or more")
     made = Tool(call, idempotent, timeout_seconds, retries, retry_seconds)
     if retries and not made.is_repeatable:
         raise InvalidInput(
-            "only a tool that may be called twice can be retried",
+            "only an idempotent tool can be retried",
             remedy=f"declare it idempotent, or give it a parameter {KEY}",
         )
     return made
 
 
-def positive_seconds(given: Any, what: str) -> float:
+def positive_seconds(given: object, what: str) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= threading.TIMEOUT_MAX:
         raise InvalidInput(f"{what} is not a number of seconds above 0", remedy="give a number such as 30")
     return float(given)
@@ -86,17 +86,17 @@ class Outcome:
 
     outcome: Literal["success", "error", "timeout"]
     summary: str = ""
-    output: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    artifacts: list[Any] = field(default_factory=list)
+    output: dict[str, object] | None = None
+    error: dict[str, object] | None = None
+    artifacts: list[object] = field(default_factory=list)
     seconds: float = 0.0
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Toolbox:
-    def __init__(self, tools: Mapping[str, Callable[..., Any]], timeout_seconds: float) -> None:
+    def __init__(self, tools: Mapping[str, Callable[..., object]], timeout_seconds: float) -> None:
         self._tools = {name: one if isinstance(one, Tool) else Tool(one) for name, one in tools.items()}
         self._timeout_seconds = timeout_seconds
 
@@ -105,7 +105,9 @@ class Toolbox:
         found = self._tools.get(name) if name is not None else None
         return found is None or found.is_repeatable
 
-    def carry_out(self, name: str | None, arguments: Mapping[str, Any], key: str, stopping: threading.Event) -> Outcome:
+    def carry_out(
+        self, name: str | None, arguments: Mapping[str, object], key: str, stopping: threading.Event
+    ) -> Outcome:
         if name is None:
             return Outcome("success")
         found = self._tools.get(name)
@@ -121,7 +123,7 @@ class Toolbox:
             outcome = replace(outcome, error={**outcome.error, "attempts": attempt + 1})
         return outcome
 
-    def _called(self, called: Tool, arguments: Mapping[str, Any], key: str) -> Outcome:
+    def _called(self, called: Tool, arguments: Mapping[str, object], key: str) -> Outcome:
         given = {**arguments, KEY: key} if called.takes_key else dict(arguments)
         answers: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         thread = threading.Thread(target=_answer, args=(called.call, given, answers), daemon=True)
@@ -136,7 +138,7 @@ class Toolbox:
         return replace(outcome, seconds=time.monotonic() - began)
 
 
-def _answer(call: Callable[..., Any], given: Mapping[str, Any], answers: queue.SimpleQueue[Outcome]) -> None:
+def _answer(call: Callable[..., object], given: Mapping[str, object], answers: queue.SimpleQueue[Outcome]) -> None:
     """Whatever it raises is its result, `sys.exit()` too: nobody else would hear of it, and the runner would wait."""
     try:
         value = call(**given)
@@ -149,13 +151,13 @@ def _answer(call: Callable[..., Any], given: Mapping[str, Any], answers: queue.S
         answers.put(Outcome("success", error=error_fields("output_not_recorded", error)))
 
 
-def error_fields(code: str, error: BaseException) -> dict[str, Any]:
+def error_fields(code: str, error: BaseException) -> dict[str, object]:
     """An exception as it is recorded: without what no store can keep."""
     message = str(error).replace("\x00", "").encode("utf-8", "replace").decode()[:MESSAGE_LIMIT]
     return {"code": code, "type": type(error).__name__, "message": message}
 
 
-def _succeeded(value: Any) -> Outcome:
+def _succeeded(value: object) -> Outcome:
     """A text is its own summary; a dictionary may bring `summary` and `artifacts`."""
     try:
         storable_json(value)

@@ -286,5 +286,6 @@ def test_what_comes_first_makes_the_store(cli: Any, tmp_path: Path, name: str) -
 
 def test_the_package_is_the_command() -> None:
     command = [sys.executable, "-m", "recollect", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("recollect ")
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.startswith(
+        "recollect "
+    )

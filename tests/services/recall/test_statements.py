@@ -19,10 +19,10 @@ LONG = "The ferry leaves the pier at noon, and the crew has lunch on deck. " * 6
 
 def fill(mem: Any, memories: int = 150) -> None:
     """Sessions with neighbours, tags, citations, and texts of several passages; more than one search finds."""
-    mem.add_user("Ann", id="ann")
-    mem.add_agent("Bee", id="bee")
+    mem.user.add("Ann", id="ann")
+    mem.agent.add("Bee", id="bee")
     for number in range(3):
-        mem.add_session(id=f"s{number}", user="ann", agent="bee")
+        mem.session.add(id=f"s{number}", user="ann", agent="bee")
     said = [
         {
             "content": f"{'the harbour is quiet' if number % 3 else 'nothing of note'}, day {number}",

@@ -9,7 +9,7 @@ GROUPS = {
     "Memories": "remember recall context show list why-not history",
     "Changing them": "revise cite uncite relate",
     "Trust": "citation check confirm promote demote archive merge unmerge roll-back",
-    "Letting go": "forget restore erase sweep prune",
+    "Forgetting": "forget restore erase sweep prune",
     "Whose they are": "user agent session project",
     "Agents at work": "block tool state workspace message",
     "Runs of agents": "run",
@@ -45,5 +45,5 @@ PROGRAMS = (
         "config.check", "cli.store_commands:config_check", "admin", "", ("settings",), "Try all that the settings name."
     ),
 )
-ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to mend it."}
+ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to fix it."}
 COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}

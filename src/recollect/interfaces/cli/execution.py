@@ -70,7 +70,7 @@ def start(program: Operation, given: dict[str, str | None], as_json: bool, store
 
     if store is not None:
         if (named := given.get("settings")) is not None:
-            raise InvalidInput("two stores are named", remedy=f"give '{named[:80]}' or --store, not both")
+            raise InvalidInput("two stores were given", remedy=f"give '{named[:80]}' or --store, not both")
         given["settings"] = store
     request, renderer = validated(program, fields_of(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:

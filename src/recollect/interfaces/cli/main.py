@@ -103,8 +103,8 @@ def _show_help() -> int:
         print(f"{title}:")
         _list_commands(names.split())
         print()
-    print("`recollect COMMAND --help` tells more. The store is recollect.db in this folder, or --store, or")
-    print("$RECOLLECT_STORE; settings may also stand in a YAML file: --store settings.yaml.")
+    print("`recollect COMMAND --help` shows more. The store is recollect.db in this folder, or --store, or")
+    print("$RECOLLECT_STORE; settings can also be in a YAML file: --store settings.yaml.")
     return 0
 
 

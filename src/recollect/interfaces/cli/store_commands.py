@@ -50,6 +50,6 @@ class ConfigCheckRequest(Request):
 
 
 def config_check(request: ConfigCheckRequest, progress: Progress | None = None) -> Diagnosis:
-    """Try everything the settings name and say what is wrong and how to mend it; writes nothing."""
+    """Try everything the settings name and say what is wrong and how to fix it; writes nothing."""
     findings = list(app.check_settings(request.settings))
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings)

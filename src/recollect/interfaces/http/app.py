@@ -1,6 +1,6 @@
 """The service: every operation of the catalogue as a route, behind keys, permissions and limits.
 
-The core is synchronous: requests run in a few threads, behind a gate that turns away what would only queue. Every
+The core is synchronous: requests run in a few threads, behind a limit that turns away what would only queue. Every
 answer carries a request id; every problem has one shape; nothing of what is stored reaches a log.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
+from starlette.types import Lifespan
 
 from recollect.catalogue import FORMER_NAMES, Operation, invoke
 from recollect.domain.record import new_id
@@ -31,12 +32,13 @@ from recollect.interfaces.http import openapi
 from recollect.interfaces.http.body_timeouts import Patience
 from recollect.interfaces.http.client_address import Proxies, neighbourhood
 from recollect.interfaces.http.host_check import check_host, is_loopback
-from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Gate, Rates, Usage
+from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Rates, RequestLimit, Usage
 from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, log_request
 from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
 from recollect.services.access.authorize import Principal, authorize
+from recollect.services.requests import Reply
 from recollect.services.tenant import Core
 from recollect.settings import ServerSettings
 
@@ -49,6 +51,7 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[str, str, str, Handler]
 """Method, path, the name it has in figures and logs, and what answers."""
+T = TypeVar("T")
 log = logging.getLogger("recollect.service")
 
 
@@ -60,16 +63,16 @@ class Service:
         self.settings = settings
         self.operator = operator
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
-        self.gate = Gate(settings.threads + settings.waiting)
-        self.uploads = Gate(2 * settings.threads)
+        self.requests = RequestLimit(settings.threads + settings.waiting)
+        self.uploads = RequestLimit(2 * settings.threads)
         self.rates = Rates()
         self.usage = Usage(partial(keys.count_uses, core))
-        self.metrics = Metrics(lambda: self.gate.inside)
+        self.metrics = Metrics(lambda: self.requests.inside)
         self.is_closing = False
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    async def run(self, work: Callable[[], T]) -> T:
         """In a thread, if there is room for one more."""
-        with self.gate:
+        with self.requests:
             return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     async def expect_key(self, request: Request) -> None:
@@ -138,7 +141,7 @@ def _token(request: Request) -> tuple[str | None, bool]:
 def needed_token(request: Request) -> str:
     token, _ = _token(request)
     if token is None:
-        raise Unauthenticated("this needs a key", remedy="send Authorization: Bearer with a key")
+        raise Unauthenticated("a key is required", remedy="send the header Authorization: Bearer KEY")
     return token
 
 
@@ -160,7 +163,10 @@ def _check_proof(request: Request, token: str) -> None:
 
 
 def build(
-    service: Service, endpoints: Iterable[Endpoint] = (), routes: Iterable[BaseRoute] = (), lifespan: Any = None
+    service: Service,
+    endpoints: Iterable[Endpoint] = (),
+    routes: Iterable[BaseRoute] = (),
+    lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
     """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
     own = [*map(partial(operation_endpoint, service), openapi.offered()), *_former_endpoints(service)]
@@ -231,7 +237,7 @@ def _deprecated(endpoint: Endpoint) -> Handler:
     return answered
 
 
-def answer(request: Request, reply: Any) -> Response:
+def answer(request: Request, reply: Reply) -> Response:
     version = getattr(reply, "version", None)
     headers = {"etag": f'"{version}"'} if isinstance(version, int) else {}
     if headers and request.method == "GET" and request.headers.get("if-none-match") == headers["etag"]:

@@ -129,7 +129,7 @@ class Connection(HttpToolsProtocol):
         elif self._head_since is not None:
             self._head_bytes += 0 if ends_a_body else len(data)  # the rest of a body is no head
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self._end_with(InvalidInput("the head of the request is too long", remedy="send less"), 431)
+                self._end_with(InvalidInput("the request header is too long", remedy="send less"), 431)
 
     @property
     def _is_answering(self) -> bool:
@@ -168,7 +168,7 @@ class Connection(HttpToolsProtocol):
         if self._is_turned_away or not self._head_bytes:
             self.transport.abort()
         elif not self.transport.is_closing():
-            self._end_with(InvalidInput("the head of the request did not come", remedy="send it without a pause"), 408)
+            self._end_with(InvalidInput("the request header timed out", remedy="send it without pauses"), 408)
 
     def _end_with(self, error: RecollectError, status: int | None = None) -> None:
         """Say why and let the client read it: nothing more is sent, and what still comes is thrown away."""

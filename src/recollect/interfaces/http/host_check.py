@@ -31,7 +31,7 @@ def check_host(request: Request, settings: ServerSettings) -> None:
     """Refuse a name that this service does not go by, where it is known by which names it goes."""
     known = {*LOOPBACK_NAMES, settings.host, *settings.hosts}
     if (settings.hosts or is_loopback(settings.host)) and _host(f"//{request.headers.get('host', '')}") not in known:
-        raise InvalidInput("this service does not go by that name", remedy="add it to server.hosts in the settings")
+        raise InvalidInput("unknown host name", remedy="add it to server.hosts in the settings")
 
 
 def check_origin(request: Request) -> None:
@@ -40,7 +40,7 @@ def check_origin(request: Request) -> None:
     if origin is None or _origin_netloc(origin) == request.headers.get("host", ""):
         return
     if _host(origin) not in LOOPBACK_NAMES:
-        raise Denied("a page of another site asked", remedy="ask from a program, not from a page")
+        raise Denied("a page of another site sent this request", remedy="send it from a program, not from a web page")
 
 
 def _origin_netloc(origin: str) -> str | None:

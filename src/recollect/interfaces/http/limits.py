@@ -85,7 +85,7 @@ class Usage:
                     self._unwritten[id] = (key, uses + self._unwritten.get(id, (key, 0))[1])
 
 
-class Gate:
+class RequestLimit:
     """At most so many requests at work or waiting for a thread; the next is turned away, not queued without end."""
 
     def __init__(self, most: int) -> None:
@@ -93,7 +93,7 @@ class Gate:
         self._lock = threading.Lock()
         self.inside = 0
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> RequestLimit:
         with self._lock:
             if self.inside >= self._most:
                 raise Overloaded("too many requests are waiting", remedy="wait 1 s, then try again", retry_after=1)

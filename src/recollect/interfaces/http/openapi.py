@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -37,7 +37,7 @@ PROBLEMS = {
     "400": "The request is malformed.",
     "401": "No key, or none that is valid.",
     "403": "The key does not grant this.",
-    "404": "There is no such thing, or it is another's.",
+    "404": "Not found, or it belongs to another organization.",
     "409": "The request is fine, the state is not.",
     "413": "The body is too large, or a list in it too long.",
     "422": "A field is wrong.",
@@ -48,7 +48,9 @@ PROBLEMS = {
     "503": "Busy or not ready; Retry-After says when.",
     "507": "The disk is full.",
 }
-EXAMPLES: dict[str, dict[str, Any]] = {
+JsonSchema = dict[str, Any]
+"""A part of the document; its shape is what OpenAPI and JSON Schema say."""
+EXAMPLES: dict[str, JsonSchema] = {
     "remember": {"content": "Alice prefers pytest", "cites": ["user:alice:said so in review"], "tags": ["testing"]},
     "recall": {"query": "which test framework?", "limit": 5},
     "context": {"query": "write tests for the parser", "tokens": 800},
@@ -68,14 +70,14 @@ def as_json(prefix: str) -> bytes:
     return json.dumps(document(prefix), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def document(prefix: str) -> dict[str, Any]:
+def document(prefix: str) -> JsonSchema:
     operations = offered()
     models: set[tuple[type[BaseModel], str]] = {(one.request, "validation") for one in operations}
     models |= {(one.reply, "serialization") for one in operations}
     ordered = sorted(models, key=lambda pair: (pair[0].__module__, pair[0].__name__, pair[1]))
     names, schemas = models_json_schema(ordered, ref_template=REF)  # type: ignore[arg-type]
     components = {**schemas.get("$defs", {}), "Error": ERROR}
-    paths: dict[str, Any] = {}
+    paths: JsonSchema = {}
     for operation in operations:
         method, _, path = operation.route.partition(" ")
         described = _described(operation, method, names, components)
@@ -93,10 +95,12 @@ def document(prefix: str) -> dict[str, Any]:
     }
 
 
-def _described(operation: Operation, method: str, names: Any, components: dict[str, Any]) -> dict[str, Any]:
+def _described(
+    operation: Operation, method: str, names: Mapping[Any, JsonSchema], components: JsonSchema
+) -> JsonSchema:
     request, reply = names[operation.request, "validation"], names[operation.reply, "serialization"]
     inside = re.findall(r"{(\w+)}", operation.route)
-    described: dict[str, Any] = {
+    described: JsonSchema = {
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"Needs the permission `{operation.permission}`. {repeating(operation)}".strip(),
@@ -113,10 +117,10 @@ def _described(operation: Operation, method: str, names: Any, components: dict[s
     return described
 
 
-BYTES: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+BYTES: JsonSchema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
-def _as_it_is(operation: Operation, described: dict[str, Any], components: dict[str, Any]) -> None:
+def _as_it_is(operation: Operation, described: JsonSchema, components: JsonSchema) -> None:
     """Files of workspaces go either way as they are, too: no base64, up to the largest a workspace takes."""
     if operation.name == "workspace.write":
         described["requestBody"]["content"] |= BYTES
@@ -133,7 +137,7 @@ def _as_it_is(operation: Operation, described: dict[str, Any], components: dict[
         )
 
 
-HEADERS: dict[str, dict[str, Any]] = {
+HEADERS: dict[str, JsonSchema] = {
     "idempotency_key": {
         "name": "Idempotency-Key",
         "description": "Stands for `idempotency_key`: the same again is done once, another with it is a conflict.",
@@ -141,13 +145,13 @@ HEADERS: dict[str, dict[str, Any]] = {
     },
     "version": {
         "name": "If-Match",
-        "description": "Stands for `version`: the ETag of an answer. Only if nobody changed it since.",
+        "description": "Stands for `version`: the ETag of an answer. Fails if it was changed since.",
         "schema": {"type": "string", "pattern": r'^"[0-9]{1,18}"$'},
     },
 }
 
 
-def _headers(operation: Operation) -> list[dict[str, Any]]:
+def _headers(operation: Operation) -> list[JsonSchema]:
     """The headers that an operation honours; elsewhere they are refused."""
     fields = operation.request.model_fields
     return [{**told, "in": "header", "required": False} for field, told in HEADERS.items() if field in fields]
@@ -171,7 +175,7 @@ def repeating(operation: Operation) -> str:
     return f"{refused}: look whether it was done before you repeat it."
 
 
-def _responses(reply: dict[str, Any]) -> dict[str, Any]:
+def _responses(reply: JsonSchema) -> JsonSchema:
     error = {"application/json": {"schema": {"$ref": REF.format(model="Error")}}}
     problems = {status: {"description": about, "content": error} for status, about in PROBLEMS.items()}
     for status in ("429", "503"):
@@ -180,11 +184,11 @@ def _responses(reply: dict[str, Any]) -> dict[str, Any]:
     return {"200": answer, **problems}
 
 
-def _schema(operation: Operation, components: dict[str, Any]) -> dict[str, Any]:
+def _schema(operation: Operation, components: JsonSchema) -> JsonSchema:
     return components.get(operation.request.__name__) or operation.request.model_json_schema(ref_template=REF)
 
 
-def _parameter(operation: Operation, components: dict[str, Any], name: str, place: str) -> dict[str, Any]:
+def _parameter(operation: Operation, components: JsonSchema, name: str, place: str) -> JsonSchema:
     schema = _schema(operation, components)["properties"][name]
     field = operation.request.model_fields[name]
     made = {"name": name, "in": place, "required": place == "path" or field.is_required()}
@@ -194,19 +198,17 @@ def _parameter(operation: Operation, components: dict[str, Any], name: str, plac
     return made | {"schema": schema}
 
 
-def _body(
-    operation: Operation, request: dict[str, Any], components: dict[str, Any], inside: Iterable[str]
-) -> dict[str, Any]:
+def _body(operation: Operation, request: JsonSchema, components: JsonSchema, inside: Iterable[str]) -> JsonSchema:
     """The request's own schema, without the fields that stand in the path."""
     whole = _schema(operation, components)
-    schema: dict[str, Any] = request
+    schema: JsonSchema = request
     if inside:
         schema = {
             **whole,
             "properties": {name: one for name, one in whole["properties"].items() if name not in inside},
             "required": [name for name in whole.get("required", []) if name not in inside],
         }
-    content: dict[str, Any] = {"schema": schema}
+    content: JsonSchema = {"schema": schema}
     if operation.name in EXAMPLES:
         content["example"] = EXAMPLES[operation.name]
     required = any(field.is_required() for name, field in operation.request.model_fields.items() if name not in inside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any, Union, get_args, get_origin
+from typing import Union, get_args, get_origin
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -14,9 +14,9 @@ from recollect.errors import InvalidInput, TooLarge
 LONGEST_VERSION = 18  # digits that every store keeps as one number
 
 
-def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, Any]:
+def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, object]:
     """Every field the request names; what is no field is left in, so that it is refused by name."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     if request.method in ("GET", "HEAD", "DELETE"):
         fields = _query(operation, request)
         if body:
@@ -32,7 +32,7 @@ def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, 
     return fields | _headers(operation, request, fields)
 
 
-def upload_fields(operation: Operation, request: Request) -> dict[str, Any]:
+def upload_fields(operation: Operation, request: Request) -> dict[str, object]:
     """Where the body is a file as it is, all else stands in path, query and headers."""
     fields = _query(operation, request)
     doubled = sorted(request.path_params.keys() & fields.keys())
@@ -74,15 +74,15 @@ async def arriving(request: Request) -> AsyncIterator[bytes]:
             yield part
     except ClientDisconnect:
         if getattr(request.state, "is_unread", False):
-            raise InvalidInput("the body stopped coming", remedy="send it again, without a pause") from None
-        raise InvalidInput("the request ended before its body did", remedy="send it again") from None
+            raise InvalidInput("the request body timed out", remedy="send it again without pauses") from None
+        raise InvalidInput("the request body is incomplete", remedy="send it again") from None
 
 
 def _too_large(most: int) -> TooLarge:
     return TooLarge(f"the body is larger than {most:,} bytes", remedy="send it in pieces")
 
 
-def _json(body: bytes, content_type: str) -> dict[str, Any]:
+def _json(body: bytes, content_type: str) -> dict[str, object]:
     if not body:
         return {}
     if content_type.partition(";")[0].strip().lower() not in ("application/json", ""):
@@ -92,12 +92,12 @@ def _json(body: bytes, content_type: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise InvalidInput("the body is not JSON", remedy="send one JSON object") from None
     if not isinstance(value, dict):
-        raise InvalidInput("the body is no JSON object", remedy="send one JSON object with the fields")
+        raise InvalidInput("the body is not a JSON object", remedy="send one JSON object with the fields")
     return value
 
 
-def _query(operation: Operation, request: Request) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+def _query(operation: Operation, request: Request) -> dict[str, object]:
+    fields: dict[str, object] = {}
     for name in request.query_params:
         field = operation.request.model_fields.get(name)
         values = request.query_params.getlist(name)
@@ -111,14 +111,14 @@ def _query(operation: Operation, request: Request) -> dict[str, Any]:
     return fields
 
 
-def _object(name: str, text: str) -> Any:
+def _object(name: str, text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(f"'{name}' is not JSON", remedy=f'write {name}={{"key": "value"}}') from None
 
 
-def kind_of(annotation: Any) -> str:
+def kind_of(annotation: object) -> str:
     """How a field stands in a query: once, several times, or as a JSON object."""
     options = get_args(annotation) if get_origin(annotation) in (Union, type(int | str)) else (annotation,)
     origins = {get_origin(option) or option for option in options}
@@ -127,9 +127,9 @@ def kind_of(annotation: Any) -> str:
     return "object" if dict in origins else "one"
 
 
-def _headers(operation: Operation, request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+def _headers(operation: Operation, request: Request, fields: dict[str, object]) -> dict[str, object]:
     """`Idempotency-Key` and `If-Match` stand for fields; where an operation has no such field they are refused."""
-    given = {
+    given: dict[str, object] = {
         "idempotency_key": request.headers.get("idempotency-key"),
         "version": _version(request.headers.get("if-match")) if "if-match" in request.headers else None,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -24,6 +24,7 @@ from recollect.interfaces.http.app import Service, address_of, problem, request_
 from recollect.interfaces.http.host_check import check_host, check_origin
 from recollect.interfaces.http.metrics import log_request
 from recollect.interfaces.http.request_parsing import body_of
+from recollect.interfaces.mcp.access import RequestContext
 from recollect.interfaces.mcp.server import build
 from recollect.interfaces.mcp.tools import offered
 from recollect.ports.records import Scope
@@ -33,20 +34,20 @@ PATH = "/mcp"
 T = TypeVar("T")
 
 
-class KeysGate:
+class KeyAccess:
     """Whoever the request's key names, with what it grants."""
 
     def __init__(self, service: Service) -> None:
         self.core = service.core
         self._service = service
 
-    def profile(self, context: Any) -> str:
-        return profile_of(context.request)
+    def profile(self, context: RequestContext) -> str:
+        return profile_of(_request(context))
 
-    def may(self, context: Any, operation: Operation) -> bool:
+    def may(self, context: RequestContext, operation: Operation) -> bool:
         return self._service.grants(_principal(context), operation)
 
-    def admitted(self, context: Any, operation: Operation) -> Scope:
+    def admitted(self, context: RequestContext, operation: Operation) -> Scope:
         return self._service.permitted(_principal(context), operation).scope
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -54,9 +55,14 @@ class KeysGate:
         return done
 
 
-def _principal(context: Any) -> Principal:
-    principal: Principal = context.request.state.principal
+def _principal(context: RequestContext) -> Principal:
+    principal: Principal = _request(context).state.principal
     return principal
+
+
+def _request(context: RequestContext) -> Request:
+    assert isinstance(context.request, Request), "over HTTP every call comes with its request"
+    return context.request
 
 
 def profile_of(request: Request) -> str:
@@ -69,7 +75,7 @@ class McpEndpoint:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._manager = StreamableHTTPSessionManager(
-            build(KeysGate(service)),
+            build(KeyAccess(service)),
             json_response=True,
             stateless=True,
             max_request_body_size=service.settings.most_body_bytes,

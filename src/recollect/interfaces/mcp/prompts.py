@@ -1,8 +1,8 @@
-"""Prompts a person picks in their host: begin a task with what is known, and keep what was learned."""
+"""PromptHandlers a person picks in their host: begin a task with what is known, and keep what was learned."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp import types
 
@@ -11,7 +11,8 @@ from recollect.errors import InvalidInput, RecollectError
 from recollect.interfaces.mcp.resources import refused
 
 if TYPE_CHECKING:
-    from recollect.interfaces.mcp.server import Door
+    from recollect.interfaces.mcp.access import RequestContext
+    from recollect.interfaces.mcp.server import ToolHandlers
 
 KEEP = (
     "Look back over this conversation and keep what will matter later. For each decision, preference, fact or lesson:"
@@ -36,14 +37,16 @@ END = types.Prompt(
 )
 
 
-class Prompts:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+class PromptHandlers:
+    def __init__(self, tools: ToolHandlers) -> None:
+        self._tools = tools
 
-    async def list_prompts(self, context: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    async def list_prompts(
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=[BEGIN, END])
 
-    async def get(self, context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get(self, context: RequestContext, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = params.arguments or {}
         try:
             if params.name == BEGIN.name:
@@ -55,11 +58,11 @@ class Prompts:
         except RecollectError as error:
             raise refused(error) from None
 
-    async def _begun(self, context: Any, given: dict[str, str]) -> str:
+    async def _begun(self, context: RequestContext, given: dict[str, str]) -> str:
         if not given.get("task"):
-            raise InvalidInput("a task is needed", remedy="say what is to be done")
+            raise InvalidInput("the task is missing", remedy="describe what is to be done")
         fields = {"query": given["task"], "tokens": given.get("tokens") or 1000}
-        known = await self._door.ask(context, OPERATIONS["context"], fields)
+        known = await self._tools.ask(context, OPERATIONS["context"], fields)
         return f"{known.text}\n\nWith that in mind, do this:\n\n{given['task']}"
 
 

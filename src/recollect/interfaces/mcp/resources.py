@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -13,15 +14,18 @@ from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.interfaces.mcp.tools import offered
 from recollect.services.frameworks import graph
+from recollect.services.recall.browse import MemoryLine
 from recollect.services.recall.context import Context
+from recollect.services.requests import Reply
 
 if TYPE_CHECKING:
-    from recollect.interfaces.mcp.server import Door
+    from recollect.interfaces.mcp.access import RequestContext
+    from recollect.interfaces.mcp.server import ToolHandlers
 
 JSON = "application/json"
 MEMORY = "memory://"
 GRAPH = "memory://knowledge-graph"
-FIXED: dict[str, tuple[str, dict[str, Any], str]] = {
+FIXED: dict[str, tuple[str, dict[str, object], str]] = {
     "recollect://recent": ("list", {"limit": 50}, "The newest memories"),
     "recollect://stats": ("stats", {}, "How much is remembered, and how well supported"),
 }
@@ -29,7 +33,7 @@ PAGE = 50
 TITLE_LENGTH = 80
 
 
-def plain(reply: Any, structured: Any) -> str:
+def plain(reply: Reply, structured: Mapping[str, object]) -> str:
     """A reply as text: what was packed for a prompt as it is, everything else as JSON.
 
     The official memory server says done in words, and gives lists without a name; prompts were written for that.
@@ -39,38 +43,38 @@ def plain(reply: Any, structured: Any) -> str:
     if isinstance(reply, graph.Done):
         return reply.message
     if isinstance(reply, graph.Entities | graph.Relations | graph.Additions):
-        (structured,) = structured.values()
+        return json.dumps(*structured.values(), ensure_ascii=False, indent=2)
     return json.dumps(structured, ensure_ascii=False, indent=2)
 
 
-class Shelf:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+class ResourceHandlers:
+    def __init__(self, tools: ToolHandlers) -> None:
+        self._tools = tools
 
     async def list_resources(
-        self, context: Any, params: types.PaginatedRequestParams | None
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The fixed ones first, then every memory, the newest first, page by page."""
         cursor = params.cursor if params else None
-        if not self._door.gate.may(context, OPERATIONS["list"]):
+        if not self._tools.access.may(context, OPERATIONS["list"]):
             return types.ListResourcesResult(resources=[])
         fixed = [] if cursor else self._fixed(context)
         page = await self._told(context, OPERATIONS["list"], {"limit": PAGE, "after": cursor})
         memories = [_listed(line) for line in page.memories]
         return types.ListResourcesResult(resources=[*fixed, *memories], next_cursor=page.next)
 
-    def _fixed(self, context: Any) -> list[types.Resource]:
+    def _fixed(self, context: RequestContext) -> list[types.Resource]:
         made = [
             types.Resource(uri=uri, name=uri.rpartition("/")[2], title=title, description=title, mime_type=JSON)
             for uri, (_, _, title) in FIXED.items()
         ]
-        if self._door.gate.profile(context) == "memory-server":
+        if self._tools.access.profile(context) == "memory-server":
             title = "The full knowledge graph with all entities and relations"
             made.append(types.Resource(uri=GRAPH, name="knowledge-graph", title="Knowledge Graph", description=title))
         return made
 
     async def list_templates(
-        self, context: Any, params: types.PaginatedRequestParams | None
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         title = "One memory with its citations, tags and links"
         template = types.ResourceTemplate(
@@ -78,31 +82,31 @@ class Shelf:
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read(self, context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read(self, context: RequestContext, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
         operation, fields = self._meant(context, uri)
         reply = await self._told(context, operation, fields)
         text = json.dumps(reply.model_dump(mode="json", by_alias=True), ensure_ascii=False, indent=2)
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])
 
-    def _meant(self, context: Any, uri: str) -> tuple[Operation, dict[str, Any]]:
+    def _meant(self, context: RequestContext, uri: str) -> tuple[Operation, dict[str, object]]:
         if uri in FIXED:
             name, fields, _ = FIXED[uri]
             return OPERATIONS[name], fields
-        if uri == GRAPH and self._door.gate.profile(context) == "memory-server":
+        if uri == GRAPH and self._tools.access.profile(context) == "memory-server":
             return offered("memory-server")["read_graph"].operation, {}
         if not uri.startswith(MEMORY) or uri == MEMORY:
             raise refused(NotFound(f"there is no resource '{uri[:80]}'", remedy="list the resources"))
         return OPERATIONS["show"], {"id": unquote(uri.removeprefix(MEMORY), errors="replace")}
 
-    async def _told(self, context: Any, operation: Operation, fields: dict[str, Any]) -> Any:
+    async def _told(self, context: RequestContext, operation: Operation, fields: dict[str, object]) -> Any:
         try:
-            return await self._door.ask(context, operation, fields)
+            return await self._tools.ask(context, operation, fields)
         except RecollectError as error:
             raise refused(error) from None
 
 
-def _listed(line: Any) -> types.Resource:
+def _listed(line: MemoryLine) -> types.Resource:
     head = " ".join(line.text.split())
     title = head if len(head) <= TITLE_LENGTH else head[: TITLE_LENGTH - 1] + "…"
     about = f"{line.kind}, {line.status}, {line.occurred_at}"

@@ -1,6 +1,6 @@
-"""The MCP server: tools, resources and prompts over one memory, for whoever the gate lets in.
+"""The MCP server: tools, resources and prompts over one memory, for whoever has access.
 
-The two transports differ in one thing, the gate: who asks, what they may do, and in which thread the work is done.
+The two transports differ in one thing, the access: who asks, what they may do, and in which thread the work is done.
 Every problem is a tool's error with our message and remedy, for the model to read and mend; no traceback leaves.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mcp import types
 from mcp.server import Server
@@ -20,9 +20,9 @@ from recollect import __version__
 from recollect.catalogue import Operation, invoke
 from recollect.errors import RecollectError
 from recollect.interfaces.mcp import prompts, resources
-from recollect.interfaces.mcp.tools import PROFILES, Tool, offered
-from recollect.ports.records import Scope
-from recollect.services.tenant import Core
+from recollect.interfaces.mcp.access import Access, RequestContext
+from recollect.interfaces.mcp.tools import PROFILES, JsonSchema, Tool, offered
+from recollect.services.requests import Reply
 
 PAGE = 250  # some hosts read the first page only: it holds every tool there is today
 INSTRUCTIONS = (
@@ -34,50 +34,36 @@ log = logging.getLogger("recollect.mcp")
 T = TypeVar("T")
 
 
-class Gate(Protocol):
-    """Who asks, and what they may do."""
+class ToolHandlers:
+    """Answers about tools; the other handlers ask operations through `ask`."""
 
-    core: Core
+    def __init__(self, access: Access) -> None:
+        self.access = access
 
-    def profile(self, context: Any) -> str: ...
-
-    def may(self, context: Any, operation: Operation) -> bool:
-        """Whether to offer it; says nothing to anybody."""
-        ...
-
-    def admitted(self, context: Any, operation: Operation) -> Scope:
-        """The scope to work in; Denied otherwise, which ends in the access log."""
-        ...
-
-    async def run(self, work: Callable[[], T]) -> T: ...
-
-
-class Door:
-    """What the handlers share."""
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-
-    def tools(self, context: Any) -> dict[str, Tool]:
-        return offered(self.gate.profile(context))
+    def tools(self, context: RequestContext) -> dict[str, Tool]:
+        return offered(self.access.profile(context))
 
     async def ask(
         self,
-        context: Any,
+        context: RequestContext,
         operation: Operation,
-        fields: dict[str, Any],
+        fields: Mapping[str, object],
         shown: Callable[[Any], Any] = lambda reply: reply,
     ) -> Any:
         """Any operation, in a thread, if whoever asks may; how its reply is shown is made there, too."""
-        gate = self.gate
-        return await gate.run(lambda: shown(invoke(operation, gate.core, gate.admitted(context, operation), fields)))
+        access = self.access
+        return await access.run(
+            lambda: shown(invoke(operation, access.core, access.admitted(context, operation), dict(fields)))
+        )
 
-    async def list_tools(self, context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        visible = [tool for tool in self.tools(context).values() if self.gate.may(context, tool.operation)]
+    async def list_tools(
+        self, context: RequestContext, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        visible = [tool for tool in self.tools(context).values() if self.access.may(context, tool.operation)]
         page, following = paged(visible, params.cursor if params else None)
         return types.ListToolsResult(tools=[tool.described() for tool in page], next_cursor=following)
 
-    async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(self, context: RequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = self.tools(context).get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool '{params.name[:80]}'")
@@ -93,7 +79,7 @@ class Door:
         return made
 
 
-def answered(tool: Tool, reply: Any) -> types.CallToolResult:
+def answered(tool: Tool, reply: Reply) -> types.CallToolResult:
     """The reply for programs, and the same as text for those that read."""
     structured = reply.model_dump(mode="json", by_alias=True)
     text = resources.plain(reply, structured)
@@ -110,14 +96,14 @@ def failed(error: RecollectError) -> types.CallToolResult:
 def paged(items: Sequence[T], cursor: str | None, size: int = PAGE) -> tuple[Sequence[T], str | None]:
     """A page of a list that is at hand, and where the next begins."""
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 9):
-        raise MCPError(types.INVALID_PARAMS, "that cursor is not one of ours")
+        raise MCPError(types.INVALID_PARAMS, "unknown cursor")
     start = int(cursor or 0)
     return items[start : start + size], str(start + size) if start + size < len(items) else None
 
 
-def build(gate: Gate) -> Server[Any]:
-    door = Door(gate)
-    shelf, help = resources.Shelf(door), prompts.Prompts(door)
+def build(access: Access) -> Server[Any]:
+    tools = ToolHandlers(access)
+    readable, prompted = resources.ResourceHandlers(tools), prompts.PromptHandlers(tools)
     return Server(
         "recollect",
         version=__version__,
@@ -125,17 +111,17 @@ def build(gate: Gate) -> Server[Any]:
         description="The memory of AI agents: cited, trusted by evidence, found again.",
         instructions=INSTRUCTIONS,
         get_tool_input_schema=_schema,
-        on_list_tools=door.list_tools,
-        on_call_tool=door.call_tool,
-        on_list_resources=shelf.list_resources,
-        on_list_resource_templates=shelf.list_templates,
-        on_read_resource=shelf.read,
-        on_list_prompts=help.list_prompts,
-        on_get_prompt=help.get,
+        on_list_tools=tools.list_tools,
+        on_call_tool=tools.call_tool,
+        on_list_resources=readable.list_resources,
+        on_list_resource_templates=readable.list_templates,
+        on_read_resource=readable.read,
+        on_list_prompts=prompted.list_prompts,
+        on_get_prompt=prompted.get,
     )
 
 
-def _schema(name: str) -> dict[str, Any] | None:
+def _schema(name: str) -> JsonSchema | None:
     """A tool's schema by its name alone; the names of all profiles differ."""
     found = [tools[name] for tools in map(offered, PROFILES) if name in tools]
     return found[0].input_schema if found else None

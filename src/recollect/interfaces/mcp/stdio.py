@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import Field
 
@@ -22,6 +22,9 @@ from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Request
 from recollect.services.tenant import Core
 from recollect.settings import load
+
+if TYPE_CHECKING:
+    from recollect.interfaces.mcp.access import RequestContext
 
 T = TypeVar("T")
 
@@ -37,7 +40,7 @@ class McpRequest(Request):
     actor: str | None = Field(None, description="On whose behalf")
 
 
-class OwnersGate:
+class OwnerAccess:
     """The owner of the store, who may do everything."""
 
     def __init__(self, core: Core, scope: Scope, profile: str) -> None:
@@ -45,13 +48,13 @@ class OwnersGate:
         self._scope = scope
         self._profile = profile
 
-    def profile(self, context: Any) -> str:
+    def profile(self, context: RequestContext) -> str:
         return self._profile
 
-    def may(self, context: Any, operation: Operation) -> bool:
+    def may(self, context: RequestContext, operation: Operation) -> bool:
         return True
 
-    def admitted(self, context: Any, operation: Operation) -> Scope:
+    def admitted(self, context: RequestContext, operation: Operation) -> Scope:
         return self._scope
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -65,14 +68,14 @@ def serve(request: McpRequest, progress: Progress | None = None) -> None:
 
         from recollect.interfaces.mcp.server import build
     except ImportError:
-        raise MissingExtra("MCP needs its library", remedy="pip install 'recollect[mcp]'") from None
+        raise MissingExtra("the MCP library is not installed", remedy="pip install 'recollect[mcp]'") from None
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     settings = load(request.store, organization=request.organization, actor=request.actor)
     core = app.with_background(app.build(settings), settings)
-    gate = OwnersGate(core, Scope(settings.organization, settings.actor), request.profile)
+    access = OwnerAccess(core, Scope(settings.organization, settings.actor), request.profile)
 
     async def talk() -> None:
-        server = build(gate)
+        server = build(access)
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 

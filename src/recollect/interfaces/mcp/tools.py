@@ -18,6 +18,7 @@ from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput
 from recollect.services.request_limits import LARGEST_FLOAT, MOST_CITATIONS
 
+JsonSchema = dict[str, Any]
 PROFILES: dict[str, str] = {
     "default": "What an assistant needs every day: remembering, recalling, evidence, letting go, know-how.",
     "agent": "That, and what agents are built on: sessions, messages, blocks, runs, summaries, trust.",
@@ -97,13 +98,13 @@ class Tool:
         return words[:1].upper() + words[1:]
 
     @cached_property
-    def input_schema(self) -> dict[str, Any]:
+    def input_schema(self) -> JsonSchema:
         schema = tidy(self.operation.request.model_json_schema(by_alias=True))
         schema.setdefault("properties", {})
         return schema
 
     @cached_property
-    def output_schema(self) -> dict[str, Any]:
+    def output_schema(self) -> JsonSchema:
         return tidy(self.operation.reply.model_json_schema(by_alias=True, mode="serialization"))
 
     def described(self) -> types.Tool:
@@ -128,14 +129,14 @@ class Tool:
         )
 
 
-def tidy(schema: dict[str, Any]) -> dict[str, Any]:
+def tidy(schema: JsonSchema) -> JsonSchema:
     """A schema that every host reads: references put in place, no titles, no fields that a model cannot give."""
     shared = schema.pop("$defs", {})
-    tidied: dict[str, Any] = _tidied(schema, shared, ())
+    tidied: JsonSchema = _tidied(schema, shared, ())
     return tidied
 
 
-def _tidied(part: Any, shared: dict[str, Any], inside: tuple[str, ...]) -> Any:
+def _tidied(part: Any, shared: JsonSchema, inside: tuple[str, ...]) -> Any:
     if isinstance(part, list):
         return [_tidied(one, shared, inside) for one in part]
     if not isinstance(part, dict):
@@ -164,7 +165,7 @@ CITED = {
 }
 
 
-def _is_needless(key: str, value: Any) -> bool:
+def _is_needless(key: str, value: object) -> bool:
     """The titles that pydantic makes of field names (a field called title is an object, not a text), and bounds that
     no model comes near."""
     is_far = key in ("minimum", "maximum") and isinstance(value, int | float) and abs(value) >= LARGEST_FLOAT

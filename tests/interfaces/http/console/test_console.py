@@ -204,7 +204,7 @@ def test_files_are_kept_by_browsers_until_they_change(console: Any) -> None:
     assert script
     assert "immutable" in console.get(script[0]).headers["cache-control"]
     assert console.get("/console/static/console.js").headers["cache-control"] == "no-cache"
-    assert console.get("/console/static/..%2fvisit.py").status_code == 404, "no file of ours"
+    assert console.get("/console/static/..%2fpage_context.py").status_code == 404, "no file of ours"
 
 
 class Tags(HTMLParser):

@@ -20,12 +20,16 @@ from recollect.services.workspaces.folder_sync import Pulled
 from recollect.services.workspaces.snapshots import Compared, Restored, SnapshotPage
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from recollect.interfaces.cli.render.replies import Renderer
 
 CHANGES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-def _table(renderer: Renderer, titles: Sequence[str], rows: Iterable[Sequence[Any]], next: str | None = None) -> None:
+def _table(
+    renderer: Renderer, titles: Sequence[str], rows: Iterable[Sequence[object]], next: str | None = None
+) -> None:
     table = Table(*titles, box=None, header_style="dim")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
@@ -105,7 +109,7 @@ def states(renderer: Renderer, reply: StatePage) -> None:
     _table(renderer, ("agent", "session", "version", "saved", "expires"), rows, reply.next)
 
 
-def _until(renderer: Renderer, moment: Any) -> str:
+def _until(renderer: Renderer, moment: datetime | None) -> str:
     return renderer.when(moment) if moment else "never"
 
 

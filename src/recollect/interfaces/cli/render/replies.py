@@ -192,7 +192,7 @@ class Renderer:
             if finding.remedy:
                 self.console.print(f"{' ' * (width + 3)}{escape(finding.remedy)}")
         for done in reply.mended:
-            self.console.print(f"mended: {escape(done)}")
+            self.console.print(f"fixed: {escape(done)}")
 
     def stats(self, reply: Stats) -> None:
         self.console.print(
@@ -255,7 +255,7 @@ class Renderer:
         self.console.print(table)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)

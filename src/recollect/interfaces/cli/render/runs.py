@@ -103,7 +103,7 @@ def _short(text: str) -> str:
     return clipped(" ".join(text.split()), WIDTH)
 
 
-def _json(value: Any, limit: int) -> str:
+def _json(value: object, limit: int) -> str:
     return clipped(json.dumps(value, ensure_ascii=False), limit)
 
 

@@ -10,55 +10,55 @@ from pydantic import BaseModel
 from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.record import now
 from recollect.errors import InvalidInput
-from recollect.interfaces.http.console.page_context import Page, Visit
+from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
 from recollect.settings import Settings, shown
 
 OPERATIONS_LOGGED = ("create", "read", "update", "delete", "search")
 FILTERS = ("memory", "operation", "by", "action", "since", "until")
 
 
-def audit(visit: Visit) -> dict[str, Any]:
-    chosen = {name: visit.query(name).strip() for name in FILTERS}
-    success = {"worked": True, "failed": False}.get(visit.query("outcome"))
-    facts: dict[str, Any] = {"chosen": chosen | {"outcome": visit.query("outcome")}, "operations": OPERATIONS_LOGGED}
+def audit(context: PageContext) -> Facts:
+    chosen = {name: context.query(name).strip() for name in FILTERS}
+    success = {"worked": True, "failed": False}.get(context.query("outcome"))
+    facts: Facts = {"chosen": chosen | {"outcome": context.query("outcome")}, "operations": OPERATIONS_LOGGED}
     facts |= {"entries": [], "next": None, "problem": None}
     try:
-        page = visit.call("log", limit=60, after=visit.query("after"), success=success, **chosen)
-        visit.meet(one.actor for one in page.entries)
+        page = context.call("log", limit=60, after=context.query("after"), success=success, **chosen)
+        context.meet(one.actor for one in page.entries)
         return facts | {"entries": page.entries, "next": page.next}
     except InvalidInput as error:
         return facts | {"problem": error}
 
 
-def users(visit: Visit) -> dict[str, Any]:
-    with_role = bool(visit.query("with_role"))
-    page = visit.call("user.list", after=visit.query("after"), with_role=with_role, limit=50)
-    removed = visit.call("user.list", removed=True, limit=50).users
-    roles = _grantable_roles(visit)
+def users(context: PageContext) -> Facts:
+    with_role = bool(context.query("with_role"))
+    page = context.call("user.list", after=context.query("after"), with_role=with_role, limit=50)
+    removed = context.call("user.list", removed=True, limit=50).users
+    roles = _grantable_roles(context)
     return {"users": page.users, "next": page.next, "roles": roles, "with_role": with_role, "removed": removed}
 
 
-def _grantable_roles(visit: Visit) -> list[str]:
-    return [role for role, granted in ROLES.items() if granted <= visit.principal.granted]
+def _grantable_roles(context: PageContext) -> list[str]:
+    return [role for role, granted in ROLES.items() if granted <= context.principal.granted]
 
 
-def account(visit: Visit) -> dict[str, Any]:
+def account(context: PageContext) -> Facts:
     """Who one is here, and how to change one's own password."""
-    return {"introduced": visit.introduced, "is_user": visit.principal.key.user_id is not None}
+    return {"introduced": context.introduced, "is_user": context.principal.key.user_id is not None}
 
 
-def keys(visit: Visit) -> dict[str, Any]:
-    found = visit.call("key.list", revoked=True).keys
-    visit.meet(one.user for one in found)
-    granted = [name for name in PERMISSIONS if name in visit.principal.granted]
+def keys(context: PageContext) -> Facts:
+    found = context.call("key.list", revoked=True).keys
+    context.meet(one.user for one in found)
+    granted = [name for name in PERMISSIONS if name in context.principal.granted]
     over = {key.id for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())}
     usable, ended = ([key for key in found if (key.id in over) == is_over] for is_over in (False, True))
     return {"usable": usable, "ended": ended, "over": over, "permissions": granted}
 
 
-def settings_page(settings: Settings, visit: Visit) -> dict[str, Any]:
+def settings_page(settings: Settings, context: PageContext) -> Facts:
     """The settings as they are in force, without secrets; only the operator's people see them."""
-    is_operator = visit.principal.scope.organization_id == visit.service.operator
+    is_operator = context.principal.scope.organization_id == context.service.operator
     told = _flat(settings.model_dump(mode="json")) if is_operator else []
     return {"settings": told, "described": _descriptions(Settings), "is_operator": is_operator}
 
@@ -75,7 +75,7 @@ def _descriptions(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
 _SECRET = ("key", "password", "secret", "token")
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(values: Facts, prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, dict) and value:

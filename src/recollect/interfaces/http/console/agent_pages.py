@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.interfaces.http.console.page_context import Page, Visit
+from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
 from recollect.interfaces.http.console.templating import line_kinds
 
 PATTERNS_AT_ONCE, STEPS_AT_ONCE, FILES_AT_ONCE, MOST_COMPARED = 20, 200, 500, 100
@@ -13,63 +13,65 @@ LESSONS_AT_ONCE, MOST_UNFOLDED = 12, 40
 RESUMABLE = ("paused", "failed")
 
 
-def agents(visit: Visit) -> dict[str, Any]:
-    page = visit.call("agent.list", after=visit.query("after"), limit=50)
+def agents(context: PageContext) -> Facts:
+    page = context.call("agent.list", after=context.query("after"), limit=50)
     return {"agents": page.agents, "next": page.next}
 
 
-def agent(visit: Visit) -> dict[str, Any]:
-    blocks = visit.ask("block.list", agent=visit.id)
-    tools = visit.ask("tool.list", agent=visit.id)
-    runs = visit.ask("run.list", agent=visit.id, limit=20)
-    workspaces = visit.ask("workspace.list", agent=visit.id)
+def agent(context: PageContext) -> Facts:
+    blocks = context.ask("block.list", agent=context.id)
+    tools = context.ask("tool.list", agent=context.id)
+    runs = context.ask("run.list", agent=context.id, limit=20)
+    workspaces = context.ask("workspace.list", agent=context.id)
     return {
-        "agent": visit.call("agent.show", id=visit.id),
+        "agent": context.call("agent.show", id=context.id),
         "resumable": RESUMABLE,
         "blocks": blocks.blocks if blocks else [],
         "tools": tools.tools if tools else [],
         "runs": runs.runs if runs else [],
         "workspaces": workspaces.workspaces if workspaces else [],
-        "memories": visit.call("list", agent=visit.id, limit=8),
+        "memories": context.call("list", agent=context.id, limit=8),
     }
 
 
-def runs(visit: Visit) -> dict[str, Any]:
-    page = visit.call("run.list", status=visit.query("status"), after=visit.query("after"), limit=50)
-    facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": visit.query("status")}
-    return facts | {"names": visit.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
+def runs(context: PageContext) -> Facts:
+    page = context.call("run.list", status=context.query("status"), after=context.query("after"), limit=50)
+    facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": context.query("status")}
+    return facts | {"names": context.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
 
 
-def run(visit: Visit) -> dict[str, Any]:
-    before = visit.query("before")
-    shown = visit.call("run.show", id=visit.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None)
-    agent = visit.names("agent", [shown.agent]).get(shown.agent, "agent")
+def run(context: PageContext) -> Facts:
+    before = context.query("before")
+    shown = context.call(
+        "run.show", id=context.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None
+    )
+    agent = context.names("agent", [shown.agent]).get(shown.agent, "agent")
     return {"run": shown, "agent": agent, "resumable": RESUMABLE}
 
 
-def workspaces(visit: Visit) -> dict[str, Any]:
-    page = visit.call("workspace.list", after=visit.query("after"), limit=50)
+def workspaces(context: PageContext) -> Facts:
+    page = context.call("workspace.list", after=context.query("after"), limit=50)
     return {"workspaces": page.workspaces, "next": page.next}
 
 
-def workspace(visit: Visit) -> dict[str, Any]:
-    page = visit.call("workspace.snapshots", id=visit.id, after=visit.query("after"))
-    since, to = visit.query("since"), visit.query("to")
-    compared = visit.call("workspace.diff", id=visit.id, since=since, to=to).files if since else []
-    path, at = visit.query("path"), visit.query("at")
-    listed = visit.call("workspace.files", id=visit.id, limit=FILES_AT_ONCE, after=visit.query("files_after"))
+def workspace(context: PageContext) -> Facts:
+    page = context.call("workspace.snapshots", id=context.id, after=context.query("after"))
+    since, to = context.query("since"), context.query("to")
+    compared = context.call("workspace.diff", id=context.id, since=since, to=to).files if since else []
+    path, at = context.query("path"), context.query("at")
+    listed = context.call("workspace.files", id=context.id, limit=FILES_AT_ONCE, after=context.query("files_after"))
     return {
-        "workspace": visit.call("workspace.show", id=visit.id),
+        "workspace": context.call("workspace.show", id=context.id),
         "folders": _folders(listed.files, path),
         "more_files": listed.next,
-        "is_first": not visit.query("files_after"),
+        "is_first": not context.query("files_after"),
         "snapshots": page.snapshots,
         "next": page.next,
         "since": since,
         "to": to,
         "compared": [(one, line_kinds((one.diff or "")[:LONGEST_SHOWN])) for one in compared[:MOST_COMPARED]],
         "left_out": max(0, len(compared) - MOST_COMPARED),
-        "file": visit.call("workspace.read", id=visit.id, path=path, snapshot=at) if path else None,
+        "file": context.call("workspace.read", id=context.id, path=path, snapshot=at) if path else None,
         "longest": LONGEST_SHOWN,
     }
 
@@ -84,14 +86,14 @@ def _folders(files: list[Any], chosen: str) -> list[tuple[str, list[Any], bool]]
     return [(name, inside, not name or chosen.startswith(f"{name}/")) for name, inside in sorted(found.items())]
 
 
-def patterns(visit: Visit) -> dict[str, Any]:
-    page = visit.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=visit.query("after"))
-    shown = [visit.call("pattern.show", id=line.id) for line in page.memories]
+def patterns(context: PageContext) -> Facts:
+    page = context.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=context.query("after"))
+    shown = [context.call("pattern.show", id=line.id) for line in page.memories]
     return {"patterns": shown, "next": page.next, "total": page.total}
 
 
-def pattern(visit: Visit) -> dict[str, Any]:
-    shown = visit.call("pattern.show", id=visit.id)
+def pattern(context: PageContext) -> Facts:
+    shown = context.call("pattern.show", id=context.id)
     lessons = sorted([*shown.episodes, *shown.counter_examples], key=lambda one: one.at, reverse=True)
     return {"pattern": shown, "lessons": lessons, "at_once": LESSONS_AT_ONCE}
 

@@ -1,4 +1,4 @@
-"""One visit to a page: who asks, what they may ask, and the page that comes of it.
+"""The context of a page: who asks, what they may ask, and the page that comes of it.
 
 Whatever goes wrong becomes a page too, with the same status and remedy as the API gives. Nothing on a page may run or
 load but our own files: the Content-Security-Policy says so, and no template has inline script or style.
@@ -21,6 +21,7 @@ from recollect.interfaces.http.app import COOKIE, Endpoint, Service
 from recollect.interfaces.http.console.templating import rendered
 from recollect.services.access import keys as access
 from recollect.services.access.authorize import Principal, authorize
+from recollect.services.trust.citations import CitationView
 
 ROOT = "/console"
 SIGN_IN = f"{ROOT}/sign-in"
@@ -36,6 +37,8 @@ SAFETY = {
 
 
 MOST_NAMES, ID_LENGTH = 1000, 36
+Facts = dict[str, object]
+"""What a template is given, by name."""
 
 
 class Link(NamedTuple):
@@ -71,11 +74,13 @@ class Page(NamedTuple):
     path: str
     template: str
     needs: str
-    gather: Callable[[Visit], dict[str, Any]]
+    gather: Callable[[PageContext], Facts]
 
 
 @dataclass(frozen=True)
-class Visit:
+class PageContext:
+    """One request for a page: who asks, what they may ask, and the names of those whom the page mentions."""
+
     service: Service
     request: Request
     principal: Principal
@@ -118,7 +123,7 @@ class Visit:
     def id(self) -> str:
         return str(self.request.path_params["id"])
 
-    def here_with(self, **changes: Any) -> str:
+    def here_with(self, **changes: object) -> str:
         """The address of this page with some of its parameters changed; what is empty is left out."""
         kept = [(name, value) for name, value in self.request.query_params.multi_items() if name not in changes]
         given = [(name, value) for name, value in [*kept, *changes.items()] if value not in (None, "")]
@@ -146,7 +151,7 @@ class Visit:
         self._people.update(self.names("user", unknown))
         self._people.update({id: self._keys.get(id, id) for id in unknown - self._people.keys()})
 
-    def meet_cited(self, citations: Iterable[Any]) -> None:
+    def meet_cited(self, citations: Iterable[CitationView]) -> None:
         self.meet(one.source.removeprefix("user:") for one in citations if one.type == "user")
 
     def person(self, id: str) -> str:
@@ -158,7 +163,7 @@ class Visit:
     def introduced(self) -> access.Introduction:
         return access.introduced(self.service.core, self.principal)
 
-    def frame(self) -> dict[str, Any]:
+    def frame(self) -> Facts:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
         path = self.request.url.path.removeprefix(ROOT)
@@ -189,12 +194,12 @@ def page_endpoint(service: Service, page: Page) -> Endpoint:
 
 
 def _drawn(service: Service, request: Request, page: Page) -> Response:
-    visit = Visit(service, request, service.principal(request))
+    context = PageContext(service, request, service.principal(request))
     try:
-        visit.allowed(page.needs)
-        return html(page.template, **visit.frame(), **page.gather(visit))
+        context.allowed(page.needs)
+        return html(page.template, **context.frame(), **page.gather(context))
     except RecollectError as error:
-        return html("problem.html", error.http_status, **visit.frame(), problem=error)
+        return html("problem.html", error.http_status, **context.frame(), problem=error)
 
 
 async def shown(request: Request, draw: Callable[[], Awaitable[Response]]) -> Response:
@@ -213,5 +218,5 @@ def _where(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-def html(template: str, status: int = 200, /, **facts: Any) -> HTMLResponse:
+def html(template: str, status: int = 200, /, **facts: object) -> HTMLResponse:
     return HTMLResponse(rendered(template, facts), status, SAFETY)

@@ -83,7 +83,7 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=10))
     except ValueError:
-        raise InvalidInput("that form cannot be read", remedy="send it again") from None
+        raise InvalidInput("the form is not readable", remedy="send it again") from None
 
 
 def _token(service: Service, request: Request, given: dict[str, str]) -> str:
@@ -107,7 +107,8 @@ def _try(enter: Callable[[], Any]) -> Any:
         raise
     except (Unauthenticated, InvalidInput, NotFound):
         raise Unauthenticated(
-            "that did not work", remedy="check what you typed, or ask an admin of the organization for a key"
+            "wrong email, password or key",
+            remedy="check what you typed, or ask an administrator of the organization for a key",
         ) from None
 
 

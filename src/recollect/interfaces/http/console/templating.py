@@ -29,7 +29,7 @@ MOST_DIFFED_WORDS = 4000
 _FENCE = re.compile(r"```[^\n`]*\n")
 
 
-def rendered(template: str, facts: Mapping[str, Any]) -> str:
+def rendered(template: str, facts: Mapping[str, object]) -> str:
     return _environment().get_template(template).render(facts)
 
 
@@ -115,7 +115,7 @@ def short(text: str, most: int = 140) -> str:
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
-def tool_names(calls: Iterable[Any]) -> str:
+def tool_names(calls: Iterable[object]) -> str:
     """Which tools were called, however the framework that stored the calls spells them."""
     found = []
     for call in calls:
@@ -124,11 +124,11 @@ def tool_names(calls: Iterable[Any]) -> str:
     return ", ".join(found)
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def fields_of(values: Mapping[str, Any], *but: str) -> list[tuple[str, Any]]:
+def fields_of(values: Mapping[str, object], *but: str) -> list[tuple[str, object]]:
     """What is worth showing of an object, in its order."""
     return [(name, value) for name, value in values.items() if name not in but and value not in (None, "", [], {})]
 

@@ -175,7 +175,7 @@
   async function merge(id, card) {
     await neighbours(card);
     const into = $('[data-neighbours] input[type="radio"]:checked', card)?.value;
-    if (!into) throw new Error("There is no neighbour to merge into");
+    if (!into) throw new Error("There is no similar memory to merge into");
     await ask("POST", `${pathOf(into)}/merge`, { others: [id], why: "merged in review" });
   }
 
@@ -397,7 +397,7 @@
     event.preventDefault();
     const { target: form, submitter } = event, { email, organization } = form.dataset;
     const { password, new_password, again } = Object.fromEntries(new FormData(form));
-    if (new_password !== again) { tell("The two new ones differ: type the same twice", true); $("#again").focus(); return; }
+    if (new_password !== again) { tell("The new passwords differ: type the same one twice", true); $("#again").focus(); return; }
     await once(submitter, async () => {
       await ask("PUT", "/v1/users/me/password", { password, new_password });
       const body = new URLSearchParams({ email, organization, password: new_password });

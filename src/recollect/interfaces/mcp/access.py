@@ -1,0 +1,31 @@
+"""Who asks over MCP, and what they may do: the one thing in which the two transports differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from mcp.server.context import ServerRequestContext
+
+from recollect.catalogue import Operation
+from recollect.ports.records import Scope
+from recollect.services.tenant import Core
+
+T = TypeVar("T")
+RequestContext = ServerRequestContext[Any, Any]
+
+
+class Access(Protocol):
+    core: Core
+
+    def profile(self, context: RequestContext) -> str: ...
+
+    def may(self, context: RequestContext, operation: Operation) -> bool:
+        """Whether to offer it; leaves no entry in the access log."""
+        ...
+
+    def admitted(self, context: RequestContext, operation: Operation) -> Scope:
+        """The scope to work in; Denied otherwise, which ends in the access log."""
+        ...
+
+    async def run(self, work: Callable[[], T]) -> T: ...
