@@ -150,7 +150,7 @@ def _file_and_index(address: str) -> tuple[Path, Path]:
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
             f"'{path.name}' is empty, but its index is not: it was cut off",
-            remedy=f"put a backup in its place, or delete it and '{index.name}' to begin anew",
+            remedy=f"put a backup in its place, or delete it and '{index.name}' to start over",
         )
     return path, index
 

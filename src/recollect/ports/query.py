@@ -119,7 +119,7 @@ def decode_cursor(cursor: str, query: Query[Record]) -> list[Any]:
     except (ValueError, TypeError, IndexError, RecursionError):
         plain = values = []
     if not isinstance(plain, list) or len(values) != len(query.ordering()):
-        raise InvalidInput("that cursor is not one of ours", remedy="give `next` of the page before, unchanged")
+        raise InvalidInput("the cursor is not valid", remedy="give `next` of the page before, unchanged")
     return values
 
 

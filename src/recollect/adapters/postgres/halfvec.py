@@ -13,7 +13,7 @@ from recollect.adapters.postgres.connection import Connection
 
 MOST_DIMENSIONS = 16_000
 OLDEST = (0, 8)  # the first pgvector whose HNSW walks on until the filters are satisfied
-CREATE = "let an administrator run in this database: CREATE EXTENSION vector"
+CREATE = "ask an administrator to run in this database: CREATE EXTENSION vector"
 
 
 class Half:

@@ -133,7 +133,7 @@ class DuckdbFile:
         """
         if self._held():  # it would wait for itself
             raise StoreBusy(
-                f"what was deleted is gone, but '{self.path.name}' cannot be written anew while this thread reads it",
+                f"what was deleted is gone, but '{self.path.name}' cannot be rewritten while this thread reads it",
                 remedy="end the snapshot, then erase again",
             )
         aside = self.work / "rewritten"
@@ -267,7 +267,7 @@ class DuckdbFile:
     def _take(self, once: bool) -> duckdb.DuckDBPyConnection:
         with self._gate:
             if self._main is None:
-                raise StoreBusy(f"'{self.path.name}' has to be opened anew", remedy="try again")
+                raise StoreBusy(f"'{self.path.name}' has to be reopened", remedy="try again")
             return self._idle.pop() if self._idle and not once else self._main.cursor()
 
     def _give_back(self, cursor: duckdb.DuckDBPyConnection, once: bool) -> None:

@@ -234,7 +234,7 @@ class _Checks:
             yield Problem(what=f"the text index cannot be read: {_said(error)}", table=record.shape.table, part="index")
             return
         for (row,) in strays:
-            yield Problem(f"the text index holds row {row}, which is no record", record.shape.table, part="index")
+            yield Problem(f"the text index holds row {row}, which is not a record", record.shape.table, part="index")
 
 
 def _wrong(record: type[Record], codec: Codec, stored: Row, words: set[int]) -> tuple[str, Part] | None:

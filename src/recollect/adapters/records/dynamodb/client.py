@@ -337,7 +337,7 @@ def _parsed(address: str) -> tuple[str, dict[str, str]]:
     wrong = [name for name in given if name not in known]
     if not table or parts.path.strip("/") or wrong:
         raise InvalidSettings(
-            f"'{wrong[0]}' is no part of a DynamoDB address" if wrong else "a DynamoDB address names its table",
+            f"'{wrong[0]}' is not part of a DynamoDB address" if wrong else "a DynamoDB address names its table",
             remedy="write dynamodb://table?region=eu-west-1, with &endpoint=http://… for another server",
         )
     return table, {name: values[-1] for name, values in given.items()}

@@ -188,7 +188,7 @@ def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
         if not problems or tenant.head().is_at(before):
             return problems
         pause()
-    raise StoreBusy("others write all the time", remedy="verify when it is quieter")
+    raise StoreBusy("the table is being written to all the time", remedy="verify when it is quieter")
 
 
 def _everything(dynamo: DynamoClient) -> tuple[dict[str, TenantItems], list[str]]:
@@ -304,7 +304,7 @@ def _mended(store: DynamoStore, tenant: Tenant) -> int:
             return len(writes)
         except (Cancelled, Contended):
             pause()
-    raise StoreBusy("others write all the time", remedy="mend when it is quieter")
+    raise StoreBusy("the table is being written to all the time", remedy="mend when it is quieter")
 
 
 def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: TenantItems) -> Record | None:

@@ -89,7 +89,7 @@ class Replica:
             if not head.is_at(self.head):
                 pause()
         else:
-            raise StoreBusy("others write faster than this can be read", remedy="try again")
+            raise StoreBusy("the table is written to faster than it can be read", remedy="try again")
         if not head.is_at(self.head):
             self._forget()
             self.head = head

@@ -54,7 +54,7 @@ class Snapshot:
                 head = now
                 continue  # what was read again may be newer than `now`: the log says so, if it is
             pause()
-        raise StoreBusy("others write faster than this can be read", remedy="try again when it is quieter")
+        raise StoreBusy("the table is written to faster than it can be read", remedy="try again when it is quieter")
 
     def _set_down(self) -> Head:
         head = self._tenant.head()

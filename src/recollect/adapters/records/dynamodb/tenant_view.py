@@ -69,7 +69,7 @@ class TenantView:
             if self.is_still():
                 return answer
             pause()
-        raise StoreBusy("others write faster than this can be read", remedy="try again, or ask for less")
+        raise StoreBusy("the table is written to faster than it can be read", remedy="try again, or ask for less")
 
     def is_still(self) -> bool:
         """Whether all that was read is of the head's moment; if not, what changed since is read again."""

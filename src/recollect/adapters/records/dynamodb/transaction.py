@@ -52,7 +52,7 @@ def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scop
             if seq is not None:
                 return Committed(seq, work.deleted)
             pause()
-    raise StoreBusy("other writers of this organization are always faster", remedy="try again later")
+    raise StoreBusy("other writers of this organization were faster every time", remedy="try again later")
 
 
 class Plan(TenantView, RecordTables):

@@ -69,7 +69,7 @@ def _let_serve(owner: Connection, serving: Connection) -> None:
             owner.execute(grant)
         except psycopg.errors.InsufficientPrivilege:
             raise StoreReadOnly(
-                f"the login '{user}' may not work as {APP}", remedy=f"let an administrator run: {grant}"
+                f"the login '{user}' may not work as {APP}", remedy=f"ask an administrator to run: {grant}"
             ) from None
 
 

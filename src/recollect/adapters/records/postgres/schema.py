@@ -86,7 +86,7 @@ def check_server(connection: Connection, label: str) -> None:
     for (role,) in connection.execute(powers, ([APP, UPKEEP],)).fetchall():
         raise StoreError(
             f"the role {role} passes by row-level security, so nothing would keep tenants apart",
-            remedy=f"let an administrator run: ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
+            remedy=f"ask an administrator to run: ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
         )
 
 
@@ -94,7 +94,7 @@ def may_not_make_tables(connection: Connection, label: str) -> StoreReadOnly:
     user, home = connection.execute("SELECT current_user, current_schema()").fetchall()[0]
     owners = "SELECT tableowner FROM pg_tables WHERE tablename = 'recollect_migrations' AND tableowner <> current_user"
     others = connection.execute(owners).fetchall()
-    grant = f"let an administrator run: GRANT USAGE, CREATE ON SCHEMA {quoted(home or 'public')} TO {quoted(user)}"
+    grant = f"ask an administrator to run: GRANT USAGE, CREATE ON SCHEMA {quoted(home or 'public')} TO {quoted(user)}"
     return StoreReadOnly(
         f"{label} does not let its user '{user}' make tables",
         remedy=f"log in as '{others[0][0]}', who owns the tables that are there" if others else grant,
@@ -130,12 +130,12 @@ def roles_needed(connection: Connection) -> None:
         creating = " ".join(f"CREATE ROLE {role} NOLOGIN;" for role in missing)
         raise StoreReadOnly(
             f"the role {missing[0]} is missing and this user may not create it",
-            remedy=f"let an administrator run: {creating} {_grant(connection)}",
+            remedy=f"ask an administrator to run: {creating} {_grant(connection)}",
         )
     if not all(connection.execute(_IS_MEMBER, (role,)).fetchall()[0][0] for role in (APP, UPKEEP)):
         raise StoreReadOnly(
             f"this user may not work as {APP} and {UPKEEP}",
-            remedy=f"let an administrator run: {_grant(connection)}",
+            remedy=f"ask an administrator to run: {_grant(connection)}",
         )
 
 

@@ -245,7 +245,7 @@ def _make_tables(connection: Connection) -> None:
 def _no_pgvector() -> IndexFailed:
     return IndexFailed(
         "that database has no pgvector 0.8 or newer",
-        remedy="install pgvector there, then let an administrator run: CREATE EXTENSION vector",
+        remedy="install pgvector there, then ask an administrator to run: CREATE EXTENSION vector",
     )
 
 
