@@ -124,6 +124,7 @@ BY_ROUTE: dict[str, Callable[[Any], str]] = {
     "/agents/{id}": _agent,
     "/blocks/{id}": lambda mem: mem.block.add("persona", "kind").id,
     "/tools/{id}": lambda mem: mem.tool.add(f"look_{new_id()}", "looks").id,
+    "/projects/{id}": lambda mem: mem.project.add("House").id,
     "/users/{id}": lambda mem: mem.user.add("Ann").id,
     "/workspaces/{id}": lambda mem: mem.workspace.add(_agent(mem)).id,
 }
@@ -214,6 +215,7 @@ CASES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "message.add": lambda mem: {"session": mem.session.add("Talk").id, "text": "hello"},
     "pattern.apply": lambda mem: {"id": _pattern(mem)},
     "pattern.report": lambda mem: {"application": mem.pattern.apply(_pattern(mem), "mend the old pool").application},
+    "project.revise": lambda mem: {"description": "new"},
     "promote": lambda mem: {"id": _cited(mem)},
     "relate": lambda mem: {"to": _cited(mem)},
     "restore": lambda mem: {"id": _forgotten(mem)},

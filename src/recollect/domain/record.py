@@ -95,6 +95,9 @@ QueryText = Annotated[Text, StringConstraints(max_length=LONGEST_QUERY)]
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 Json = Annotated[dict[str, Any], AfterValidator(lambda value: storable_json(value))]
 JsonList = Annotated[list[Any], AfterValidator(lambda value: storable_json(value))]
+JsonObject = dict[str, Any]
+JsonArray = list[Any]
+"""JSON that is not checked again, since it was when it was stored."""
 Id = Annotated[
     str,
     StringConstraints(min_length=1, max_length=ID_LENGTH),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from recollect.domain.access import PERMISSIONS, ROLES, Permission
-from recollect.domain.record import Id, Name, new_id, now
+from recollect.domain.record import Id, JsonObject, Name, new_id, now
 from recollect.domain.tenancy import ApiKey, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
@@ -109,7 +109,7 @@ def count_uses(core: Core, key: ApiKey, uses: int) -> None:
     if known is None:
         return
     add = {"counted": uses} if known.counted_on == today else {}
-    put: dict[str, Any] = {"last_used_at": now(), "counted_on": today} | ({} if add else {"counted": uses})
+    put: JsonObject = {"last_used_at": now(), "counted_on": today} | ({} if add else {"counted": uses})
     core.store.transact(scope, [Touch(ApiKey, key.id, add, put)])
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from recollect.domain.access import ROLES, Role
-from recollect.domain.record import Id, Json, Name, Text
+from recollect.domain.record import Id, Json, JsonObject, Name, Text
 from recollect.domain.tenancy import User, UserStatus
 from recollect.ports.query import IsNull
 from recollect.ports.steps import Update
@@ -32,8 +32,8 @@ class UserView(PartyView):
     is_active: bool
     has_password: bool | None = Field(None, description="Shown to admins only")
     created_at: datetime
-    profile_data: Json = Field(default_factory=dict)
-    preferences: Json = Field(default_factory=dict)
+    profile_data: JsonObject = Field(default_factory=dict)
+    preferences: JsonObject = Field(default_factory=dict)
     version: int
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `user.restore` until then")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import Field
 
 from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, QueryText
+from recollect.domain.record import Id, JsonObject, QueryText
 from recollect.errors import DuplicateKey, InvalidInput
 from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
 from recollect.ports.steps import Insert, Step, Touch
@@ -57,7 +56,7 @@ class LogEntry(Reply):
     success: bool = True
     error: str | None = None
     address: str | None = None
-    request: dict[str, Any] = Field(default_factory=dict)
+    request: JsonObject = Field(default_factory=dict)
     seal: int | None = Field(None, description="The number of the seal it is under; none while it waits for one")
 
 
@@ -70,7 +69,7 @@ class LogPage(PageReply[LogEntry]):
 def show_log(tenant: Tenant, request: LogRequest) -> LogPage:
     """The access log, the newest first. Reads are written within a second of happening."""
     tenant.journal.flush_quietly()
-    named: dict[str, Any] = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
+    named: JsonObject = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
     named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
     where: list[Filter] = [equal(name, value) for name, value in named.items() if value is not None]
     if request.action is not None:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, NamedTuple
+from typing import IO, BinaryIO, Literal, NamedTuple
 
 from pydantic import Field
 
-from recollect.domain.record import RECORDS, Record
+from recollect.domain.record import RECORDS, JsonObject, Record
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.query import Query
 from recollect.ports.records import Reads, Scope
@@ -224,7 +224,7 @@ class _Taking:
         self._is_run = True
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _line(value: JsonObject) -> bytes:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -233,7 +233,7 @@ def record_line(record: Record) -> bytes:
     return _line({"table": record.shape.table, "record": _plain(record)})
 
 
-def _plain(record: Record) -> dict[str, Any]:
+def _plain(record: Record) -> JsonObject:
     values = record.__dict__
     binary = [column.name for column in record.columns() if column.type == "bytes"]
     plain = record.model_dump(mode="json", exclude=set(binary))

@@ -29,7 +29,7 @@ from recollect.domain.key_value import Item, ItemVector
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
 from recollect.domain.provenance import Citation
-from recollect.domain.record import RECORDS, Record, Unique
+from recollect.domain.record import RECORDS, JsonObject, Record, Unique
 from recollect.domain.tenancy import User
 from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
 from recollect.ports.query import OneOf, Query
@@ -264,7 +264,7 @@ def _validated(line: bytes, tenant: Tenant) -> Record | None:
     return None
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parsed(line: bytes) -> JsonObject:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -272,7 +272,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _record(item: dict[str, Any], tenant: Tenant) -> Record:
+def _record(item: JsonObject, tenant: Tenant) -> Record:
     table, fields = item.get("table"), item.get("record")
     record = RECORDS.get(table) if isinstance(table, str) else None
     if record is None or not isinstance(fields, dict):

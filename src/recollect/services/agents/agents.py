@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
-from recollect.domain.record import Id, Json, JsonList, Name, Record, Text
+from recollect.domain.record import Id, Json, JsonArray, JsonList, JsonObject, Name, Record, Text
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.steps import Absent, Require, Step, Update
@@ -56,13 +56,13 @@ class AgentView(PartyView):
     status: str
     system: str | None = None
     topic: str | None = None
-    directives: JsonList = Field(default_factory=list)
-    config_overrides: Json = Field(default_factory=dict)
-    llm_config: Json = Field(default_factory=dict)
-    embedding_config: Json = Field(default_factory=dict)
-    tool_rules: JsonList = Field(default_factory=list)
-    mcp_tools: JsonList = Field(default_factory=list)
-    metadata: Json = Field(default_factory=dict)
+    directives: JsonArray = Field(default_factory=list)
+    config_overrides: JsonObject = Field(default_factory=dict)
+    llm_config: JsonObject = Field(default_factory=dict)
+    embedding_config: JsonObject = Field(default_factory=dict)
+    tool_rules: JsonArray = Field(default_factory=list)
+    mcp_tools: JsonArray = Field(default_factory=list)
+    metadata: JsonObject = Field(default_factory=dict)
     message_ids: list[str] = Field(default_factory=list)
     blocks: list[Attachment] = Field(default_factory=list)
     tools: list[Attachment] = Field(default_factory=list)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Block, BlockLink, BlockRevision
-from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
+from recollect.domain.record import Id, Json, JsonObject, Name, QueryText, Text, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, RequirementFailed, TooLarge
 from recollect.ports.query import Compare, Filter, Linked, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step, Update
@@ -41,7 +40,7 @@ class BlockView(Reply):
     user: str | None = None
     template_name: str | None = None
     is_template: bool = False
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     agents: list[str] = Field(default_factory=list)
     version: int
 
@@ -157,7 +156,7 @@ class AppendBlockRequest(BlockRequest):
 def append(tenant: Tenant, request: AppendBlockRequest) -> BlockView:
     """Add to what a block says; nothing another writer added is lost."""
 
-    def longer(block: Block) -> dict[str, Any]:
+    def longer(block: Block) -> JsonObject:
         return {"value": f"{block.value}{request.separator if block.value else ''}{request.text}"}
 
     return _rewritten(tenant, request.id, request.version, "append block", longer)
@@ -175,7 +174,7 @@ class ReplaceInBlockRequest(BlockRequest):
 def replace(tenant: Tenant, request: ReplaceInBlockRequest) -> BlockView:
     """Change a piece of what a block says, which must be there."""
 
-    def exchanged(block: Block) -> dict[str, Any]:
+    def exchanged(block: Block) -> JsonObject:
         times = block.value.count(request.old)
         if not times:
             raise InvalidInput("that text is not in the block", remedy="read the block again", id=block.id)
@@ -208,7 +207,7 @@ def revise(tenant: Tenant, request: ReviseBlockRequest) -> BlockView:
 
 
 def _rewritten(
-    tenant: Tenant, id: str, version: int | None, action: str, change: Callable[[Block], dict[str, Any]]
+    tenant: Tenant, id: str, version: int | None, action: str, change: Callable[[Block], JsonObject]
 ) -> BlockView:
     def attempt() -> BlockView:
         block = as_of_version(load(tenant, Block, id), version)

@@ -7,13 +7,12 @@ losing what another process saved: saving with a version is refused if the state
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import Field
 
 from recollect.domain.agents import Agent, AgentState
 from recollect.domain.memory import canonical
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, JsonObject, QueryText, now
 from recollect.errors import DuplicateKey, InvalidInput, NotFound, TooLarge, VersionConflict
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
 from recollect.ports.steps import Delete, Insert, Step, Update
@@ -33,7 +32,7 @@ class StateView(Reply):
 
     agent: str
     session: str | None = None
-    data: dict[str, Any]
+    data: JsonObject
     version: int
     saved_at: datetime
     expires_at: datetime | None = None

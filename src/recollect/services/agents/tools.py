@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Tool, ToolLink
 from recollect.domain.json_schema import schema_problems
-from recollect.domain.record import Id, Json, Name, QueryText, Text, new_id
+from recollect.domain.record import Id, Json, JsonObject, Name, QueryText, Text, new_id
 from recollect.errors import DuplicateKey, InvalidInput, NotFound
 from recollect.ports.query import Filter, Holds, Linked, Order, Query, equal
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
@@ -26,11 +24,11 @@ class ToolView(Reply):
     id: str
     name: str
     description: str = ""
-    json_schema: dict[str, Any] = Field(default_factory=dict)
+    json_schema: JsonObject = Field(default_factory=dict)
     source_type: str | None = None
     source_code: str | None = None
     tags: list[str] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     agents: list[str] = Field(default_factory=list)
     version: int
 
@@ -65,7 +63,7 @@ def add(tenant: Tenant, request: AddToolRequest) -> ToolView:
     return _view(tenant, tool)
 
 
-def _refuse_no_schema(given: dict[str, Any]) -> None:
+def _refuse_no_schema(given: JsonObject) -> None:
     problem = next(schema_problems(given), None)
     if problem:
         raise InvalidInput(f"that is no JSON Schema: {problem}", remedy='write {"type": "object", "properties": {…}}')

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from recollect.domain.conversations import Message, Role, Session
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.memory import Memory, canonical
 from recollect.domain.questions import read_question
-from recollect.domain.record import Id, JsonList, QueryText, Record, Text, id_after
+from recollect.domain.record import Id, JsonArray, JsonList, QueryText, Record, Text, id_after
 from recollect.domain.sources import Source
 from recollect.errors import (
     Conflict,
@@ -83,12 +83,12 @@ class MessageView(Reply):
     session: str | None = None
     user: str | None = None
     agent: str | None = None
-    content: list[Any] = Field(default_factory=list)
+    content: JsonArray = Field(default_factory=list)
     model: str | None = None
     name: str | None = None
-    tool_calls: list[Any] = Field(default_factory=list)
+    tool_calls: JsonArray = Field(default_factory=list)
     tool_call_id: str | None = None
-    tool_returns: list[Any] = Field(default_factory=list)
+    tool_returns: JsonArray = Field(default_factory=list)
     step_id: str | None = None
     otid: str | None = None
     group_id: str | None = None

@@ -6,12 +6,12 @@ Blocks and messages are data: each stands between markers that its text cannot f
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
+from recollect.domain.record import JsonArray, JsonObject
 from recollect.ports.query import OneOf, Query
 from recollect.services.agents.agents import AgentRequest, attached
 from recollect.services.conversations.messages import MessageView, view
@@ -37,7 +37,7 @@ class PromptTool(Reply):
 
     name: str
     description: str
-    json_schema: dict[str, Any]
+    json_schema: JsonObject
 
 
 class Prompt(Reply):
@@ -46,7 +46,7 @@ class Prompt(Reply):
     agent: str
     status: str
     system: str | None
-    directives: list[Any]
+    directives: JsonArray
     blocks: list[PromptBlock]
     tools: list[PromptTool]
     messages: list[MessageView]

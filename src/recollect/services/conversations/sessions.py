@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from recollect.domain.conversations import Message, Session
-from recollect.domain.record import Id, Json, Name, Text, now
+from recollect.domain.record import Id, Json, JsonObject, Name, Text, now
 from recollect.errors import InvalidInput
 from recollect.ports.query import Filter, IsNull, OneOf, Query, equal
 from recollect.ports.steps import Update
@@ -35,7 +35,7 @@ class SessionView(PartyView):
     agent: str | None = None
     project: str | None = None
     summary: str | None = None
-    metadata: Json = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     started_at: datetime
     ended_at: datetime | None = None
     archived: bool = False

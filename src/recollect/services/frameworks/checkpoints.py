@@ -16,7 +16,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -29,7 +29,7 @@ from recollect.domain.checkpoints import (
     ThreadName,
     line_id,
 )
-from recollect.domain.record import LONGEST_SECONDS, Id, Json, QueryText, Text, derived_id, now
+from recollect.domain.record import LONGEST_SECONDS, Id, Json, JsonObject, QueryText, Text, derived_id, now
 from recollect.errors import (
     Conflict,
     DamagedData,
@@ -213,7 +213,7 @@ def _standing(tenant: Tenant, line: str, newest: Checkpoint | None = None) -> li
     return [known[id] for id in sorted(known, reverse=True)]
 
 
-def _look(line: CheckpointLine, keep: int | None, keep_seconds: float | None) -> dict[str, Any]:
+def _look(line: CheckpointLine, keep: int | None, keep_seconds: float | None) -> JsonObject:
     """Whether it is time to see what can go, as what the line says afterwards; empty if it is not.
 
     After a look at most `keep` are there, so that with those put since there are never more than half as many again.
@@ -327,7 +327,7 @@ def _write_more(tenant: Tenant, id: str, given: dict[int, tuple[str, bytes]], re
     return WriteCheckpointReply(written=len(given) if replace else len(merged) - len(kept))
 
 
-def _slots(written: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
+def _slots(written: dict[int, tuple[str, bytes]]) -> JsonObject:
     ordered = sorted(written.items())
     return {
         "slots": [[place, channel] for place, (channel, _) in ordered],
@@ -355,7 +355,7 @@ class KeptCheckpoint(BaseModel):
     id: str
     parent: str | None
     created_at: datetime
-    metadata: dict[str, Any]
+    metadata: JsonObject
     body: Bytes
     starts: dict[str, int]
     spans: dict[str, list[Span]]
@@ -600,7 +600,7 @@ def _let_go(tenant: Tenant, gone: Mapping[str, list[str] | None], action: str) -
         if leaving is None:
             steps.append(Delete(CheckpointLine, id))
         else:
-            last: dict[str, Any] = {"last_id": None, "last_spans": {}} if line.last_id in leaving else {}
+            last: JsonObject = {"last_id": None, "last_spans": {}} if line.last_id in leaving else {}
             steps += [Update(revised(line, tenant.scope, **last)), *_gone_steps(tenant, line, leaving, standing)]
     if steps:
         commit(tenant, [*steps, logged(tenant, "delete", action, None, checkpoints=count)])

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ConfigDict, Field
 
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Name, QueryText, Text, now
+from recollect.domain.record import JsonObject, Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import DeleteWhere, Insert, Step
@@ -145,7 +145,7 @@ class _Node:
     id: str
     version: int
     name: str
-    content: dict[str, Any]
+    content: JsonObject
 
     @property
     def is_described(self) -> bool:
@@ -222,7 +222,8 @@ def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> D
         known: dict[str, list[str]] = {}
         for one in request.deletions:
             if one.entityName in nodes:
-                has = known.get(one.entityName, nodes[one.entityName].content.get("observations", []))
+                before: list[str] = nodes[one.entityName].content.get("observations", [])
+                has = known.get(one.entityName, before)
                 known[one.entityName] = [fact for fact in has if fact not in one.observations]
         _observe(tenant, nodes, known)
         return Done(message="Observations deleted successfully")
@@ -304,7 +305,7 @@ def _shown(tenant: Tenant, wanted: Callable[[Entity], bool], *, whole: bool = Fa
     return Graph(entities=list(found.values()), relations=relations)
 
 
-def _content(entity: Entity) -> dict[str, Any]:
+def _content(entity: Entity) -> JsonObject:
     return {"name": entity.name, "type": entity.entityType or None, "observations": list(entity.observations)}
 
 
@@ -312,7 +313,7 @@ def _key(name: str) -> str:
     return f"entity:{sha256(name.encode()).hexdigest()[:40]}"
 
 
-def _add(tenant: Tenant, contents: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _add(tenant: Tenant, contents: Sequence[JsonObject]) -> dict[str, str]:
     """Store new entities together; gives their ids by name."""
     if not contents:
         return {}
@@ -336,7 +337,7 @@ def _observe(tenant: Tenant, nodes: dict[str, _Node], known: dict[str, list[str]
     _change(tenant, [(node, node.content | {"observations": facts}) for node, facts in changed])
 
 
-def _change(tenant: Tenant, contents: Sequence[tuple[_Node, dict[str, Any]]]) -> None:
+def _change(tenant: Tenant, contents: Sequence[tuple[_Node, JsonObject]]) -> None:
     """New content for some entities, all in one write; VersionConflict if one is no longer as it was read."""
     steps: list[Step] = []
     for node, content in contents:

@@ -32,7 +32,7 @@ from recollect.domain.key_value import (
     path_of,
 )
 from recollect.domain.passages import MOST_PASSAGES
-from recollect.domain.record import LONGEST_SECONDS, Json, QueryText, Text, now
+from recollect.domain.record import LONGEST_SECONDS, Json, JsonObject, QueryText, Text, now
 from recollect.errors import TooLarge
 from recollect.ports.models import Embedder
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
@@ -195,7 +195,7 @@ def _vector(tenant: Tenant, text: tuple[str, str, str], model: str, part: int, f
 class ItemView(Reply):
     namespace: list[str]
     key: str
-    value: dict[str, Any]
+    value: JsonObject
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None = None
@@ -297,7 +297,7 @@ def _likest(tenant: Tenant, request: SearchItemsRequest, where: tuple[Filter, ..
     return ranked + [(one, None) for one in rest if one.id not in compared]
 
 
-def _passing(tenant: Tenant, filter: dict[str, Any], where: tuple[Filter, ...]) -> dict[str, Item]:
+def _passing(tenant: Tenant, filter: JsonObject, where: tuple[Filter, ...]) -> dict[str, Item]:
     found = tenant.find(Query(Item, where, NEWEST)).records
     return {one.id: one for one in found if matches(one.value, filter)}
 
@@ -339,7 +339,7 @@ def _living() -> tuple[Filter, ...]:
     return (AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now()))),)
 
 
-def _asked(filter: dict[str, Any]) -> Iterator[Filter]:
+def _asked(filter: JsonObject) -> Iterator[Filter]:
     """The parts of a filter that the store can narrow by; the rest, and these again, is checked on what it finds."""
     for name, wanted in filter.items():
         if isinstance(wanted, dict) and set(wanted) == {"$eq"}:

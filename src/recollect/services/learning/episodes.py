@@ -13,7 +13,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Execution, Proposal, Result
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id, Json, Text, clipped
+from recollect.domain.record import Id, Json, JsonArray, Text, clipped
 from recollect.domain.run_branches import history_of
 from recollect.errors import Conflict
 from recollect.ports.query import OneOf, Query
@@ -41,7 +41,7 @@ class RecordEpisodeRequest(Request):
     initial_state_snapshot: Text = Field("", description="How things stood before: a description, or a snapshot's hash")
     critique: Text = Field("", description="Why it went as it did")
     tags: list[str] = Field(default_factory=list, max_length=MOST_TAGS, description="Words to find it by")
-    cites: list[Any] = Field(
+    cites: JsonArray = Field(
         default_factory=list, max_length=MOST_CITATIONS, description="Where it comes from: citations of recollect.cite"
     )
     user: Id | None = Field(None, description="The user it was done for")
@@ -110,7 +110,7 @@ def episode_from_run(tenant: Tenant, request: EpisodeFromRunRequest) -> Receipt:
     return record_episode(tenant, asked)
 
 
-def _hanging(tenant: Tenant, record: Any, cycles: tuple[str, ...]) -> list[Any]:
+def _hanging(tenant: Tenant, record: Any, cycles: tuple[str, ...]) -> JsonArray:
     return tenant.find(Query(record, (OneOf("cycle_id", cycles),))).records if cycles else []
 
 

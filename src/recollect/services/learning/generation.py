@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Generic
 
+from recollect.domain.record import JsonObject
 from recollect.errors import ModelFailed
 from recollect.ports.models import A, Prompt, Usage
 from recollect.services.tenant import Core
@@ -21,7 +22,7 @@ OFFLINE = "extract"
 @dataclass(frozen=True, slots=True)
 class Wording(Generic[A]):
     value: A
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -41,7 +42,7 @@ def worded(core: Core, prompt: Prompt, otherwise: A, objection: Callable[[A], st
     return Wording(answer.value, {"made_by": answer.usage.model, "usage": usage})
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage) -> JsonObject:
     return {
         "model": usage.model,
         "prompt_tokens": usage.prompt_tokens,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -19,7 +18,7 @@ from pydantic import BaseModel, Field
 from recollect.domain.learning import posterior
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
 from recollect.domain.pattern_templates import generalized
-from recollect.domain.record import Id, Text, clipped, clipped_within, now
+from recollect.domain.record import Id, JsonObject, Text, clipped, clipped_within, now
 from recollect.domain.similarity import Matrix, grouped, likeness
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
@@ -276,7 +275,7 @@ def _link(tenant: Tenant, pattern: Memory, episode: Memory, type: str) -> Relati
     return link
 
 
-def _revised(pattern: Memory, wording: Wording[PatternWording], members: Sequence[Memory]) -> dict[str, Any]:
+def _revised(pattern: Memory, wording: Wording[PatternWording], members: Sequence[Memory]) -> JsonObject:
     content = {**pattern.content, **wording.value.model_dump(), GENERALIZED: [one.id for one in members]}
     return {**new_content(pattern, content), "metadata": {**pattern.metadata, **wording.metadata}}
 
@@ -292,7 +291,7 @@ def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
     return worded(core, Prompt(INSTRUCTIONS, material), offline, _objection)
 
 
-def _material(number: int, content: dict[str, Any]) -> str:
+def _material(number: int, content: JsonObject) -> str:
     parts = {"Task": "task_description", "Steps": "action_plan", "Why it worked": "critique"}
     shown = {title: clipped_within(content.get(name, ""), SHOWN_OF_A_TEXT) for title, name in parts.items()}
     return f"{number}.\n" + "\n".join(f"{title}: {text}" for title, text in shown.items())

@@ -26,7 +26,7 @@ from recollect.domain.conversations import Message
 from recollect.domain.extractive import Sentence, extract, numbers_in, sentences
 from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
 from recollect.domain.provenance import cite
-from recollect.domain.record import Id, Text, clipped_within
+from recollect.domain.record import Id, JsonObject, Text, clipped_within
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.query import Compare, OneOf, Query, equal
@@ -114,7 +114,7 @@ def write(tenant: Tenant, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
         at=unit.items[-1].at,
         scope="project" if unit.owners.get("project") else "global",
         on_duplicate="keep",
-        **cast(dict[str, Any], unit.owners),
+        **cast(JsonObject, unit.owners),
     )
     memory, steps = fresh_steps(tenant, request)
     # Neither a second summary of the same, nor one of something that was just changed or erased.
@@ -268,7 +268,7 @@ class SummaryView(Reply):
     parts: list[Part]
     above: list[str] = Field(default_factory=list, description="The summaries made from this one")
     made_by: str = ""
-    usage: dict[str, Any] = Field(default_factory=dict, description="What the language model took, if one wrote it")
+    usage: JsonObject = Field(default_factory=dict, description="What the language model took, if one wrote it")
 
 
 def show_summary(tenant: Tenant, request: ShowSummaryRequest) -> SummaryView:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from recollect.domain.memory import Memory, Relationship
-from recollect.domain.record import Id, Json, QueryText, now
+from recollect.domain.record import Id, JsonObject, QueryText, now
 from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query
 from recollect.services.memories.content_hashes import intact, left_out_note
 from recollect.services.recall.filters import MemoryFilter, search_conditions
@@ -51,8 +51,8 @@ class MemoryView(Reply):
     author: str | None = None
     occurred_at: datetime
     created_at: datetime
-    content: Json = Field(default_factory=dict)
-    metadata: Json = Field(default_factory=dict)
+    content: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     fields: RecordFields = Field(description="Everything else that is stored of it")
     tags: list[str]
     citations: list[CitationView]

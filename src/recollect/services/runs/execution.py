@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Agent, Cycle, Execution, Proposal, Result
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, Json, JsonList, Name, Text, now
+from recollect.domain.record import Id, Json, JsonList, JsonObject, Name, Text, now
 from recollect.domain.run_branches import branch_of
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
 from recollect.ports.query import Order, Query, equal
@@ -149,7 +149,7 @@ def _is_repeated(stands: Standing, request: ProposeRequest) -> bool:
     return stands.last.status == "open" and call == _call(request)
 
 
-def _call(request: ProposeRequest) -> dict[str, Any] | None:
+def _call(request: ProposeRequest) -> JsonObject | None:
     return None if request.tool is None else {"tool": request.tool, "arguments": request.arguments}
 
 
@@ -185,7 +185,7 @@ def is_overdue(run: Execution) -> bool:
     return run.deadline is not None and run.deadline <= now()
 
 
-def _next_cycle(tenant: Tenant, run: Execution, stands: Standing, snapshot: dict[str, Any]) -> Cycle:
+def _next_cycle(tenant: Tenant, run: Execution, stands: Standing, snapshot: JsonObject) -> Cycle:
     latest = Query(Cycle, (equal("agent_id", run.agent_id),), (Order("index", descending=True),), limit=1)
     rows = tenant.select(latest, ("index",))
     index = rows[0][0] + 1 if rows else 0
@@ -292,7 +292,7 @@ def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: Reco
 
 
 def store_result(
-    tenant: Tenant, run: Execution, cycle: Cycle, given: dict[str, Any], *, kind: str | None,
+    tenant: Tenant, run: Execution, cycle: Cycle, given: JsonObject, *, kind: str | None,
     fence: int | None, action: str = "record", also: Sequence[Step] = (),
 ) -> Recorded:  # fmt: skip
     """The result, the memory of it if a kind is given, and the end of its cycle: one transaction.
@@ -332,7 +332,7 @@ def _memory_of(
 def _remember_request(
     run: Execution, summary: str, success: bool, kind: str, log_id: str, at: datetime
 ) -> RememberRequest:
-    content: dict[str, Any] = {"text": summary, "success": success} if kind == "result" else {"text": summary}
+    content: JsonObject = {"text": summary, "success": success} if kind == "result" else {"text": summary}
     cited = {"type": "log", "log_id": log_id, "timestamp": at.isoformat(), "context": f"run {run.id}"}
     return RememberRequest(
         content=content, kind=kind, cites=[cited], agent=run.agent_id, session=run.session_id, scope="task",

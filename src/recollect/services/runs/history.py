@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
-from recollect.domain.record import Id, Name, QueryText
+from recollect.domain.record import Id, JsonArray, JsonObject, Name, QueryText
 from recollect.domain.run_branches import Stretch, between, branch_of, history_of
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.services.leases import is_held
@@ -36,11 +36,11 @@ class StepView(Reply):
     index: int
     state: str = Field(description="done, open, uncertain, again or abandoned")
     tool: str | None = None
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    thoughts: dict[str, Any] = Field(default_factory=dict)
+    arguments: JsonObject = Field(default_factory=dict)
+    thoughts: JsonObject = Field(default_factory=dict)
     reasoning: str = ""
-    plan: list[Any] = Field(default_factory=list)
-    snapshot: dict[str, Any] = Field(default_factory=dict)
+    plan: JsonArray = Field(default_factory=list)
+    snapshot: JsonObject = Field(default_factory=dict)
     idempotency_key: str | None = None
     repeatable: bool = False
     attempts: int = 1
@@ -48,9 +48,9 @@ class StepView(Reply):
     result: str | None = None
     outcome: str | None = None
     summary: str = ""
-    output: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    artifacts: list[Any] = Field(default_factory=list)
+    output: JsonObject | None = None
+    error: JsonObject | None = None
+    artifacts: JsonArray = Field(default_factory=list)
     memory: str | None = None
     recorded_at: datetime | None = None
     seconds: float | None = None
@@ -79,13 +79,13 @@ class RunView(Reply):
     max_crashes: int | None = None
     deadline: datetime | None = None
     remembers: bool = True
-    steps: list[Any] = Field(default_factory=list)
+    steps: JsonArray = Field(default_factory=list)
     parent: str | None = None
     forked_after: int | None = None
     rewinds: list[int] = Field(default_factory=list)
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    result: JsonObject | None = None
+    error: JsonObject | None = None
+    metadata: JsonObject = Field(default_factory=dict)
     idempotency_key: str | None = None
     created_at: datetime
     started_at: datetime | None = None
@@ -202,7 +202,7 @@ def _viewed(tenant: Tenant, cycles: Sequence[Cycle]) -> list[StepView]:
 
 
 def step_view(cycle: Cycle, proposal: Proposal | None, result: Result | None) -> StepView:
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     if proposal is not None:
         arguments = (proposal.tool_call or {}).get("arguments", {})
         fields |= {"tool": tool_of(proposal), "arguments": arguments, "repeatable": proposal.is_repeatable}

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Cycle, Execution, Lease
-from recollect.domain.record import Id, Name, Text, now
+from recollect.domain.record import Id, JsonArray, JsonObject, Name, Text, now
 from recollect.domain.run_branches import branch_of, history_of
 from recollect.errors import Conflict, IllegalTransition
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
@@ -62,12 +61,12 @@ class AgentBrief(Reply):
     type: str | None = None
     system: str | None = None
     topic: str | None = None
-    directives: list[Any] = Field(default_factory=list)
-    llm_config: dict[str, Any] = Field(default_factory=dict)
-    tool_rules: list[Any] = Field(default_factory=list)
-    mcp_tools: list[Any] = Field(default_factory=list)
-    config_overrides: dict[str, Any] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    directives: JsonArray = Field(default_factory=list)
+    llm_config: JsonObject = Field(default_factory=dict)
+    tool_rules: JsonArray = Field(default_factory=list)
+    mcp_tools: JsonArray = Field(default_factory=list)
+    config_overrides: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
 
 
 class Claimed(Reply):
@@ -201,7 +200,7 @@ def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | No
     return _claimed(tenant, load(tenant, Execution, run.id), stands, lease, agent)
 
 
-def _verdict(run: Execution, stands: Standing) -> dict[str, Any]:
+def _verdict(run: Execution, stands: Standing) -> JsonObject:
     """What becomes of a run that is taken up again."""
     crashes = run.crashes + (run.status == "running")
     if is_overdue(run):
@@ -215,7 +214,7 @@ def _verdict(run: Execution, stands: Standing) -> dict[str, Any]:
     return {"status": "failed", "ended_at": now(), "error": why, "note": why["message"]}
 
 
-def _counted(run: Execution, worker: str, moment: datetime) -> dict[str, Any]:
+def _counted(run: Execution, worker: str, moment: datetime) -> JsonObject:
     crashes = run.crashes + (run.status == "running")
     started = run.started_at or moment
     return {"attempts": run.attempts + 1, "crashes": crashes, "worker": worker, "started_at": started}

@@ -13,12 +13,11 @@ import mimetypes
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import Field, PrivateAttr
 
 from recollect.domain.hash_tree import bucket_of
-from recollect.domain.record import Id, Json, Name, QueryText, Text
+from recollect.domain.record import Id, Json, JsonObject, Name, QueryText, Text
 from recollect.domain.workspaces import (
     ChangedBucket,
     Content,
@@ -56,7 +55,7 @@ class WorkspaceView(Reply):
     id: str
     agent: str
     name: str
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     files: int
     bytes: int
     snapshots: int
