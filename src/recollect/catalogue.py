@@ -112,7 +112,7 @@ _LINES = (
     _op("merge", "trust.merge:merge", "govern", "POST /memories/{id}/merge", "id others", "Let one memory stand for several that say the same."),
     _op("unmerge", "trust.merge:unmerge", "govern", "POST /memories/{id}/unmerge", "id", "Take a merge back: the memory that gave way returns."),
     _op("roll_back", "trust.governance:roll_back", "govern", "POST /roll-back", "source", "Archive all that rests on a source."),
-    _op("forget", "memories.lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Let go of a memory; it can be restored."),
+    _op("forget", "memories.lifecycle:forget", "delete", "POST /memories/{id}/forget", "id", "Forget a memory; it can be restored."),
     _op("restore", "memories.lifecycle:restore", "delete", "POST /memories/{id}/restore", "id", "Bring a forgotten memory back."),
     _op("erase", "memories.lifecycle:erase", "delete", "DELETE /memories/{id}", "id", "Delete a memory for good, traces included."),
     _op("sweep", "admin.expiry:sweep", "delete", "POST /sweep", "", "Delete what has expired."),

@@ -47,9 +47,9 @@ def supported_steps(tenant: Tenant, memory: Memory) -> list[Step]:
 
 
 def forgetting_steps(tenant: Tenant, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
-    """Delete every summary, on every level, that repeats what is let go of.
+    """Delete every summary, on every level, that repeats what is forgotten or erased.
 
-    Stands before what is let go of, whose links go with it: one that was made since we looked fails the transaction.
+    Stands before what is deleted, whose links go with it: one that was made since we looked fails the transaction.
     """
     steps: list[Step] = []
     over: set[str] = set()

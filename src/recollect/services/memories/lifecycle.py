@@ -32,7 +32,7 @@ TRUST_WORTH = {"hypothesis": 0.0, "verified": 2.0, "published": 3.0, "archived":
 
 
 class ForgetRequest(Request):
-    """Let go of a memory."""
+    """Forget a memory."""
 
     id: Id = Field(description="The memory")
     why: Text = Field("", max_length=10_000, description="Why; kept in its history")

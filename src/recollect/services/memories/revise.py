@@ -78,7 +78,7 @@ class ReviseRequest(Request):
     importance: float | None = Field(None, ge=0, description="How much it matters")
     valid_from: From | None = Field(None, description="Since when it holds")
     valid_to: Through | None = Field(None, description="Until when it holds")
-    expires_at: Through | None = Field(None, description="When to let go of it")
+    expires_at: Through | None = Field(None, description="When to forget it")
     scope: MemoryScope | None = Field(None, description="How far it holds: task, project or global")
     level: Name | None = Field(None, description="How high it stands: item, stretch, session, day, project, …")
     namespaces: list[Namespace] | None = Field(
@@ -290,7 +290,7 @@ def kept_steps(
 ) -> tuple[Memory, list[Step]]:
     """The changed memory and the steps that write it, without its vectors: for those who make many at once.
 
-    What is damaged may be let go of, but gets no new trust and no new seal.
+    What is damaged may be forgotten, but gets no new trust and no new seal.
     """
     if change in ("revised", "promoted"):
         intact(memory)
