@@ -499,7 +499,7 @@ def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: A
     page.get_by_label("New password", exact=True).fill("some other words")
     page.get_by_label("New password again").fill("some other word")
     page.get_by_role("button", name="Change the password").click()
-    page.locator("#told", has_text="type the same twice").wait_for()
+    page.locator("#told", has_text="type the same one twice").wait_for()
     page.get_by_label("New password again").fill("some other words")
     page.get_by_role("button", name="Change the password").click()
     page.locator("#told", has_text="everywhere else you are signed out").wait_for()

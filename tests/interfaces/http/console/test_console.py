@@ -523,11 +523,11 @@ def test_everybody_changes_their_own_password_but_guesses_it_only_a_few_times(co
 
 def test_who_has_no_password_is_told_so(console: Any, mem: Any) -> None:
     with_key(console, mem, {"read"})
-    assert "only people have passwords" in page(console, "/account")
+    assert "only users have passwords" in page(console, "/account")
     user = mem.user.add("Cid")
     mem.user.revise(user.id, role="reader")
     with_key(console, mem, {"read"}, user=user.id)
-    assert "An admin can set the first one" in page(console, "/account")
+    assert "An administrator can set one" in page(console, "/account")
 
 
 def test_a_day_far_above_all_others_is_cut_and_says_what_it_came_to() -> None:
@@ -646,7 +646,7 @@ def test_who_is_cited_by_another_confirms_it_with_a_button_and_nobody_else_has_i
     sign_in(console)
     button = re.search(r'data-post="(/v1/[^"]+/confirm)"', page(console, f"/memories/{id}"))
     assert button
-    assert "somebody says of another" in page(console, "/citations?state=claimed")
+    assert "were said by one user about another" in page(console, "/citations?state=claimed")
     done = console.post(button[1], json={}, headers={"x-recollect-csrf": proof(console)})
     assert done.json()["citations"] == [f"user:{maya}: holds"]
     assert "state holds" in page(console, f"/memories/{id}")
