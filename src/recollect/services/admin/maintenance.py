@@ -227,7 +227,7 @@ class Diagnosis(Reply):
 
 
 def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
-    """Say what ails the store and what to do about it; with `fix`, do it."""
+    """Find problems in the store and say what to do about each; with `fix`, do it."""
     findings = _examined(tenant)
     mended: list[str] = []
     if request.fix and not all(finding.well for finding in findings):

@@ -285,7 +285,7 @@ class ReleaseRequest(DriveRequest):
 
 
 def release(tenant: Tenant, request: ReleaseRequest) -> RunView:
-    """Let go of a run, so that another worker goes on at once."""
+    """Give a run back, so that another worker can go on at once."""
     name = lease_name(request.id)
     for looks_left in (4, 3, 2, 1, 0):
         run = load(tenant, Execution, request.id)
