@@ -231,7 +231,7 @@ def test_opening_without_making(tmp_path: Path) -> None:
 def test_objects_answer_the_probes_of_tools(tmp_path: Path) -> None:
     """What a notebook, a debugger, a copy or a test framework asks of any object."""
     remote = recollect.connect("http://127.0.0.1:9", "rk.YWNtZQ.id.secret")
-    nameless = recollect.connect("http://127.0.0.1:9", "something else")
+    nameless = recollect.connect("http://127.0.0.1:9", "something-else")
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
         for one in (mem, remote, nameless, mem.run, remote.run):
             for name in (*dir(one), "_repr_html_", "__len__", "_ipython_display_", "organization", "shape", "_core"):

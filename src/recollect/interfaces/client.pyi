@@ -300,7 +300,7 @@ class Recollect:
         """Say what kept a memory out of an answer."""
 
     def show(self, id: str) -> MemoryView:
-        """Show one memory with everything that hangs on it."""
+        """Show one memory with its citations, tags and links."""
 
     def list(
         self,
@@ -409,7 +409,7 @@ class Recollect:
         """Make a memory a hypothesis again."""
 
     def archive(self, id: str, *, why: str = "", version: int | None = None) -> Standing:
-        """Put a memory aside without losing it."""
+        """Archive a memory without losing it."""
 
     def merge(
         self,
@@ -420,16 +420,16 @@ class Recollect:
         why: str = "",
         version: int | None = None,
     ) -> Merged:
-        """Let one memory stand for several that say the same."""
+        """Merge memories that say the same into one."""
 
     def unmerge(self, id: str, *, why: str = "", version: int | None = None) -> Unmerged:
-        """Take a merge back: the memory that gave way returns."""
+        """Undo a merge: the merged memory is back."""
 
     def roll_back(self, source: str, *, why: str = "", dry_run: bool = False) -> RolledBack:
         """Archive all that rests on a source."""
 
     def forget(self, id: str, *, why: str = "", version: int | None = None) -> Forgotten:
-        """Let go of a memory; it can be restored."""
+        """Forget a memory; it can be restored."""
 
     def restore(self, id: str, *, why: str = "", version: int | None = None) -> Forgotten:
         """Bring a forgotten memory back."""
@@ -484,7 +484,7 @@ class Recollect:
         """Re-read everything and name what disagrees."""
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
-        """Say what ails the store; with fix, mend it."""
+        """Find problems in the store; with fix, repair them."""
 
     def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
         """Make the vectors that are missing."""
@@ -513,7 +513,7 @@ class Recollect:
     def backup(self, path: str) -> BackedUp:
         """Copy the whole store while it is in use."""
     def get(self, id: str) -> MemoryView:
-        """Show one memory with everything that hangs on it."""
+        """Show one memory with its citations, tags and links."""
 
 class Room:
     """The operations of one room, on an open memory: `mem.run.show(...)`."""
@@ -865,7 +865,7 @@ class Workspace(Room):
         older_than_days: float | None = None,
         dry_run: bool = False,
     ) -> SnapshotsPruned:
-        """Let go of old snapshots and unused content."""
+        """Delete old snapshots and unused content."""
 
 class Session(Room):
     """Sessions: add, show, list, change, end, archive."""
@@ -933,10 +933,10 @@ class Session(Room):
         """Mark a session as ended, with a summary."""
 
     def archive(self, id: str) -> SessionView:
-        """Put a session aside; it takes no messages."""
+        """Archive a session; it takes no messages until it is unarchived."""
 
     def unarchive(self, id: str) -> SessionView:
-        """Take a session out again."""
+        """Unarchive a session."""
 
 class Message(Room):
     """Messages: add, list, search, take back."""
@@ -1088,7 +1088,7 @@ class Pattern(Room):
         """Find patterns for a task, by meaning and by proven success."""
 
     def show(self, id: str) -> PatternView:
-        """Show a pattern with all that speaks for and against it."""
+        """Show a pattern with the evidence for and against it."""
 
     def apply(
         self,
@@ -1196,10 +1196,10 @@ class Run(Room):
         """Take the next run that nobody works on."""
 
     def renew(self, id: str, fence: int, *, seconds: float = 60) -> Renewed:
-        """Hold on to a run while a step takes long."""
+        """Keep a run while a step takes long."""
 
     def release(self, id: str, fence: int, *, note: str = "") -> RunView:
-        """Let go of a run, so that another worker goes on."""
+        """Give a run back, so that another worker can go on."""
 
     def propose(
         self,
@@ -1420,7 +1420,7 @@ class Citation(Room):
         """List citations with their memories, the newest first."""
 
 class Key(Room):
-    """Keys for programs: what each grants, and how often it may ask."""
+    """Keys for programs: what each grants, and how often it may be used."""
 
     def add(
         self,
@@ -1517,7 +1517,7 @@ class Checkpoint(Room):
         keep: int | None = None,
         keep_seconds: float | None = None,
     ) -> CheckpointsDeleted:
-        """Let go of old checkpoints."""
+        """Delete old checkpoints."""
 
 class Item(Room):
     """Values that agents keep under a namespace and a key."""
@@ -1563,7 +1563,7 @@ class Item(Room):
         """List the namespaces that hold an item, by name."""
 
     def sweep(self) -> ItemsSwept:
-        """Delete the items whose time is up."""
+        """Delete the items that have expired."""
 
 def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
     """Give the client a method for each operation, and an attribute for each room."""

@@ -123,10 +123,10 @@ def test_an_item_with_a_wrong_checksum_is_left_out_of_a_dynamodb_export(tmp_path
     file = tmp_path / "saved.jsonl"
     with filled(EVERY_STORE["dynamodb"](tmp_path), 5) as mem:
         store = mem._core.store
-        items = list(store.link.query(store.tenant(mem.organization).keys.records("memory")))
+        items = list(store.dynamo.query(store.tenant(mem.organization).keys.records("memory")))
         spoilt = next(item for item in items if (item.get("d") or item["s"]) == "m002")
         spoilt["b"] = bytes(spoilt["b"])[:-1] + b"?"
-        store.link.put_all([spoilt])
+        store.dynamo.put_all([spoilt])
     with recollect.open(store.address, embedder={"provider": "hash"}) as mem:
         with pytest.raises(DamagedData, match="--damaged skip"):
             mem.export(str(file))

@@ -134,7 +134,7 @@ def test_an_export_of_any_store_is_of_one_moment(kind: str, after: int, tmp_path
 def test_an_export_of_dynamodb_is_of_the_moment_at_which_all_was_read(after: int, tmp_path: Path) -> None:
     """It has no snapshots: what changes while it is read is read again, all of it."""
     with filled(EVERY_STORE["dynamodb"](tmp_path)) as mem:
-        link, happens, left = mem._core.store.link, Meddler(mem), [after]
+        link, happens, left = mem._core.store.dynamo, Meddler(mem), [after]
         pages = link.pages
 
         def meddled(*args: Any, **options: Any) -> Any:

@@ -102,8 +102,8 @@ def asked_of(kind: str, mem: Any) -> tuple[int, int]:
 
     target, names = {
         "duckdb": (store, ["_read"]),
-        "postgres": (store.link, ["ask"]) if kind == "postgres" else (store, []),
-        "dynamodb": (store.link, ["get", "query"]) if kind == "dynamodb" else (store, []),
+        "postgres": (store.database, ["ask"]) if kind == "postgres" else (store, []),
+        "dynamodb": (store.dynamo, ["get", "query"]) if kind == "dynamodb" else (store, []),
     }[kind]
     for name in names:
         setattr(target, name, counting(getattr(target, name)))
