@@ -142,3 +142,13 @@ def test_a_byte_that_changed_in_the_log_is_not_served(tmp_path: Path) -> None:
             with pytest.raises(DamagedData):
                 other.show(id)
             assert (other.recall("euros").hits, other.list().memories) == ([], [])
+
+
+@pytest.mark.parametrize("by", ["all", "words", "meaning"])
+def test_a_memory_that_cannot_be_read_does_not_keep_others_from_being_found(by: str, tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+        ids = [mem.remember(f"Pay {number} euros").id for number in range(9)]
+        mem._core.store._tables._connection.execute("UPDATE memory SET content = '{' WHERE id = ?", (ids[4],))
+        found = mem.recall("how many euros", **({} if by == "all" else {"by": by}))
+        assert sorted(hit.id for hit in found.hits) == sorted(set(ids) - {ids[4]})
+        assert [note for note in found.notes if ids[4] in note and "cannot be read" in note]

@@ -55,7 +55,16 @@ def check_revision(revision: Revision) -> Revision:
 def left_out_note(memory: Hashed) -> str | None:
     """What is said of a damaged memory where others are shown; None if it reads as it was written."""
     what = _difference(memory)
-    return f"memory '{memory.id}' is damaged and left out ({what}): run `recollect verify`" if what else None
+    return _left_out(memory.id, what) if what else None
+
+
+def unreadable_note(id: str) -> str:
+    """What is said of a memory that the store has and cannot read."""
+    return _left_out(id, "it cannot be read")
+
+
+def _left_out(id: str, what: str) -> str:
+    return f"memory '{id}' is damaged and left out ({what}): run `recollect verify`"
 
 
 def _check(memory: Hashed) -> None:

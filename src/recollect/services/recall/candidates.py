@@ -50,7 +50,7 @@ def gather(
 ) -> Pool:
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
     pool, depth = Pool(), max(1, limit // 50)
-    rows = MemoryRows(tenant, conditions.filters())
+    rows = MemoryRows(tenant, conditions.filters(), pool.notes)
     with tenant.turn:
         words = TextQuery(
             Memory, question.terms, LEXICAL_POOL * depth, conditions.facets, conditions.unknown_to_indexes()
@@ -77,7 +77,7 @@ def gather_near(
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity: what a vector store answers."""
     pool = Pool()
-    rows = MemoryRows(tenant, conditions.filters())
+    rows = MemoryRows(tenant, conditions.filters(), pool.notes)
     _compare_with(tenant, question, conditions, given, pool)
     with tenant.turn:
         near = pool.vectors.nearest(rows, limit, pool.notes) if pool.vectors else {}

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from recollect.domain.memory import Memory
 from recollect.domain.record import Json
+from recollect.errors import DamagedData
 from recollect.ports.query import Filter, OneOf, Query
+from recollect.services.memories.content_hashes import unreadable_note
 from recollect.services.tenant import Tenant
 
 
@@ -48,6 +50,8 @@ class MemoryRows:
 
     tenant: Tenant
     filters: tuple[Filter, ...]
+    notes: list[str] = field(default_factory=list)
+    """Where it is said which memories cannot be read."""
     _read: dict[str, MemoryRow | None] = field(default_factory=dict)
 
     def passing(self, ids: Sequence[str]) -> dict[str, MemoryRow]:
@@ -55,6 +59,17 @@ class MemoryRows:
         unread = tuple(id for id in ids if id not in self._read)
         if unread:
             self._read |= dict.fromkeys(unread)
-            found = self.tenant.select(Query(Memory, (OneOf("id", unread), *self.filters)), MemoryRow._fields)
-            self._read |= {row[0]: MemoryRow._make(row) for row in found}
+            self._read |= {row.id: row for row in self._readable(unread)}
         return {id: row for id in ids if (row := self._read[id]) is not None}
+
+    def _readable(self, ids: tuple[str, ...]) -> list[MemoryRow]:
+        """One that cannot be read does not keep the others from being found: it is looked for by halves, and named."""
+        try:
+            found = self.tenant.select(Query(Memory, (OneOf("id", ids), *self.filters)), MemoryRow._fields)
+        except DamagedData:
+            if len(ids) == 1:
+                self.notes.append(unreadable_note(ids[0]))
+                return []
+            middle = len(ids) // 2
+            return self._readable(ids[:middle]) + self._readable(ids[middle:])
+        return [MemoryRow._make(row) for row in found]
