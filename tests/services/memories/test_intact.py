@@ -146,7 +146,8 @@ def test_a_byte_that_changed_in_the_log_is_not_served(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["all", "words", "meaning"])
 def test_a_memory_that_cannot_be_read_does_not_keep_others_from_being_found(by: str, tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
+    opened: Any = recollect.open(tmp_path / "a.db", embedder="hash")
+    with opened as mem:
         ids = [mem.remember(f"Pay {number} euros").id for number in range(9)]
         mem._core.store._tables._connection.execute("UPDATE memory SET content = '{' WHERE id = ?", (ids[4],))
         found = mem.recall("how many euros", **({} if by == "all" else {"by": by}))
