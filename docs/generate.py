@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -150,11 +151,25 @@ def operations_page() -> str:
         "The permission says what an operation needs where access is checked. The Python client and the command line"
         " open the file itself: they check none.\n",
         "What it answers stands under [replies](#replies). A problem is raised as one of the [errors](errors.md).\n",
+        "## What an operation costs\n",
+        "How many SQL statements one call runs on SQLite, the default store, for the operations that agents call often:"
+        " counted on a small store from which something was deleted before, as in any that is used. The statements that"
+        " begin and end a transaction are not counted, nor is the log of reads, which is written later, many reads at"
+        " once.\n",
+        table(("operation", "statements"), _cost_rows()),
     ]
     parts += [_operation(operation) for operation in OPERATIONS.values()]
     parts.append("## Replies\n")
     parts += [_reply(model) for model in _reply_models()]
     return "\n".join(parts)
+
+
+def _cost_rows() -> Iterator[tuple[str, str]]:
+    costs = sibling("costs")
+    counted = costs.statements()
+    for name in filter(counted.__contains__, OPERATIONS):
+        amount = f" ({costs.AMOUNTS[name]})" if name in costs.AMOUNTS else ""
+        yield f"[`{name}`](#{name.replace('.', '')}){amount}", str(counted[name])
 
 
 def _operation(operation: Operation) -> str:
@@ -165,6 +180,10 @@ def _operation(operation: Operation) -> str:
         f"`{_call(operation)}` → [`{operation.reply.__name__}`](#{operation.reply.__name__.lower()})"
         f" · permission `{operation.permission}`\n",
     ]
+    costs = sibling("costs")
+    if (count := costs.statements().get(operation.name)) is not None:
+        amount = f" for {costs.AMOUNTS[operation.name]}" if operation.name in costs.AMOUNTS else ""
+        lines.append(f"Costs {count} statement{'s' if count != 1 else ''} on SQLite{amount}.\n")
     if operation.request.model_fields:
         lines.append(
             table(("field", "type", "default", "what it is"), field_rows(operation.request, _ordered(operation)))
@@ -780,16 +799,14 @@ _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
 # The whole
 
 
-def source_map() -> Any:
-    """The sibling that writes source-map.md, if it is there."""
-    path = HERE / "source_map.py"
-    if not path.exists():
-        return None
-    spec = importlib.util.spec_from_file_location("source_map", path)
+@cache
+def sibling(name: str) -> Any:
+    """Another script of this folder, which can be imported by name only when this one is run as a program."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["source_map"] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -799,16 +816,16 @@ def stale() -> list[Path]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    sibling = source_map()
+    source_map = sibling("source_map")
     if "--check" in arguments:
         found = stale()
         for path in found:
             print(f"{path.relative_to(ROOT)} is stale: run make docs", file=sys.stderr)
-        return 1 if found or (sibling and sibling.main(["--check"])) else 0
+        return 1 if found or source_map.main(["--check"]) else 0
     for path, text in pages().items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return sibling.main([]) if sibling else 0
+    return int(source_map.main([]))
 
 
 if __name__ == "__main__":
