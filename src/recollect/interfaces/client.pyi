@@ -56,9 +56,10 @@ from recollect.services.learning.pattern_use import Applied, PatternView, Report
 from recollect.services.learning.patterns import Learned
 from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
 from recollect.services.learning.summaries import SummaryView, Undone
+from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.indexing import ReindexReply
 from recollect.services.memories.lifecycle import Forgotten, History, Pruned
-from recollect.services.memories.remember import RememberManyReply, RememberRequest
+from recollect.services.memories.remember import RememberManyReply
 from recollect.services.memories.revise import Receipt
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context

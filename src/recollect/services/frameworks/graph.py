@@ -23,7 +23,8 @@ from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import DeleteWhere, Insert, Step
 from recollect.retry import retry
 from recollect.services.memories.attachment_limits import refuse_more
-from recollect.services.memories.remember import RememberManyRequest, RememberRequest, remember_many
+from recollect.services.memories.draft import RememberRequest
+from recollect.services.memories.remember import RememberManyRequest, remember_many
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.memories.supersession import SUPERSEDES, reinstated_steps
 from recollect.services.recall.filters import MemoryFilter, search_conditions

@@ -17,7 +17,8 @@ from recollect.domain.record import Id, Json, JsonArray, Text, clipped
 from recollect.domain.run_branches import history_of
 from recollect.errors import Conflict
 from recollect.ports.query import OneOf, Query
-from recollect.services.memories.remember import RememberRequest, remember
+from recollect.services.memories.draft import RememberRequest
+from recollect.services.memories.remember import remember
 from recollect.services.memories.revise import Receipt
 from recollect.services.request_limits import MOST_CITATIONS, MOST_TAGS
 from recollect.services.requests import Request

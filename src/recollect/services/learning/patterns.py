@@ -35,9 +35,10 @@ from recollect.services.learning.success_rates import (
     posteriors,
 )
 from recollect.services.memories.derived import GENERALIZED, tried
+from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.embeddings import whole_vectors
 from recollect.services.memories.indexing import Progress
-from recollect.services.memories.remember import RememberRequest, fresh_steps
+from recollect.services.memories.remember import fresh_steps
 from recollect.services.memories.revise import change_steps, new_content
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant

@@ -33,7 +33,8 @@ from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.steps import Absent, Delete, Require, Step
 from recollect.services.learning.generation import Wording, worded
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
-from recollect.services.memories.remember import RememberRequest, fresh_steps
+from recollect.services.memories.draft import RememberRequest
+from recollect.services.memories.remember import fresh_steps
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged

@@ -22,7 +22,8 @@ from recollect.ports.query import Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Insert, Require, Step, Update
 from recollect.services.leases import ending, fenced, held_with
-from recollect.services.memories.remember import RememberRequest, remembering
+from recollect.services.memories.draft import RememberRequest
+from recollect.services.memories.remember import remembering
 from recollect.services.requests import Reply, Request
 from recollect.services.runs.history import RunView, Standing, lease_name, run_view, standing
 from recollect.services.tenant import Tenant

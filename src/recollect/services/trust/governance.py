@@ -21,7 +21,7 @@ from recollect.ports.records import revised
 from recollect.ports.steps import Delete, Insert, Require, Step, Update
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.derived import supported_steps
-from recollect.services.memories.remember import citation_mark, citation_record
+from recollect.services.memories.draft import citation_mark, citation_record
 from recollect.services.memories.revise import change_steps, dependants, fallen_steps
 from recollect.services.memories.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
 from recollect.services.request_limits import MOST_CITATIONS

@@ -219,7 +219,7 @@ class VectorStoreContract:
 
     def test_a_wrong_question_is_told_so(self, index: VectorStore, truth: RecordTruth) -> None:
         query = np.ones(4, np.float32)
-        with pytest.raises(InvalidInput, match="no facet 'colour'"):
+        with pytest.raises(InvalidInput, match="unknown facet 'colour'"):
             index.search("org", SPACE, query, 5, {"colour": ["red"]})
         with pytest.raises(InvalidInput, match="collection"):
             index.search("org", SPACE, query, 5, {"kind": "fact"})
