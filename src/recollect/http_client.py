@@ -160,5 +160,8 @@ def checked_url(url: str, what: str, example: str) -> str:
 def bearer(key: str) -> dict[str, str]:
     """The header that carries a key; one that does not fit into a header is refused without being shown."""
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise InvalidInput("The key is empty, or has white space or unprintable characters.")
+        raise InvalidInput(
+            "the key is empty, or has white space or characters that do not fit into a header",
+            remedy="copy it again as it was shown when it was made",
+        )
     return {"Authorization": f"Bearer {key}"}
