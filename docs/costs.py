@@ -9,14 +9,11 @@ Every process counts the same: nothing is measured by a clock, and neither the e
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import apsw
 
 import recollect
 from recollect.app import build, ensure_organization
@@ -24,8 +21,8 @@ from recollect.interfaces.client import Recollect
 from recollect.ports.records import Scope
 from recollect.services.access_journal import Journal
 from recollect.settings import EmbedderSettings, Settings
+from recollect.testing.statements import sqlite_statements
 
-BRACKETS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 MEMORIES = 12
 AT_ONCE = 10
 AMOUNTS = {"remember_many": f"{AT_ONCE} memories"}  # how much one call does, where that is up to the caller
@@ -75,7 +72,7 @@ def calls(number: int, run: str) -> dict[str, dict[str, Any]]:
 def statements() -> Mapping[str, int]:
     """How many statements one call of each operation takes; counted once in a process."""
     found: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder, _watched() as seen, _opened(Path(folder)) as mem:
+    with tempfile.TemporaryDirectory() as folder, sqlite_statements() as seen, _opened(Path(folder)) as mem:
         one_run, other_run = _fill(mem)
         first, second = calls(1, one_run), calls(2, other_run)
         for name, fields in first.items():
@@ -84,26 +81,6 @@ def statements() -> Mapping[str, int]:
             mem.call(name, **second[name])
             found[name] = len(seen)
     return found
-
-
-@contextmanager
-def _watched() -> Iterator[list[str]]:
-    """The statements that run on connections opened in the block."""
-    seen: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        if not statement.startswith(BRACKETS):
-            seen.append(statement)
-        return True
-
-    def watch(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    apsw.connection_hooks.append(watch)
-    try:
-        yield seen
-    finally:
-        apsw.connection_hooks.remove(watch)
 
 
 def _opened(folder: Path) -> Recollect:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import apsw
-
-BRACKETS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 VERBS = ("get", "find", "select", "select_each", "count", "count_by", "beside", "search_text", "stored_vectors")
 
 
@@ -32,26 +28,6 @@ def steps_of(work: Callable[[], Any]) -> int:
     finally:
         sys.settrace(before)
     return count
-
-
-@contextmanager
-def sqlite_statements() -> Iterator[list[str]]:
-    """Every statement that SQLite runs on connections opened in the block, but what begins and ends transactions."""
-    seen: list[str] = []
-
-    def note(cursor: object, statement: str, values: object) -> bool:
-        if not statement.startswith(BRACKETS):
-            seen.append(statement)
-        return True
-
-    def watch(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    apsw.connection_hooks.append(watch)
-    try:
-        yield seen
-    finally:
-        apsw.connection_hooks.remove(watch)
 
 
 def store_calls(mem: Any, monkeypatch: Any) -> list[str]:

@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from recollect.catalogue import OPERATIONS
+from recollect.testing.statements import sqlite_statements
 
 DOCS = Path(__file__).parents[2] / "docs"
 CALLED_OFTEN = """
@@ -55,7 +56,7 @@ def test_the_page_says_what_each_costs() -> None:
 
 
 def test_every_statement_counts_but_those_around_a_transaction() -> None:
-    with costs()._watched() as seen:
+    with sqlite_statements() as seen:
         connection = apsw.Connection(":memory:")
         connection.execute("CREATE TABLE t(x)")
         with connection:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import recollect
-from counting import sqlite_statements, store_calls
+from counting import store_calls
 from every_store import EVERY_STORE
 from recollect.services import times
 from recollect.services.access_journal import Journal
+from recollect.testing.statements import sqlite_statements
 
 LONG = "The ferry leaves the pier at noon, and the crew has lunch on deck. " * 60
 
