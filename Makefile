@@ -65,7 +65,7 @@ browser pooler:
 soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser pooler  ## all tests at their whole bars; takes long
 	@seed=$${RECOLLECT_SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
 	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
-	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider
+	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider --timeout 7200
 
 lint: $(TEST_READY)  ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -36,3 +36,9 @@ def mem(empty_store: Path, tmp_path: Path) -> Iterator[Any]:
     shutil.copy(empty_store, tmp_path)
     with recollect.open(tmp_path / "test.db", embedder="hash", citation_root=tmp_path) as opened:
         yield opened
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Show a failure when it happens: a run that is stopped before its end has then named it."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} failed in its {report.when}\n{str(report.longrepr)[-2000:]}", flush=True)
