@@ -153,3 +153,23 @@ def test_a_memory_that_cannot_be_read_does_not_keep_others_from_being_found(by: 
         found = mem.recall("how many euros", **({} if by == "all" else {"by": by}))
         assert sorted(hit.id for hit in found.hits) == sorted(set(ids) - {ids[4]})
         assert [note for note in found.notes if ids[4] in note and "cannot be read" in note]
+
+
+def test_a_memory_that_cannot_be_read_does_not_keep_others_from_being_listed(tmp_path: Path) -> None:
+    opened: Any = recollect.open(tmp_path / "a.db", embedder="hash")
+    with opened as mem:
+        ids = [mem.remember(f"Pay {number} euros").id for number in range(9)]
+        mem._core.store._tables._connection.execute("UPDATE memory SET content = '{' WHERE id = ?", (ids[4],))
+        listed: list[str] = []
+        notes: list[str] = []
+        after = None
+        while not listed or after:
+            page = mem.list(limit=3, after=after)
+            listed += [memory.id for memory in page.memories]
+            notes += page.notes
+            after = page.next
+            assert page.total == 9
+        assert listed == [id for id in reversed(ids) if id != ids[4]]
+        (note,) = notes
+        assert ids[4] in note
+        assert "cannot be read" in note

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, JsonObject, QueryText, now
-from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Query
-from recollect.services.memories.content_hashes import intact, left_out_note
+from recollect.errors import DamagedData
+from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Page, Query, encode_cursor
+from recollect.services.memories.content_hashes import intact, left_out_note, unreadable_note
 from recollect.services.recall.filters import MemoryFilter, search_conditions
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
@@ -142,7 +143,11 @@ def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
     filters = (replace(conditions, alive=()) if request.forgotten else conditions).filters()
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
     query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
-    page, total = counted_page(tenant, query)
+    notes: list[str] = []
+    try:
+        page, total = counted_page(tenant, query)
+    except DamagedData:
+        page, total = _readable_page(tenant, query, notes), tenant.count(query)
     lines = [
         MemoryLine(
             id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
@@ -152,5 +157,20 @@ def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
         for m in page.records
         if left_out_note(m) is None
     ]  # fmt: skip
-    notes = [note for m in page.records if (note := left_out_note(m)) is not None]
+    notes += [note for m in page.records if (note := left_out_note(m)) is not None]
     return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)
+
+
+def _readable_page(tenant: Tenant, query: Query[Memory], notes: list[str]) -> Page[Memory]:
+    """The page one by one: a memory that cannot be read does not hide the others, and is named."""
+    after = (query.after or "").partition("~")[0] or None
+    ids = [id for (id,) in tenant.select(replace(query, after=after), ("id",))]
+    memories: list[Memory] = []
+    for id in ids:
+        try:
+            found = tenant.get(Memory, id, deleted=query.deleted != "no")
+        except DamagedData:
+            notes.append(unreadable_note(id))
+            continue
+        memories += [found] if found is not None else []
+    return Page(memories, encode_cursor([ids[-1]]) if len(ids) == query.limit else None)
