@@ -189,7 +189,12 @@ def _wired(operation: Operation, given: dict[str, object]) -> tuple[str, str, by
 def _path(operation: Operation, given: dict[str, object]) -> str:
     """The path of an operation, with the fields that stand in it taken out of the others."""
     route = operation.route.partition(" ")[2]
-    return PREFIX + re.sub(r"{(\w+)}", lambda found: quote(str(given.pop(found[1])), safe=""), route)
+    return PREFIX + re.sub(r"{(\w+)}", lambda found: _segment(str(given.pop(found[1]))), route)
+
+
+def _segment(value: str) -> str:
+    """One piece of a path; left as they are, dots alone would be taken for the folder and the one above it."""
+    return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
 
 
 def _asked(path: str, given: dict[str, object]) -> str:
