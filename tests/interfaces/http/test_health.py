@@ -100,7 +100,7 @@ def test_health_is_answered_while_every_worker_is_busy_and_the_queue_is_full(tmp
             ]
             try:
                 assert stuck.asked.acquire(timeout=300)
-                while f"requests_inside {THREADS + WAITING}\n" not in figures(port):
+                while f"requests_inside {THREADS + WAITING}.0\n" not in figures(port):
                     pass  # until those that wait have all come
                 statuses = [asked(port, "GET", "/health") for _ in range(ASKED)]
                 assert statuses == [200] * ASKED
