@@ -38,7 +38,8 @@ from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.integrations.langgraph import RecollectSaver
 from recollect.interfaces.cli import main
 from recollect.ports.query import Compare, Query, equal
-from recollect.services.frameworks.checkpoints import CheckpointPage, PutCheckpointRequest
+from recollect.services.frameworks.checkpoint_reading import CheckpointPage
+from recollect.services.frameworks.checkpoints import PutCheckpointRequest
 from seeds import SEED, SOAK
 
 KINDS = (CheckpointLine, Checkpoint, CheckpointItems, CheckpointWrites)
@@ -413,7 +414,7 @@ def test_what_is_shared_while_another_prunes_is_kept(mem: Any, monkeypatch: pyte
 def test_a_thread_is_not_copied_over_another(mem: Any) -> None:
     for thread in ("a", "b"):
         mem.checkpoint.put(thread, "1")
-    with pytest.raises(Conflict, match="has checkpoints already"):
+    with pytest.raises(Conflict, match="already has checkpoints"):
         mem.checkpoint.copy("a", "b")
 
 

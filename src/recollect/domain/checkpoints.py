@@ -1,8 +1,8 @@
 """The saved states of programs that run in steps, such as graphs: checkpoints, and the values they share.
 
-A line is the checkpoints of one thread in one namespace. What a checkpoint holds is kept once: large values and the
-members of lists are items of a stream that only grows, and a checkpoint says which stretches (`spans`) of which
-streams it uses. So a list that grows by two costs two items, not the whole list again.
+A line is the checkpoints of one thread in one namespace. Each value is stored once: large values and the members of
+lists are items of a stream that only grows, and a checkpoint says which ranges (`spans`) of which streams it uses. So a
+list that grows by two costs two items, not the whole list again.
 
 Identity is derived: the id of each record is a digest of what makes it unique, so a second write of the same
 checkpoint, run of items or task finds the first. Nothing here leaves a tombstone: checkpoints come and go with every
@@ -41,16 +41,19 @@ def line_id(thread: str, namespace: str) -> str:
     return derived_id("line", thread, namespace)
 
 
+def checkpoint_key(line: str, id: str) -> str:
+    return derived_id("checkpoint", line, id)
+
+
 class CheckpointLine(Record):
     """All checkpoints of one thread in one namespace hang on it; deleting it deletes them.
 
-    Whoever puts or deletes on the line writes this record, too, so its version tells that somebody was quicker; the
-    first version is drawn by lot, so that a line that was deleted and made anew is not taken for the one before.
-    `ends` are the numbers that the next items of each stream will have: a number is given once, even if its item is
-    gone. `small` counts the runs of each stream that were added since somebody looked whether there are enough to be
-    folded. `last_id` is the checkpoint that was put last, while it is there, and `last_spans` what it uses: nearly
-    always the next one shares with it. `unlooked` and `looked_at` say how many were put, and how long ago it is,
-    since retention last looked what to let go of.
+    Whoever puts or deletes on the line writes this record, too, so its version shows concurrent writes; the first
+    version is random, so that a line that was deleted and created again is not taken for the one before. `ends` are the
+    numbers that the next items of each stream will get: a number is given once, even if its item is deleted. `small`
+    counts the runs added to each stream since it was last checked whether there are enough to merge. `last_id` is the
+    checkpoint that was put last, while it exists, and `last_spans` the items it uses: nearly always the next one shares
+    them. `unlooked` and `looked_at` say how many were put since retention was last applied, and when that was.
     """
 
     shape: ClassVar[Shape] = Shape(

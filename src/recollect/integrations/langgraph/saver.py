@@ -33,7 +33,7 @@ from recollect.integrations.langgraph.sharing import Draft, Items, Known, dump, 
 if TYPE_CHECKING:
     from recollect.domain.record import Json
     from recollect.interfaces.client import Recollect
-    from recollect.services.frameworks.checkpoints import CheckpointPage, KeptCheckpoint
+    from recollect.services.frameworks.checkpoint_reading import CheckpointPage, SavedCheckpoint
 
 MOST_LINES_KNOWN = 64
 PAGE = 100
@@ -168,7 +168,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         for kept in page.checkpoints:
             yield self._tuple(kept, items.get((kept.thread, kept.namespace)) or Items({}, {}))
 
-    def _tuple(self, kept: KeptCheckpoint, items: Items) -> tuple[CheckpointTuple, Known]:
+    def _tuple(self, kept: SavedCheckpoint, items: Items) -> tuple[CheckpointTuple, Known]:
         body = cast("Json", load(self.serde, kept.body))
         values, known = restored(self.serde, kept.id, body["channel_values"], kept.starts, items)
         writes = [

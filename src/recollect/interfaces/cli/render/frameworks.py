@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from recollect.services.frameworks.checkpoints import CheckpointPage, ThreadPage
+from recollect.services.frameworks.checkpoint_reading import CheckpointPage, ThreadPage
 from recollect.services.frameworks.key_value import ItemFound, ItemsFound, ItemView, NamespacePage
 
 if TYPE_CHECKING:
