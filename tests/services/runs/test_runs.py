@@ -127,9 +127,9 @@ def test_a_repeated_call_is_recognised_by_the_number_of_its_step(mem: Any) -> No
     assert (again.cycle, again.duplicate) == (first.cycle, True)
     recorded = mem.run.record(run, fence, output={"a": 1}, number=1)
     assert mem.run.record(run, fence, output={"a": 1}, number=1).result == recorded.result
-    with pytest.raises(IllegalTransition, match="has a result already"):
+    with pytest.raises(IllegalTransition, match="already has a result"):
         mem.run.record(run, fence, output={"a": 2}, number=1)
-    with pytest.raises(IllegalTransition, match="has a result already"):
+    with pytest.raises(IllegalTransition, match="already has a result"):
         mem.run.record(run, fence, output={"a": 1})
     with pytest.raises(IllegalTransition, match="no such step"):
         mem.run.record(run, fence, number=2)

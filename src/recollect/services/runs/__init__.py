@@ -1,1 +1,1 @@
-"""Runs: tasks worked on step by step under a lease, taken over when a worker dies, steered by people."""
+"""Runs: tasks worked on step by step under a lease, taken over when a worker dies, controlled by people."""

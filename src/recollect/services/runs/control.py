@@ -1,7 +1,7 @@
-"""What people do with runs: pause, resume, cancel, fork, rewind, and settle what nobody can know.
+"""Control of runs by people: pause, resume, cancel, fork, rewind, and settle steps whose outcome is unknown.
 
-None of it needs a lease. A worker in the middle of a step may still record its result when its run was paused or
-cancelled, since what happened must not be lost; it is refused the next step. A rewind gives steps up without deleting
+None of these needs a lease. A worker in the middle of a step may still record its result after its run was paused or
+cancelled, so that nothing that happened is lost; its next step is refused. A rewind abandons steps without deleting
 them, a fork shares them without copying them (see domain/run_branches.py).
 """
 
@@ -35,7 +35,7 @@ PATIENCE = 5
 
 class RunRequest(Request):
     id: Id = Field(description="The run")
-    why: Text = Field("", max_length=10_000, description="Why; kept with the run")
+    why: Text = Field("", max_length=10_000, description="The reason; stored with the run")
 
 
 class PauseRequest(RunRequest):
@@ -43,7 +43,7 @@ class PauseRequest(RunRequest):
 
 
 class ResumeRequest(RunRequest):
-    """Let a run go on where it stopped."""
+    """Continue a run where it stopped."""
 
 
 class CancelRequest(RunRequest):
@@ -56,29 +56,29 @@ def pause(tenant: Tenant, request: PauseRequest) -> Timeline:
     def paused(run: Execution) -> Timeline:
         if run.status == "paused":
             return timeline(tenant, run, SHOWN)
-        _refuse_unless(run, ("queued", "running"), "only what waits or runs can be paused")
+        _refuse_unless(run, ("queued", "running"), "only a queued or running run can be paused")
         return _changed(tenant, run, "pause run", [], status="paused", note=request.why)
 
-    return _insisting(tenant, request.id, paused)
+    return _with_retries(tenant, request.id, paused)
 
 
 def cancel(tenant: Tenant, request: CancelRequest) -> Timeline:
-    """End a run; a step that is being carried out may still be recorded, another is not begun."""
+    """End a run; a step that is being carried out may still be recorded, but no other is started."""
 
     def cancelled(run: Execution) -> Timeline:
         if run.status == "cancelled":
             return timeline(tenant, run, SHOWN)
-        _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to go on from one of its steps")
+        _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to continue from one of its steps")
         return _changed(tenant, run, "cancel run", [], status="cancelled", ended_at=now(), note=request.why)
 
-    return _insisting(tenant, request.id, cancelled)
+    return _with_retries(tenant, request.id, cancelled)
 
 
 def resume(tenant: Tenant, request: ResumeRequest) -> Timeline:
-    """Put a paused, failed or interrupted run back into its queue; says what happens next."""
+    """Put a paused, failed or interrupted run back into its queue; the reply says what happens next."""
 
     def resumed(run: Execution) -> Timeline:
-        _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to go on from one of its steps")
+        _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to continue from one of its steps")
         stands = standing(tenant, run)
         status, steps = _resumption(tenant, run, stands)
         if run.status == status and not any(isinstance(step, Update) for step in steps):
@@ -86,12 +86,12 @@ def resume(tenant: Tenant, request: ResumeRequest) -> Timeline:
         note = stands.in_words() if status == "paused" else request.why
         return _changed(tenant, run, "resume run", steps, status=status, note=note, error=None, ended_at=None)
 
-    return _insisting(tenant, request.id, resumed)
+    return _with_retries(tenant, request.id, resumed)
 
 
 def _resumption(tenant: Tenant, run: Execution, stands: Standing) -> tuple[str, list[Step]]:
-    """The status a run goes on with, and what must change besides."""
-    if _is_held(tenant, run):  # its worker is still at it, and goes on as if nothing had been
+    """The status that a run continues with, and the steps that go with it."""
+    if _is_held(tenant, run):  # its worker is still alive and simply continues
         return "running", []
     if stands.todo != "ask" or stands.last is None:
         return "queued", unmoved(run, stands)
@@ -101,8 +101,8 @@ def _resumption(tenant: Tenant, run: Execution, stands: Standing) -> tuple[str, 
     return "paused", [*_fence_off(tenant, run), *unmoved(run, stands), marked]
 
 
-def _insisting(tenant: Tenant, id: str, change: Callable[[Execution], Timeline]) -> Timeline:
-    """A person's word is not lost because a worker was a moment quicker: look again, and say it again."""
+def _with_retries(tenant: Tenant, id: str, change: Callable[[Execution], Timeline]) -> Timeline:
+    """Repeat a change that a worker's concurrent write prevented: what a person asks for must not get lost."""
     for _ in range(PATIENCE):
         try:
             return change(load(tenant, Execution, id))
@@ -112,39 +112,41 @@ def _insisting(tenant: Tenant, id: str, change: Callable[[Execution], Timeline])
 
 
 class _WentOn(Conflict):
-    """The run is not as it was a moment ago."""
+    """The run was changed since it was read."""
 
 
 class SettleRequest(RunRequest):
-    """Say what became of a step whose effect may have happened."""
+    """Say whether a step whose outcome is unknown has happened."""
 
     verdict: Literal["happened", "did_not_happen", "abandon"] = Field(
-        description="It happened; it did not, so do it again; or leave it unknown and go on"
+        description="Whether it happened; did not, so that it is done again; or is to be left unknown"
     )
-    output: Json | None = Field(None, description="What it gave, if it happened")
-    summary: Text = Field("", max_length=20_000, description="What came of it, in a sentence")
-    step: int | None = Field(None, ge=1, description="The number of the step, to be sure that it is the one meant")
-    resume: bool = Field(True, description="Put the run back into its queue at once")
+    output: Json | None = Field(None, description="Its output, if it happened")
+    summary: Text = Field("", max_length=20_000, description="The outcome in a sentence")
+    step: int | None = Field(None, ge=1, description="The number of the step, as a safeguard against settling another")
+    resume: bool = Field(True, description="Put the run back into its queue immediately")
 
 
 def settle(tenant: Tenant, request: SettleRequest) -> Timeline:
-    """Answer for a step whose effect may have happened; then the run goes on."""
+    """Settle a step whose outcome is unknown, so that the run can continue."""
     run = load(tenant, Execution, request.id)
     stands = standing(tenant, run)
     cycle = stands.last
     if cycle is None or cycle.status != "uncertain" or (request.step or cycle.number) != cycle.number:
-        raise IllegalTransition(f"run '{run.id}' does not ask about such a step", remedy="see run.show", id=run.id)
+        raise IllegalTransition(f"run '{run.id}' has no such step to settle", remedy="see run.show", id=run.id)
     if request.verdict != "happened" and request.output is not None:
-        raise InvalidInput("an output is given of what did not happen", remedy="leave it out, or say happened")
+        raise InvalidInput(
+            "an output is given for a step that did not happen", remedy="omit the output, or use the verdict happened"
+        )
     status = "queued" if request.resume and run.status == "paused" else run.status
-    goes_on = Update(revised(run, tenant.scope, status=status, note=request.why))
+    continued = Update(revised(run, tenant.scope, status=status, note=request.why))
     if request.verdict == "did_not_happen":
         again = Update(revised(cycle, tenant.scope, status="again"))
         entry = logged(tenant, "update", "settle did_not_happen", None, id=run.id, step=cycle.number)
-        _commit(tenant, run, [again, goes_on, entry])
+        _commit(tenant, run, [again, continued, entry])
     else:
         happened = request.verdict == "happened"
-        unknown = {"code": "uncertain", "message": "nobody knows whether it happened"}
+        unknown = {"code": "uncertain", "message": "it is not known whether it happened"}
         given = {
             "outcome": "success" if happened else "uncertain",
             "summary": request.summary,
@@ -153,23 +155,23 @@ def settle(tenant: Tenant, request: SettleRequest) -> Timeline:
         }
         kind = "result" if happened and run.remembers else None
         action = f"settle {request.verdict}"
-        store_result(tenant, run, cycle, given, kind=kind, fence=None, action=action, also=[goes_on])
+        store_result(tenant, run, cycle, given, kind=kind, fence=None, action=action, also=[continued])
     return timeline(tenant, load(tenant, Execution, run.id), SHOWN)
 
 
 class ForkRequest(RunRequest):
-    """Begin another run with the history of this one."""
+    """Start another run with the history of this one."""
 
-    after: int | None = Field(None, ge=0, description="The last step to share; the last with a result if left out")
-    branch: int | None = Field(None, ge=0, description="From steps that a rewind gave up: the branch they lie on")
-    goal: Text | None = Field(None, min_length=1, max_length=100_000, description="Another goal")
-    queue: Name | None = Field(None, description="Another queue")
-    paused: bool = Field(False, description="Do not begin until it is resumed")
+    after: int | None = Field(None, ge=0, description="The last step to share; by default the last with a result")
+    branch: int | None = Field(None, ge=0, description="To start from steps that a rewind abandoned: their branch")
+    goal: Text | None = Field(None, min_length=1, max_length=100_000, description="A different goal")
+    queue: Name | None = Field(None, description="A different queue")
+    paused: bool = Field(False, description="Start it paused")
     idempotency_key: Id | None = Field(None, description="The same key again returns the same run")
 
 
 def fork(tenant: Tenant, request: ForkRequest) -> Timeline:
-    """Begin another run after any step of this one; the steps up to there are shared, not done again."""
+    """Start another run after any step of this one; the steps up to there are shared, not repeated."""
     run = load(tenant, Execution, request.id)
     known = _forked_before(tenant, run, request)
     if known is not None:
@@ -210,7 +212,7 @@ def _forked_before(tenant: Tenant, run: Execution, request: ForkRequest) -> Exec
 
 
 def _step_to_keep(tenant: Tenant, run: Execution, asked: int | None, branch: int | None = None) -> int:
-    """The number of a step with a result, on the branch meant; 0 is before the first."""
+    """The number of a step of the branch that has a result; 0 is before the first."""
     if branch is not None and branch > branch_of(run):
         raise InvalidInput(f"run '{run.id}' has no branch {branch}", remedy="see run.show")
     own = history_of(run, branch)[-1]
@@ -223,7 +225,7 @@ def _step_to_keep(tenant: Tenant, run: Execution, asked: int | None, branch: int
 
 
 def _own_steps(tenant: Tenant, run: Execution, branch: int) -> list[tuple[int, bool]]:
-    """The last steps of a branch, and whether they have a result: a given-up one has unless it was its last."""
+    """The last steps of a branch, and whether each has a result; only the very last may have none."""
     query = Query(Cycle, on_branch(run.id, branch), (Order("number", descending=True),), limit=2)
     rows = tenant.select(query, ("number", "id"))
     ids = OneOf("cycle_id", tuple(id for _, id in rows))
@@ -234,31 +236,31 @@ def _own_steps(tenant: Tenant, run: Execution, branch: int) -> list[tuple[int, b
 class RewindRequest(RunRequest):
     """Go back to an earlier step."""
 
-    to: int = Field(ge=0, description="The last step to keep; 0 to begin anew")
-    paused: bool = Field(True, description="Wait until it is resumed")
+    to: int = Field(ge=0, description="The last step to keep; 0 to start over")
+    paused: bool = Field(True, description="Leave it paused until it is resumed")
 
 
 def rewind(tenant: Tenant, request: RewindRequest) -> Timeline:
-    """Give up the steps after one, and go on from there; what was given up stays visible."""
+    """Abandon the steps after one, and continue from there; abandoned steps stay visible."""
     run = load(tenant, Execution, request.id)
     if _is_held(tenant, run):
         raise Conflict(
-            f"a worker is at work on run '{run.id}'", remedy="pause it and wait for the step to end", id=run.id
+            f"a worker is working on run '{run.id}'", remedy="pause it and wait until the step has ended", id=run.id
         )
     stands = standing(tenant, run)
     if request.to >= stands.length:
         raise InvalidInput(f"run '{run.id}' has {stands.length} steps", remedy="give an earlier step to keep")
-    given_up = _given_up(tenant, run, request.to, stands.length)
+    abandoned = _abandoned_by(tenant, run, request.to, stands.length)
     steps = [*_fence_off(tenant, run), *unmoved(run, stands)]
-    steps += [Update(revised(cycle, tenant.scope, status="abandoned")) for cycle in given_up]
+    steps += [Update(revised(cycle, tenant.scope, status="abandoned")) for cycle in abandoned]
     status = "paused" if request.paused else "queued"
     rewinds = [*(run.rewinds or []), request.to]
     fields = {"status": status, "note": request.why, "rewinds": rewinds}
     return _changed(tenant, run, "rewind run", steps, **fields, result=None, error=None, ended_at=None)
 
 
-def _given_up(tenant: Tenant, run: Execution, kept: int, length: int) -> list[Cycle]:
-    """The run's own cycles after a step; those it shares with others are not touched."""
+def _abandoned_by(tenant: Tenant, run: Execution, kept: int, length: int) -> list[Cycle]:
+    """The run's own cycles after a step; those it shares with other runs are left alone."""
     found: list[Cycle] = []
     for part in between(history_of(run), kept + 1, length):
         if part.run == run.id:
@@ -279,10 +281,12 @@ class RunRemoved(Reply):
 
 
 def remove(tenant: Tenant, request: RemoveRunRequest) -> RunRemoved:
-    """Delete a run with its steps for good; memories made of its results stay, without their evidence."""
+    """Delete a run with its steps for good; memories made from its results stay, without that evidence."""
     run = load(tenant, Execution, request.id, deleted=True)
     if _is_held(tenant, run):
-        raise Conflict(f"a worker is at work on run '{run.id}'", remedy="cancel it, and wait", id=run.id)
+        raise Conflict(
+            f"a worker is working on run '{run.id}'", remedy="cancel it and wait until the step has ended", id=run.id
+        )
     if tenant.count(Query(Execution, (equal("parent_id", run.id),), deleted="yes")):
         raise Conflict(f"forks of run '{run.id}' share its steps", remedy="remove the forks first", id=run.id)
     entry = logged(tenant, "delete", "remove run", None, id=run.id)
@@ -301,7 +305,7 @@ def _is_held(tenant: Tenant, run: Execution) -> bool:
 
 
 def _fence_off(tenant: Tenant, run: Execution) -> list[Step]:
-    """Whoever held the run before is refused from now on, even if nobody claims it."""
+    """Refuses the previous holder from now on, even if no one claims the run."""
     held = tenant.get(Lease, lease_name(run.id))
     if held is None:
         return []
@@ -318,4 +322,6 @@ def _commit(tenant: Tenant, run: Execution, steps: list[Step]) -> None:
     try:
         commit(tenant, steps)
     except Conflict:
-        raise _WentOn(f"run '{run.id}' went on meanwhile", remedy="see run.show, and try again", id=run.id) from None
+        raise _WentOn(
+            f"run '{run.id}' was changed meanwhile", remedy="see run.show, and try again", id=run.id
+        ) from None

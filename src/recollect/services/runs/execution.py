@@ -1,8 +1,8 @@
-"""A run, driven step by step: start, propose, act, record, finish.
+"""Running a task step by step: start, propose, act, record, finish.
 
-Order is the promise. The run is stored before any work, a proposal before its effect, a result before the next step;
-each of these is one transaction with its audit entry. Whoever drives carries the fencing number of the lease (see
-services/runs/queue.py), and the store checks it in the same transaction, so one who woke up late changes nothing.
+The order is guaranteed: the run is stored before any work, a proposal before its effect, a result before the next step;
+each is one transaction with its audit entry. A worker sends the fencing number of its lease (services/runs/queue.py)
+with every call, and the store checks it in the same transaction, so a worker that lost its lease changes nothing.
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ from recollect.services.times import Through
 from recollect.services.transaction import commit, load, logged, made
 
 MOST_OUTPUT = 1_000_000
-LOOKS = 100
+PROPOSE_ATTEMPTS = 100
 REMEMBERED = "remember_results"
 
 
 class StartRequest(Request):
-    """A task for an agent. It is stored before anything is done."""
+    """A task for an agent. It is stored before any work starts."""
 
     goal: Text = Field(min_length=1, max_length=100_000, description="What is to be done")
-    agent: Id = Field(description="The agent whose task it is")
+    agent: Id = Field(description="The agent that does it")
     session: Id | None = Field(None, description="The session it belongs to")
     message: Id | None = Field(None, description="The message that asked for it")
     idempotency_key: Id | None = Field(None, description="The same key again returns the same run")
-    queue: Name = Field("default", description="Where workers look for it")
-    priority: int = Field(5, ge=1, le=10, description="Greater ones are claimed first, 1 to 10")
-    steps: JsonList = Field(default_factory=list, description="The steps that are planned, if they are known")
-    deadline: Through | None = Field(None, description="After this time no further step is begun")
-    max_steps: int | None = Field(None, ge=1, description="No more steps than this")
-    max_crashes: int | None = Field(None, ge=0, description="Give up after more crashes of workers than this")
-    remember: bool | None = Field(None, description="Whether results become memories; as the agent says if left out")
+    queue: Name = Field("default", description="The queue in which workers find it")
+    priority: int = Field(5, ge=1, le=10, description="1 to 10; greater ones are claimed first")
+    steps: JsonList = Field(default_factory=list, description="The planned steps, if known")
+    deadline: Through | None = Field(None, description="No further step is started after this time")
+    max_steps: int | None = Field(None, ge=1, description="The most steps it may take")
+    max_crashes: int | None = Field(None, ge=0, description="How many crashes of workers to tolerate before it fails")
+    remember: bool | None = Field(
+        None, description="Whether results become memories; by default as the agent is configured"
+    )
     metadata: Json = Field(default_factory=dict, description="Anything else")
 
 
@@ -61,7 +63,7 @@ def start(tenant: Tenant, request: StartRequest) -> RunView:
     agent = load(tenant, Agent, request.agent)
     if agent.status != "active":
         raise IllegalTransition(
-            f"agent '{agent.id}' is {agent.status}", remedy="make it active first, or give another agent", id=agent.id
+            f"agent '{agent.id}' is {agent.status}", remedy="activate it first, or give another agent", id=agent.id
         )
     asked = request.model_dump(exclude={"agent", "session", "message", "remember"})
     asked |= {"agent_id": agent.id, "session_id": request.session, "message_id": request.message}
@@ -90,29 +92,29 @@ def _started_before(tenant: Tenant, request: StartRequest) -> Execution | None:
 
 
 class DriveRequest(Request):
-    """What every call of a worker carries."""
+    """The fields of every call by a worker."""
 
     id: Id = Field(description="The run")
     fence: int = Field(ge=1, description="The fencing number that `run.claim` gave; an old one is refused")
 
 
 class ProposeRequest(DriveRequest):
-    """What the agent means to do next. Nothing may be done before this is stored."""
+    """What the agent is about to do. It must be stored before it is done."""
 
-    tool: Text | None = Field(None, description="The tool to be called; none for a step that is thought only")
-    arguments: Json = Field(default_factory=dict, description="What the tool is called with")
-    thoughts: Json = Field(default_factory=dict, description="What the model thought, as it said it")
+    tool: Text | None = Field(None, description="The tool to call; omit it for a step that only thinks")
+    arguments: Json = Field(default_factory=dict, description="The arguments of the tool")
+    thoughts: Json = Field(default_factory=dict, description="The thoughts of the model, as it returned them")
     reasoning: Text = Field("", description="Why this step")
-    plan: JsonList = Field(default_factory=list, description="What is meant to come after")
-    snapshot: Json = Field(default_factory=dict, description="The agent's state, as it is to be found on resuming")
+    plan: JsonList = Field(default_factory=list, description="The steps planned after this one")
+    snapshot: Json = Field(default_factory=dict, description="The state of the agent, to resume from")
     repeatable: bool = Field(
-        False, description="Whether calling the tool again with the same idempotency key does no harm"
+        False, description="Whether the tool can safely be called again with the same idempotency key"
     )
-    number: int | None = Field(None, ge=1, description="The number of the step, so that a repeated call is recognised")
+    number: int | None = Field(None, ge=1, description="The number of the step, to recognise a repeated call")
 
 
 class Proposed(Reply):
-    """The step is stored: now it may be carried out, with its key."""
+    """The stored step: carry it out now, with its idempotency key."""
 
     run: str
     number: int
@@ -123,10 +125,10 @@ class Proposed(Reply):
 
 
 def propose(tenant: Tenant, request: ProposeRequest) -> Proposed:
-    """Open the next step with what is meant to be done, before anything is done."""
+    """Store the next step before it is carried out."""
     run = load(tenant, Execution, request.id)
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
-    for _ in range(LOOKS):
+    for _ in range(PROPOSE_ATTEMPTS):
         stands = standing(tenant, run)
         if _is_repeated(stands, request):
             return _proposed(stands.last, duplicate=True)
@@ -136,11 +138,11 @@ def propose(tenant: Tenant, request: ProposeRequest) -> Proposed:
         try:
             commit(tenant, [*steps, logged(tenant, "create", "propose", None, id=run.id, step=cycle.number)])
         except DuplicateKey:
-            continue  # another run of the same agent took that index: count again
+            continue  # another run of the same agent took that index: get the next one
         except RequirementFailed as failed:
             raise _refusal(tenant, run, request.fence, failed) from None
         return _proposed(cycle)
-    raise Conflict("too many runs of this agent propose at once", remedy="try again", id=run.id)
+    raise Conflict("too many runs of this agent propose steps at the same time", remedy="try again", id=run.id)
 
 
 def _is_repeated(stands: Standing, request: ProposeRequest) -> bool:
@@ -178,7 +180,9 @@ def _refuse_a_step(run: Execution, stands: Standing) -> None:
 
 
 def not_running(run: Execution) -> IllegalTransition:
-    remedy = {"paused": "resume it first", "queued": "claim it first"}.get(run.status, "fork it to go on from a step")
+    remedy = {"paused": "resume it first", "queued": "claim it first"}.get(
+        run.status, "fork it to continue from a step"
+    )
     return IllegalTransition(f"run '{run.id}' is {run.status}", remedy=remedy, id=run.id, status=run.status)
 
 
@@ -213,12 +217,12 @@ def _proposal_steps(tenant: Tenant, cycle: Cycle, request: ProposeRequest) -> li
 
 
 def _driving(run: Execution, fence: int) -> list[Step]:
-    """Only the current holder of the lease, and only while nobody stopped the run."""
+    """Fails unless the caller holds the lease and the run is still running."""
     return [fenced(lease_name(run.id), fence), Require(Execution, run.id, {"status": "running"})]
 
 
 def _refusal(tenant: Tenant, run: Execution, fence: int, failed: RequirementFailed) -> Conflict:
-    """Why a driving call was refused: the lease is another's, or somebody stopped the run."""
+    """Why a call of a worker was refused: it lost the lease, or the run was stopped."""
     held_with(tenant.store, tenant.scope, lease_name(run.id), fence)
     current = load(tenant, Execution, run.id)
     return failed if current.status == "running" else not_running(current)
@@ -237,26 +241,26 @@ def _check_size(value: Any, what: str) -> None:
     if value and len(canonical(value)) > MOST_OUTPUT:
         raise TooLarge(
             f"that {what} is larger than {MOST_OUTPUT} bytes",
-            remedy="keep it in a file of the workspace and record where it is",
+            remedy="store it in a file of the workspace and record its path",
         )
 
 
 class RecordRequest(DriveRequest):
-    """What came of the step that was proposed."""
+    """The result of a proposed step."""
 
-    outcome: Literal["success", "error", "timeout"] = Field("success", description="How it went")
-    summary: Text = Field("", max_length=20_000, description="What came of it, in a sentence; this is remembered")
-    output: Json | None = Field(None, description="What the tool gave back")
+    outcome: Literal["success", "error", "timeout"] = Field("success", description="Whether it succeeded")
+    summary: Text = Field("", max_length=20_000, description="The result in a sentence; this is remembered")
+    output: Json | None = Field(None, description="The output of the tool")
     error: Json | None = Field(None, description="What went wrong: a code and a message")
-    artifacts: JsonList = Field(default_factory=list, description="Where what was made is: paths, addresses, ids")
+    artifacts: JsonList = Field(default_factory=list, description="Paths, URLs or ids of what it produced")
     seconds: float | None = Field(None, ge=0, description="How long it took")
-    number: int | None = Field(None, ge=1, description="The number of the step, so that a repeated call is recognised")
-    remember: bool | None = Field(None, description="Whether to remember it; as the run says if left out")
-    kind: Literal["result", "observation"] = Field("result", description="As what to remember it")
+    number: int | None = Field(None, ge=1, description="The number of the step, to recognise a repeated call")
+    remember: bool | None = Field(None, description="Whether to remember it; by default as the run is configured")
+    kind: Literal["result", "observation"] = Field("result", description="The kind of the memory")
 
 
 class Recorded(Reply):
-    """The result is stored: now the next step may begin."""
+    """The stored result: the next step may start now."""
 
     run: str
     number: int
@@ -266,14 +270,14 @@ class Recorded(Reply):
 
 
 def record(tenant: Tenant, request: RecordRequest) -> Recorded:
-    """Store what came of a step, and the memory of it, before the next step begins."""
+    """Store the result of a step, and a memory of it, before the next step starts."""
     run = load(tenant, Execution, request.id)
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     stands = standing(tenant, run)
     cycle = stands.last
     if cycle is None or (request.number or cycle.number) != cycle.number or cycle.status not in ("open", "done"):
         raise IllegalTransition(
-            f"run '{run.id}' has no such step waiting for a result", remedy="propose it first", id=run.id
+            f"run '{run.id}' has no such step without a result", remedy="propose it first", id=run.id
         )
     if cycle.status == "done":
         return _recorded_before(tenant, run, cycle, request)
@@ -287,7 +291,7 @@ def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: Reco
     same = ("outcome", "summary", "output", "error", "artifacts")
     if request.number != cycle.number or any(getattr(stored, name) != getattr(request, name) for name in same):
         raise IllegalTransition(
-            f"step {cycle.number} of run '{run.id}' has a result already", remedy="propose the next step", id=run.id
+            f"step {cycle.number} of run '{run.id}' already has a result", remedy="propose the next step", id=run.id
         )
     return Recorded(run=run.id, number=cycle.number, result=stored.id, memory=stored.memory_id, duplicate=True)
 
@@ -296,9 +300,9 @@ def store_result(
     tenant: Tenant, run: Execution, cycle: Cycle, given: JsonObject, *, kind: str | None,
     fence: int | None, action: str = "record", also: Sequence[Step] = (),
 ) -> Recorded:  # fmt: skip
-    """The result, the memory of it if a kind is given, and the end of its cycle: one transaction.
+    """Store the result, a memory of it if a kind is given, and the end of its cycle in one transaction.
 
-    A worker gives its fencing number; a person who settles has none.
+    A worker passes its fencing number; a person who settles a step has none.
     """
     guards = [fenced(lease_name(run.id), fence)] if fence is not None else []
     _check_size(given.get("output"), "output")
@@ -316,14 +320,14 @@ def store_result(
                 held_with(tenant.store, tenant.scope, lease_name(run.id), fence)
             if kind is None or not looks_left:
                 raise
-            # The same was remembered, or what was known was forgotten, since we looked: look again.
+            # The same was remembered, or its duplicate was forgotten, since it was looked for: try again.
     return Recorded(run=run.id, number=cycle.number, result=result.id, memory=memory)
 
 
 def _memory_of(
     tenant: Tenant, run: Execution, cycle: Cycle, result: Result, kind: str | None
 ) -> tuple[list[Step], str | None]:
-    """What is to be remembered of a result, citing it; an identical one is known already and only pointed at."""
+    """The memory of a result, which it cites; an identical memory that exists already is referred to instead."""
     if kind is None or not result.summary.strip():
         return [], None
     request = _remember_request(run, result.summary, result.outcome == "success", kind, result.id, result.created_at)
@@ -344,16 +348,16 @@ def _remember_request(
 class FinishRequest(DriveRequest):
     """The task is done."""
 
-    result: Json = Field(default_factory=dict, description="What came of the whole")
-    summary: Text = Field("", max_length=20_000, description="The same in a sentence; this is remembered")
-    remember: bool | None = Field(None, description="Whether to remember it; as the run says if left out")
+    result: Json = Field(default_factory=dict, description="The result of the task")
+    summary: Text = Field("", max_length=20_000, description="The result in a sentence; this is remembered")
+    remember: bool | None = Field(None, description="Whether to remember it; by default as the run is configured")
 
 
 class FailRequest(DriveRequest):
     """The task cannot be done."""
 
     error: Json = Field(default_factory=dict, description="What went wrong: a code and a message")
-    note: Text = Field("", max_length=10_000, description="The same in a sentence")
+    note: Text = Field("", max_length=10_000, description="The error in a sentence")
 
 
 def finish(tenant: Tenant, request: FinishRequest) -> RunView:
@@ -376,7 +380,7 @@ def finish(tenant: Tenant, request: FinishRequest) -> RunView:
         except (RequirementFailed, ReferenceMissing):
             if not steps or not looks_left:
                 raise
-            # Somebody remembered or forgot the same since we looked: look again.
+            # The same was remembered or forgotten since it was looked for: try again.
     raise AssertionError
 
 
@@ -388,7 +392,7 @@ def _memory_of_all(tenant: Tenant, run: Execution, stands: Standing, summary: st
 
 
 def fail(tenant: Tenant, request: FailRequest) -> RunView:
-    """End a run that cannot reach its goal; it can be resumed or rewound all the same."""
+    """End a run that cannot reach its goal; it can still be resumed or rewound."""
     run = _run_to_end(tenant, request, "failed")
     if run.status == "failed":
         return run_view(tenant, run)
@@ -396,7 +400,7 @@ def fail(tenant: Tenant, request: FailRequest) -> RunView:
 
 
 def _run_to_end(tenant: Tenant, request: DriveRequest, status: str) -> Execution:
-    """The run, if its holder may end it, or has ended it so already and did not hear the answer."""
+    """The run, if its holder may end it or already has (and retries because the answer got lost)."""
     run = load(tenant, Execution, request.id)
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     if run.status not in ("running", status):

@@ -1,7 +1,7 @@
-"""What a run did, is doing and will do next, read from its records.
+"""The history of runs: what they did, are doing and will do next, read from their records.
 
-Nothing here is stored: where a run stands follows from its last cycle. Only the steps asked for are read, so a run of
-ten thousand steps is shown, and taken up again, as fast as one of ten.
+Nothing here is stored: the progress of a run follows from its last cycle. Only the requested steps are read, so a run
+of ten thousand steps is shown, and continued, as fast as one of ten.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
 
 
 class StepView(Reply):
-    """One step: what was meant to be done, and what came of it."""
+    """One step: its proposal and its result."""
 
     number: int
     run: str
@@ -57,7 +57,7 @@ class StepView(Reply):
 
 
 class RunView(Reply):
-    """A run, where it stands, and what happens next."""
+    """A run, its progress, and what happens next."""
 
     id: str
     goal: str
@@ -65,7 +65,7 @@ class RunView(Reply):
     status: str
     next: str
     length: int = Field(description="How many steps its history has, shared ones included")
-    asks: int | None = Field(None, description="The step whose effect may have happened: `run.settle` answers")
+    asks: int | None = Field(None, description="The step whose outcome is unknown; settle it with `run.settle`")
     note: str = ""
     session: str | None = None
     message: str | None = None
@@ -90,12 +90,12 @@ class RunView(Reply):
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    duplicate: bool = Field(False, description="Whether the idempotency key had started it before")
+    duplicate: bool = Field(False, description="Whether an earlier call with the same idempotency key started it")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a run stands: its last own cycle, if any, and what is to be done now."""
+    """The progress of a run: its last own cycle, if any, and what to do next."""
 
     length: int
     todo: Todo
@@ -133,7 +133,7 @@ def on_branch(run: str, branch: int) -> tuple[Filter, ...]:
 
 
 def standing(tenant: Tenant, run: Execution) -> Standing:
-    """Read off the last cycle alone, however many there are."""
+    """Follows from the last cycle alone, however many there are."""
     own = history_of(run)[-1]
     query = Query(Cycle, on_branch(run.id, own.branch), (Order("number", descending=True),), limit=1)
     found = tenant.find(query).records
@@ -151,7 +151,7 @@ def _at(last: Cycle, proposal: Proposal) -> Standing:
 
 
 def standings(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, Standing]:
-    """Where each of several runs stands, asked together: how many steps its branch has tells which is the last."""
+    """The progress of several runs, read together: the number of steps of a branch tells which is the last."""
     if not runs:
         return {}
     of_these = OneOf("execution_id", tuple(run.id for run in runs))
@@ -251,26 +251,26 @@ def _next(run: Execution, stands: Standing, held_until: datetime | None) -> str:
     if run.status in ("succeeded", "cancelled"):
         return "nothing: it has ended"
     if held_until is not None:
-        return f"{run.worker} is at work on step {stands.length if stands.proposal else stands.length + 1}"
+        return f"{run.worker} is working on step {stands.length if stands.proposal else stands.length + 1}"
     when = {
         "queued": "when a worker claims it: ",
-        "running": "its worker is gone; when another claims it: ",
+        "running": "its worker stopped responding; when another claims it: ",
         "paused": "" if stands.todo == "ask" else "when it is resumed: ",
-        "failed": "when it is resumed all the same: ",
+        "failed": "if it is resumed nevertheless: ",
     }
     return when[run.status] + stands.in_words()
 
 
 class ShowRunRequest(Request):
-    """Ask for one run and a stretch of its steps."""
+    """Which run to show, and how many of its steps."""
 
     id: Id = Field(description="The run")
-    limit: int = Field(50, ge=0, le=1000, description="How many steps at most, the latest unless said otherwise")
+    limit: int = Field(50, ge=0, le=1000, description="The most steps to show, by default the latest")
     before: int | None = Field(None, ge=1, description="Only steps before this number, to page back")
 
 
 class Timeline(RunView):
-    """A run with the latest of its steps, oldest first; `more` says how many come before them."""
+    """A run with its latest steps, oldest first; `more` is the number of steps before them."""
 
     timeline: list[StepView] = Field(default_factory=list)
     more: int = 0
@@ -279,7 +279,7 @@ class Timeline(RunView):
 
 
 def show(tenant: Tenant, request: ShowRunRequest) -> Timeline:
-    """One run: where it stands, its steps, what it gave up, what was forked from it."""
+    """One run: its progress, its steps, those it abandoned, and its forks."""
     return timeline(tenant, load(tenant, Execution, request.id), request.limit, request.before)
 
 
@@ -333,7 +333,7 @@ _RUN_FILTERS = {
 
 
 def runs(tenant: Tenant, request: RunsRequest) -> RunPage:
-    """List runs, the newest first, each with where it stands."""
+    """List runs, the newest first, each with its progress."""
     where = tuple(
         equal(field, value) for name, field in _RUN_FILTERS.items() if (value := getattr(request, name)) is not None
     )

@@ -1,9 +1,9 @@
-"""Many workers over one queue of runs: one at a time has each, and none is lost when its worker dies.
+"""The queue of runs: many workers share it, each run has one worker at a time, and none is lost when a worker dies.
 
-A worker claims the most urgent and oldest run that nobody holds. The lease is taken in the transaction that marks the
-run as running; its fencing number goes with every later call. A run whose worker is gone is claimed by another as soon
-as the lease is over, and goes on exactly where it stopped: a step without a result is carried out again if the tool
-takes our idempotency key, and otherwise nobody guesses: it is marked uncertain, and the run asks.
+A worker claims the most urgent, then oldest run without a lease. The lease is taken in the transaction that marks the
+run as running; its fencing number goes with every later call. When a worker dies, another claims its run as soon as the
+lease has expired, and continues exactly where it stopped: a step without a result is carried out again if the tool
+accepts an idempotency key; otherwise it is marked uncertain and the run waits until a person settles it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ PAGE = 100
 
 
 class ClaimRequest(Request):
-    """A worker asks for something to do."""
+    """Which worker asks for a run, and of which queue."""
 
-    worker: Name = Field(description="A name of the worker's own, different from all others'")
-    id: Id | None = Field(None, description="This very run, instead of the next in the queue")
-    queue: Name = Field("default", description="The queue to look in")
+    worker: Name = Field(description="A unique name for this worker")
+    id: Id | None = Field(None, description="This run, instead of the next in the queue")
+    queue: Name = Field("default", description="The queue to claim from")
     agent: Id | None = Field(None, description="Only runs of this agent")
     seconds: float = Field(
-        60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent before another takes over"
+        60, gt=0, le=LONGEST_SECONDS, description="How long the worker may be silent before another takes over"
     )
-    idempotency_key: Id | None = Field(None, description="The same key again gives the run that it gave before")
+    idempotency_key: Id | None = Field(None, description="The same key again returns the same claim")
 
 
 class AgentBrief(Reply):
-    """What a worker must know of the agent it acts for."""
+    """The agent that a worker acts for."""
 
     id: str
     name: str
@@ -70,24 +70,24 @@ class AgentBrief(Reply):
 
 
 class Claimed(Reply):
-    """A run to work on; `run` is empty when there is none. `todo` says whether to think, or to carry `step` out."""
+    """A run to work on; `run` is empty when there is none. `todo` says whether to think or to carry out `step`."""
 
     run: RunView | None = None
     fence: int = 0
     expires_at: datetime | None = None
     todo: str = "think"
-    step: StepView | None = Field(None, description="What is to be carried out, with its idempotency key")
+    step: StepView | None = Field(None, description="The step to carry out, with its idempotency key")
     last: StepView | None = Field(None, description="The last step that has a result")
     agent: AgentBrief | None = None
 
 
 def claim(tenant: Tenant, request: ClaimRequest) -> Claimed:
-    """Take the next run that nobody works on."""
+    """Take the next run that has no worker."""
     return _claimed_before(tenant, request) or _claim(tenant, request)
 
 
 def _claimed_before(tenant: Tenant, request: ClaimRequest) -> Claimed | None:
-    """The run that this very claim was given; its answer did not arrive."""
+    """The run that the same claim already got, if its answer was lost."""
     if request.idempotency_key is None:
         return None
     mine = (equal("holder", request.worker), *_this_claim(request.idempotency_key))
@@ -129,17 +129,17 @@ def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed
     stands = standing(tenant, run)
     if run.status == "paused" and stands.todo == "ask":
         raise IllegalTransition(
-            f"run '{run.id}' asks: step {stands.length} may or may not have happened",
-            remedy="say which, with run.settle",
+            f"run '{run.id}' must be settled: step {stands.length} may or may not have happened",
+            remedy="say which with run.settle",
             id=run.id,
         )
     if run.status in ("queued", "running"):
-        raise Conflict(f"run '{run.id}' cannot be claimed now", remedy="see whether its agent is active", id=run.id)
+        raise Conflict(f"run '{run.id}' cannot be claimed now", remedy="check that its agent is active", id=run.id)
     raise not_running(run)
 
 
 def _claimable(tenant: Tenant, request: ClaimRequest) -> Iterator[Execution]:
-    """What was interrupted first, then the most urgent, then the oldest."""
+    """Interrupted runs first, then the most urgent, then the oldest."""
     agent = (equal("agent_id", request.agent),) if request.agent else ()
     interrupted = sorted(_interrupted(tenant, request.queue, agent), key=lambda run: (-run.priority, run.id))
     yield from interrupted
@@ -177,7 +177,7 @@ def _all(tenant: Tenant, where: tuple[Filter, ...]) -> Iterator[Execution]:
 
 
 def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | None:
-    """The run with its lease; None if another was quicker, or if it cannot go on as it is."""
+    """The run with its lease; None if another worker took it first, or if it cannot continue."""
     agent = tenant.get(Agent, run.agent_id)
     held = tenant.get(Lease, lease_name(run.id))
     moment = now()
@@ -187,21 +187,27 @@ def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | No
     verdict = _verdict(run, stands)
     until = moment + timedelta(seconds=request.seconds) if verdict["status"] == "running" else moment
     lease, taking_it = taking(held, tenant, lease_name(run.id), request.worker, until, request.idempotency_key)
-    goes_on = revised(run, tenant.scope, **verdict, **_counted(run, request.worker, moment))
+    continued = revised(run, tenant.scope, **verdict, **_counted(run, request.worker, moment))
     once = [Absent(Lease, _this_claim(request.idempotency_key))] if request.idempotency_key else []
-    steps = [*once, taking_it, *unmoved(run, stands), Update(goes_on), *_cycle_steps(tenant, stands, verdict["status"])]
+    steps = [
+        *once,
+        taking_it,
+        *unmoved(run, stands),
+        Update(continued),
+        *_cycle_steps(tenant, stands, verdict["status"]),
+    ]
     action = "claim" if verdict["status"] == "running" else f"run {verdict['status']}"
     try:
         commit(tenant, [*steps, logged(tenant, "update", action, None, id=run.id, fence=lease.fence)])
     except Conflict:
-        return None  # another worker was quicker, or the late one did one more step
+        return None  # another worker took it first, or the previous one recorded one more step
     if verdict["status"] != "running":
         return None
     return _claimed(tenant, load(tenant, Execution, run.id), stands, lease, agent)
 
 
 def _verdict(run: Execution, stands: Standing) -> JsonObject:
-    """What becomes of a run that is taken up again."""
+    """The fields of a run that is claimed: it runs, asks to be settled, or fails."""
     crashes = run.crashes + (run.status == "running")
     if is_overdue(run):
         why = {"code": "deadline_passed", "message": "its deadline has passed"}
@@ -221,7 +227,7 @@ def _counted(run: Execution, worker: str, moment: datetime) -> JsonObject:
 
 
 def _cycle_steps(tenant: Tenant, stands: Standing, status: str) -> list[Step]:
-    """A step that is begun again is counted; one that may have happened is marked."""
+    """Count a step that is started again; mark one whose outcome is unknown."""
     last = stands.last
     if last is None or stands.todo == "think" or status == "failed":
         return []
@@ -231,7 +237,7 @@ def _cycle_steps(tenant: Tenant, stands: Standing, status: str) -> list[Step]:
 
 
 def unmoved(run: Execution, stands: Standing) -> list[Step]:
-    """Steps that fail unless the run still stands where it was seen: the late worker may have gone on meanwhile."""
+    """Steps that fail unless the run is where it was when read: its previous worker may have continued meanwhile."""
     here = on_branch(run.id, branch_of(run))
     steps: list[Step] = [Absent(Cycle, (*here, Compare("number", ">", stands.length)))]
     if stands.last is not None:
@@ -257,13 +263,13 @@ def _claimed(tenant: Tenant, run: Execution, stands: Standing, lease: Lease, age
 
 
 class RenewRequest(DriveRequest):
-    """A worker is still at it."""
+    """A worker is still working on a run."""
 
-    seconds: float = Field(60, gt=0, le=LONGEST_SECONDS, description="How long it may be silent from now on")
+    seconds: float = Field(60, gt=0, le=LONGEST_SECONDS, description="How long the worker may be silent from now on")
 
 
 class Renewed(Reply):
-    """`status` tells the worker whether somebody paused or cancelled the run meanwhile."""
+    """`status` tells the worker whether the run was paused or cancelled meanwhile."""
 
     run: str
     expires_at: datetime
@@ -271,7 +277,7 @@ class Renewed(Reply):
 
 
 def renew(tenant: Tenant, request: RenewRequest) -> Renewed:
-    """Hold on to a run while a step takes long."""
+    """Extend the lease of a run while a step takes long."""
     run = load(tenant, Execution, request.id)
     until = now() + timedelta(seconds=request.seconds)
     lease = extend(tenant.store, tenant.scope, lease_name(run.id), request.fence, until)
@@ -285,9 +291,9 @@ class ReleaseRequest(DriveRequest):
 
 
 def release(tenant: Tenant, request: ReleaseRequest) -> RunView:
-    """Give a run back, so that another worker can go on at once."""
+    """Give a run back, so that another worker can continue it immediately."""
     name = lease_name(request.id)
-    for looks_left in (4, 3, 2, 1, 0):
+    for attempts_left in (4, 3, 2, 1, 0):
         run = load(tenant, Execution, request.id)
         steps = ending(tenant.store, tenant.scope, name, request.fence)
         if run.status == "running":
@@ -295,7 +301,7 @@ def release(tenant: Tenant, request: ReleaseRequest) -> RunView:
         try:
             commit(tenant, [*steps, logged(tenant, "update", "release", None, id=run.id, fence=request.fence)])
             break
-        except Conflict:  # taken over: the next look says so; or paused this moment: what is left is to let go
-            if not looks_left:
+        except Conflict:  # taken over: the next attempt says so; or just paused: only the lease is left to end
+            if not attempts_left:
                 raise
     return run_view(tenant, load(tenant, Execution, run.id))
