@@ -367,7 +367,7 @@ def test_another_step_that_may_have_happened_is_asked_about(mem: Any) -> None:
     assert "may have happened" in shown.next
     with pytest.raises(LeaseLost):
         mem.run.record(run, fence)
-    with pytest.raises(IllegalTransition, match="asks"):
+    with pytest.raises(IllegalTransition, match="must be settled"):
         mem.run.claim("third", id=run)
     assert mem.run.resume(run).status == "paused"
 
@@ -570,7 +570,7 @@ def test_a_fork_shares_only_steps_with_a_result(mem: Any) -> None:
 def test_a_rewind_gives_steps_up_and_keeps_them_visible(mem: Any) -> None:
     run, fence = taken(mem)
     counted(mem, run, fence, 1, 2, 3)
-    with pytest.raises(Conflict, match="at work"):
+    with pytest.raises(Conflict, match="is working"):
         mem.run.rewind(run, 1)
     sharing = mem.run.fork(run).id
     mem.run.release(run, fence)
@@ -617,7 +617,7 @@ def test_an_uncertain_step_can_be_given_up_by_a_rewind(mem: Any, asking: str) ->
 def test_a_removed_run_is_gone_unless_others_share_its_steps(mem: Any) -> None:
     run, fence = taken(mem)
     recorded = step(mem, run, fence, summary="the rose has nectar")
-    with pytest.raises(Conflict, match="at work"):
+    with pytest.raises(Conflict, match="is working"):
         mem.run.remove(run)
     mem.run.release(run, fence)
     fork = mem.run.fork(run).id

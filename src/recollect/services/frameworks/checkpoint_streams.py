@@ -1,8 +1,8 @@
-"""The items that checkpoints share: streams that only grow, kept in packed runs.
+"""The items that checkpoints share: streams that only grow, stored in packed runs.
 
-A run is written once and never changed; when many small ones have gathered at the end of a stream they are folded
-into one. Items keep their numbers for good, so folding is invisible to the checkpoints that use them. What no
-checkpoint uses any more is let go of a run at a time.
+A run is written once and never changed; when there are many small ones at the end of a stream they are merged into one.
+Items keep their numbers for good, so checkpoints do not notice a merge. Items that no checkpoint uses any more are
+deleted a run at a time.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Span = tuple[int, int]
 Spans = dict[str, list[Span]]
 
 MOST_SMALL_RUNS = 32
-SMALL_RUN = 64  # items; a folded run is seldom smaller, so an item is rewritten about once
-WIDEST_GAP = 256  # items; a place that is held costs four bytes before compression
+SMALL_RUN = 64  # items; a merged run is seldom smaller, so an item is rewritten about once
+WIDEST_GAP = 256  # items; each gap filled by an empty item costs four bytes before compression
 _LENGTH = struct.Struct(">I")
 _PLAIN, _DEFLATED = b"\0", b"\1"
 
 
 def squeezed(raw: bytes) -> bytes:
-    """Compressed where that helps; the first byte says which."""
+    """Compressed if that makes it smaller; the first byte says which."""
     packed = zlib.compress(raw, 6 if len(raw) < 1 << 16 else 1)
     return _DEFLATED + packed if len(packed) < len(raw) else _PLAIN + raw
 
 
-def unsqueezed(kept: bytes) -> bytes:
-    if kept[:1] == _PLAIN:
-        return kept[1:]
+def unsqueezed(stored: bytes) -> bytes:
+    if stored[:1] == _PLAIN:
+        return stored[1:]
     try:
-        return zlib.decompress(kept[1:])
+        return zlib.decompress(stored[1:])
     except zlib.error:
         raise DamagedData("a checkpoint cannot be unpacked", remedy="run `recollect verify`") from None
 
@@ -51,8 +51,8 @@ def pack(items: Iterable[bytes]) -> bytes:
     return squeezed(b"".join(part for item in items for part in (_LENGTH.pack(len(item)), item)))
 
 
-def unpack(kept: bytes) -> list[bytes]:
-    raw, place, items = unsqueezed(kept), 0, []
+def unpack(stored: bytes) -> list[bytes]:
+    raw, place, items = unsqueezed(stored), 0, []
     while place < len(raw):
         (length,) = _LENGTH.unpack_from(raw, place)
         place += _LENGTH.size
@@ -62,7 +62,7 @@ def unpack(kept: bytes) -> list[bytes]:
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """The same items as stretches in order, none touching the next."""
+    """The same items as sorted ranges that neither overlap nor touch."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -81,7 +81,7 @@ def spans_of(checkpoint: Checkpoint) -> Spans:
 
 
 def read_spans(tenant: Tenant, line: str, wanted: Mapping[str, Sequence[Span]]) -> dict[str, list[bytes]]:
-    """The items of these stretches, one after the other."""
+    """The items of these ranges, in order."""
     return {stream: _read_stream(tenant, line, stream, spans) for stream, spans in wanted.items()}
 
 
@@ -100,13 +100,13 @@ def _read_stream(tenant: Tenant, line: str, stream: str, spans: Sequence[Span]) 
         return [items[number] for start, end in spans for number in range(start, end)]
     except KeyError:
         raise DamagedData(
-            f"items of the stream '{stream[:80]}' are missing", remedy="run `recollect verify`, restore a backup"
+            f"items of the stream '{stream[:80]}' are missing", remedy="run `recollect verify`, or restore a backup"
         ) from None
 
 
 @dataclass(slots=True)
 class Appended:
-    """Where the new items of each stream begin, the steps that write them, and what the line says afterwards."""
+    """New items: their first number in each stream, the steps that write them, and the line's counters afterwards."""
 
     starts: dict[str, int] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -114,9 +114,9 @@ class Appended:
 
 
 def append(tenant: Tenant, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> Appended:
-    """New items at the ends of their streams; small runs are folded when many were added.
+    """New items at the ends of their streams; small runs are merged when there are many.
 
-    The caller writes the line in the same transaction, so nobody else can have appended or folded in between.
+    The caller writes the line in the same transaction, so no other writer can have appended or merged in between.
     """
     ends, small, done = dict(line.ends), dict(line.small), Appended()
     for stream, fresh in items.items():
@@ -127,7 +127,7 @@ def append(tenant: Tenant, line: CheckpointLine, items: Mapping[str, Sequence[by
         many = small.get(stream, 0) >= MOST_SMALL_RUNS
         runs = _small_runs(tenant, line.id, stream, start) if many else []
         if len(runs) == MOST_SMALL_RUNS:
-            done.steps += _folded(tenant, line.id, stream, runs, start, fresh)
+            done.steps += _merged(tenant, line.id, stream, runs, start, fresh)
             small[stream] = 1
         else:
             done.steps.append(Insert(_run(tenant, line.id, stream, start, fresh)))
@@ -148,7 +148,7 @@ def _small_runs(tenant: Tenant, line: str, stream: str, end: int) -> list[tuple[
     return small
 
 
-def _folded(
+def _merged(
     tenant: Tenant,
     line: str,
     stream: str,
@@ -156,7 +156,7 @@ def _folded(
     start: int,
     fresh: Sequence[bytes],
 ) -> list[Step]:
-    """One run instead of many. Where items were let go of in between, empty ones hold their places."""
+    """One run instead of many. Items deleted in between are replaced by empty ones, so that numbers stay the same."""
     first, ids = runs[-1][1], tuple(id for id, _, _ in runs)
     where = (*_in_stream(line, stream), OneOf("id", ids))
     items = [b""] * (start - first)
@@ -176,7 +176,7 @@ def _run(tenant: Tenant, line: str, stream: str, start: int, items: Sequence[byt
 
 
 def unused_steps(tenant: Tenant, line: str, used: Iterable[Spans]) -> list[Step]:
-    """Deletes the runs of which no checkpoint that stays uses an item."""
+    """Deletes the runs of which the remaining checkpoints use no item."""
     needed: Spans = {}
     for spans in used:
         for stream, some in spans.items():
@@ -191,10 +191,10 @@ def unused_steps(tenant: Tenant, line: str, used: Iterable[Spans]) -> list[Step]
 
 
 def check_items(tenant: Tenant) -> Iterator[Problem]:
-    """Every item that a checkpoint uses is there."""
+    """Report checkpoints that use missing items."""
     for line, version in tenant.select(Query(CheckpointLine), ("id", "version")):
         missing, seen = _lacking(tenant, line), None
-        while missing and seen != version:  # somebody may have written to the line while we looked
+        while missing and seen != version:  # the line may have been written to during the check
             seen = version
             found = tenant.get(CheckpointLine, line)
             if found is None or found.version != version:
@@ -216,11 +216,12 @@ def _lacking(tenant: Tenant, line: str) -> list[str]:
 
 
 def checked_spans(spans: Mapping[str, Sequence[Span]], base: Mapping[str, Sequence[Span]]) -> None:
-    """Only what the base holds can be shared with it."""
+    """Refuse to share items that the base does not contain."""
     held = {stream: union((start, end) for start, end in some) for stream, some in base.items()}
     if not all(covers(held.get(stream, []), some) for stream, some in spans.items()):
         raise InvalidInput(
-            "the checkpoint shares items that its base does not hold", remedy="give the base they come from"
+            "the checkpoint shares items that its base does not contain",
+            remedy="give the checkpoint they come from as base",
         )
 
 

@@ -1,9 +1,9 @@
-"""Memories seen as a graph of named entities, with observations about them and relations between them.
+"""Memories as a graph of named entities, with observations about them and relations between them.
 
-It is the view that the official MCP memory server has of a memory, over ours: an entity is a memory of the kind
-`entity`, a relation a link between two. Names are what callers have instead of ids, so a name is kept unique by the
-idempotency key of what is made here. A relation may name an entity that nobody described yet: it is then kept as one
-that is only mentioned, and is no part of the graph until somebody describes it.
+These are the operations of the official MCP memory server: an entity is a memory of the kind `entity`, a relation a
+link between two. Callers use names instead of ids, so each name is unique, by the idempotency key of the memory. A
+relation may name an entity that has not been created: it is then stored as only mentioned, and is not part of the graph
+until it is created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from recollect.services.transaction import commit, load, logged, made
 
 KIND = "entity"
 MENTIONED = "mentioned_only"
-MOST_NOTED = 1000  # ids in one log entry: a whole graph may have any number
+MOST_NOTED = 1000  # ids in one log entry, since a graph may have any number
 T = TypeVar("T")
 
 
@@ -49,7 +49,7 @@ class Relation(Request, Reply):
 
     start: Name = Field(alias="from", description="The name of the entity where the relation starts")
     to: Name = Field(description="The name of the entity where it ends")
-    relationType: Name = Field(description="What the relation says, in active voice")
+    relationType: Name = Field(description="The relation, in active voice, such as works_for")
 
 
 class Graph(Reply):
@@ -65,7 +65,7 @@ class Done(Reply):
 class CreateEntitiesRequest(Request):
     """Entities to add."""
 
-    entities: list[Entity] = Field(description="The entities to add; a name that is there already is left as it is")
+    entities: list[Entity] = Field(description="The entities to add; an existing one is left as it is")
 
 
 class Entities(Reply):
@@ -75,7 +75,7 @@ class Entities(Reply):
 class CreateRelationsRequest(Request):
     """Relations to add."""
 
-    relations: list[Relation] = Field(description="The relations to add; one that is there already is left as it is")
+    relations: list[Relation] = Field(description="The relations to add; an existing one is left as it is")
 
 
 class Relations(Reply):
@@ -84,13 +84,13 @@ class Relations(Reply):
 
 class Observed(Request):
     entityName: Name = Field(description="The name of the entity to add to")
-    contents: list[Text] = Field(description="What is newly known about it, one fact each")
+    contents: list[Text] = Field(description="New facts about it, one each")
 
 
 class AddObservationsRequest(Request):
     """Facts to add to entities."""
 
-    observations: list[Observed] = Field(description="For each entity, what to add")
+    observations: list[Observed] = Field(description="The observations to add, for each entity")
 
 
 class Added(Reply):
@@ -103,7 +103,7 @@ class Additions(Reply):
 
 
 class DeleteEntitiesRequest(Request):
-    """Entities to let go of."""
+    """Entities to delete."""
 
     entityNames: list[Text] = Field(description="The names of the entities to delete")
 
@@ -114,9 +114,9 @@ class Unobserved(Request):
 
 
 class DeleteObservationsRequest(Request):
-    """Facts to take from entities."""
+    """Facts to delete from entities."""
 
-    deletions: list[Unobserved] = Field(description="For each entity, what to delete")
+    deletions: list[Unobserved] = Field(description="The observations to delete, for each entity")
 
 
 class DeleteRelationsRequest(Request):
@@ -161,7 +161,7 @@ class _Node:
 
 
 def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> Entities:
-    """Add entities; those whose names are taken stay as they are. Answers with the ones that were added."""
+    """Add entities; existing names are left as they are. Returns the entities that were added."""
     wanted = {one.name: one for one in reversed(request.entities)}
 
     def create() -> Entities:
@@ -176,10 +176,12 @@ def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> Entities:
 
 
 def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relations:
-    """Add relations; those that are there already stay. Answers with the ones that were added."""
+    """Add relations; existing ones are left as they are. Returns the relations that were added."""
     for one in request.relations:
         if one.relationType == SUPERSEDES:
-            raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
+            raise InvalidInput(
+                "a link alone does not replace a memory", remedy="remember the new one with supersedes=ID"
+            )
     ids = {node.name: node.id for node in reversed(_nodes(tenant))}
     unknown = dict.fromkeys(name for one in request.relations for name in (one.start, one.to) if name not in ids)
     ids |= _add(tenant, [{"name": name, MENTIONED: True} for name in unknown])
@@ -196,7 +198,7 @@ def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relatio
 
 
 def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additions:
-    """Add facts to entities; those already known are left out. Nothing is added if an entity does not exist."""
+    """Add facts to entities; those already known are skipped. Nothing is added if an entity does not exist."""
 
     def add() -> Additions:
         nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
@@ -216,7 +218,7 @@ def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additio
 
 
 def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> Done:
-    """Take facts from entities; the history of the memory keeps them."""
+    """Delete facts from entities; they stay in the history of the memory."""
 
     def delete() -> Done:
         nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
@@ -233,7 +235,7 @@ def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> D
 
 
 def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
-    """Forget entities, and with them their relations; `restore` brings both back."""
+    """Forget entities and their relations; `restore` brings both back."""
     names = set(request.entityNames)
 
     def delete() -> Done:
@@ -249,7 +251,7 @@ def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
 
 
 def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> Done:
-    """Delete relations; one that is not there is no error."""
+    """Delete relations; one that does not exist is ignored."""
     ids = {node.name: node.id for node in reversed(_nodes(tenant))}
     steps: list[Step] = []
     for one in request.relations:
@@ -267,7 +269,7 @@ def read_graph(tenant: Tenant, request: ReadGraphRequest) -> Graph:
 
 
 def search_nodes(tenant: Tenant, request: SearchNodesRequest) -> Graph:
-    """The entities that hold the words somewhere, and the relations that touch them."""
+    """The entities that contain the words, and their relations."""
     wanted = request.query.lower()
     return _shown(
         tenant,
@@ -276,13 +278,13 @@ def search_nodes(tenant: Tenant, request: SearchNodesRequest) -> Graph:
 
 
 def open_nodes(tenant: Tenant, request: OpenNodesRequest) -> Graph:
-    """The entities of these names, and the relations that touch them."""
+    """The entities with these names, and their relations."""
     names = set(request.names)
     return _shown(tenant, lambda entity: entity.name in names)
 
 
 def _nodes(tenant: Tenant) -> list[_Node]:
-    """Every living entity that has a name, the oldest first."""
+    """Every entity with a name that is not forgotten, the oldest first."""
     query = Query(Memory, search_conditions(MemoryFilter(kinds=[KIND]), now()).filters(), (Order("id"),))
     rows = tenant.select(query, ("id", "version", "content"))
     return [_Node(id, version, content["name"], content) for id, version, content in rows if content.get("name")]
@@ -315,14 +317,14 @@ def _key(name: str) -> str:
 
 
 def _add(tenant: Tenant, contents: Sequence[JsonObject]) -> dict[str, str]:
-    """Store new entities together; gives their ids by name."""
+    """Store new entities together; returns their ids by name."""
     if not contents:
         return {}
     keys = [_key(one["name"]) for one in contents]
     forgotten = Query(Memory, (OneOf("idempotency_key", tuple(keys)),), deleted="only")
     freed: list[Step] = []
     for memory in tenant.find(forgotten).records:
-        freed += change_steps(tenant, memory, "moved", "its name was given anew", idempotency_key=None)
+        freed += change_steps(tenant, memory, "moved", "its name was given to a new entity", idempotency_key=None)
     if freed:
         commit(tenant, freed)
     requests = [
@@ -339,7 +341,7 @@ def _observe(tenant: Tenant, nodes: dict[str, _Node], known: dict[str, list[str]
 
 
 def _change(tenant: Tenant, contents: Sequence[tuple[_Node, JsonObject]]) -> None:
-    """New content for some entities, all in one write; VersionConflict if one is no longer as it was read."""
+    """New content for some entities, all in one write; VersionConflict if one changed since it was read."""
     steps: list[Step] = []
     for node, content in contents:
         memory = load(tenant, Memory, node.id, version=node.version)

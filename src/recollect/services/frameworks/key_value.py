@@ -1,9 +1,9 @@
-"""Items: JSON values that agents keep under a namespace and a key, found by name, by filter and by meaning.
+"""Items: JSON values that agents store under a namespace and a key, found by key, by filter and by meaning.
 
-Putting replaces. A put and its vectors are one transaction, and many puts and deletions are, too. Each passage of each
-text has a vector, and the likest counts; the texts are not kept, so only putting an item again makes its vectors again.
-An item whose time is up is never shown, whether it was swept or not; reading one with a time to live can give it its
-whole time again.
+A put replaces the value. A put and its vectors are one transaction, and so are many puts and deletes. Each passage of
+each text has a vector, and the most similar one counts; the texts are not stored, so vectors can only be made again by
+putting the item again. An expired item is never returned, whether it was swept or not; reading an item with a time to
+live can restart that time.
 
 Search by meaning compares the question with every vector below the prefix, so it is exact. An item is not a memory:
 memories are merged with their duplicates, versioned, cited and ranked by much more than meaning, items are replaced.
@@ -52,38 +52,38 @@ from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged, made
 
 MOST_AT_ONCE = 5000
-LEAST_GAIN = 0.01  # of its time to live: a read that would give less than this writes nothing
-MORE = 50  # are read beyond what is asked for, since some may have had their time
+LEAST_GAIN = 0.01  # of its time to live: a read that would extend it by less writes nothing
+MORE = 50  # are read beyond the limit, since some may have expired
 NEWEST = (Order("updated_at", True), Order("id", True))
 Labels = list[QueryText]
 
 
 class PutItemRequest(Request):
-    """One item. With no value, the item is deleted."""
+    """One item; without a value it is deleted."""
 
-    namespace: Labels = Field(description="Where it is kept: a path of labels")
-    key: QueryText = Field(description="Its name there")
-    value: Json | None = Field(description="What to keep, as JSON; null deletes it")
-    texts: dict[Text, Text] = Field(default_factory=dict, description="The texts to find it by, each under a name")
+    namespace: Labels = Field(description="Its namespace: a path of labels")
+    key: QueryText = Field(description="Its key in the namespace")
+    value: Json | None = Field(description="Its value, as JSON; null deletes the item")
+    texts: dict[Text, Text] = Field(default_factory=dict, description="The texts to find it by, by name")
     ttl_minutes: float | None = Field(
-        None, gt=0, le=LONGEST_SECONDS / 60, description="Let go of it after so many minutes"
+        None, gt=0, le=LONGEST_SECONDS / 60, description="Delete it after this many minutes"
     )
 
 
 class ItemsPut(Reply):
     put: int
     deleted: int
-    vectors: int = Field(0, description="How many were made: one for each passage of each text")
+    vectors: int = Field(0, description="How many vectors were made: one for each passage of each text")
     notes: list[str] = Field(default_factory=list)
 
 
 def put(tenant: Tenant, request: PutItemRequest) -> ItemsPut:
-    """Keep a value under a key, in place of what was there."""
+    """Store a value under a key, in place of the previous one."""
     return put_many(tenant, PutItemsRequest(items=[request]))
 
 
 class PutItemsRequest(Request):
-    """Several items, the last of a key counting."""
+    """Several items; if a key occurs more than once, the last one counts."""
 
     items: list[PutItemRequest] = Field(
         max_length=MOST_AT_ONCE, description="The items to put, or to delete where the value is null"
@@ -99,7 +99,7 @@ def put_many(tenant: Tenant, request: PutItemsRequest) -> ItemsPut:
     vectors, notes = _vectors(tenant, kept)
     steps: list[Step] = [Delete(Item, id) for id in gone]
     steps += [Put(_item(tenant, id, one, before.get(id))) for id, one in kept.items()]
-    if kept:  # also of those that were not there when we looked: somebody else may have put them since
+    if kept:  # also of items that did not exist when read: another writer may have put them since
         steps.append(DeleteWhere(ItemVector, (OneOf("item_id", tuple(kept)),)))
     steps += [Put(one) for one in vectors]
     if steps:
@@ -131,7 +131,7 @@ def _expiry(ttl_minutes: float | None, moment: datetime) -> datetime | None:
     try:
         return None if ttl_minutes is None else moment + timedelta(minutes=ttl_minutes)
     except OverflowError:
-        return None  # beyond the calendar is for good
+        return None  # beyond the calendar: never
 
 
 def _is_living(item: Item, moment: datetime) -> bool:
@@ -139,7 +139,7 @@ def _is_living(item: Item, moment: datetime) -> bool:
 
 
 def _vectors(tenant: Tenant, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
-    """The vectors of all passages of all texts, and what is to be said of texts that are too long for that."""
+    """The vectors of all passages of all texts, and notes about texts too long to embed whole."""
     texts = [(id, one, place, text) for id, one in kept.items() for place, text in one.texts.items() if text]
     if not texts or tenant.embedder is None:
         return [], []
@@ -161,16 +161,16 @@ def _vectors(tenant: Tenant, kept: dict[str, PutItemRequest]) -> tuple[list[Item
 def _share(embedder: Embedder, bound: int | None, texts: Sequence[str]) -> int:
     """How many passages of each text get a vector while the caller waits.
 
-    Items have no vectors that are owed, since they are mostly looked up by key. So under a bound a long text has
-    fewer, evenly spread, which the caller is told; and too many texts at once are refused.
+    The vectors of items are never made later, since items are mostly looked up by key. So where a call is limited, a
+    long text gets fewer vectors, evenly spread, and the reply says so; too many texts in one call are refused.
     """
     if bound is None:
         return MOST_PASSAGES
     most = min(MOST_PASSAGES, max(2, bound // len(texts)))
     needed = sum(cost_of(text, embedder, most) for text in texts)
     if needed > bound:
-        remedy = "put fewer items at once, or give fewer texts to find them by"
-        raise TooLarge(f"{len(texts)} texts to be searched are too many for one call of the service", remedy=remedy)
+        remedy = "put fewer items at once, or give fewer texts for each"
+        raise TooLarge(f"{len(texts)} texts to embed are too many for one call", remedy=remedy)
     return most
 
 
@@ -205,9 +205,9 @@ class ItemView(Reply):
 class GetItemRequest(Request):
     """One item."""
 
-    namespace: Labels = Field(description="Where it is kept")
-    key: QueryText = Field(description="Its name there")
-    refresh: bool = Field(False, description="Give it its whole time to live again")
+    namespace: Labels = Field(description="Its namespace")
+    key: QueryText = Field(description="Its key in the namespace")
+    refresh: bool = Field(False, description="Restart its time to live")
 
 
 class ItemFound(Reply):
@@ -215,7 +215,7 @@ class ItemFound(Reply):
 
 
 def get(tenant: Tenant, request: GetItemRequest) -> ItemFound:
-    """The item, or nothing."""
+    """The item, if it exists."""
     found = tenant.get(Item, item_id(path_of(request.namespace), request.key))
     if found is None or not _is_living(found, now()):
         return ItemFound(item=None)
@@ -243,32 +243,32 @@ def _view(item: Item, score: float | None = None) -> ItemView:
 
 
 class SearchItemsRequest(Request):
-    """Which items below a prefix, by filter, by meaning, or both."""
+    """Which items of a namespace prefix, by filter, by meaning, or both."""
 
     prefix: Labels = Field(default_factory=list, description="Only in this namespace and those below it")
     filter: Json = Field(
         default_factory=dict,
         max_length=MOST_CONDITIONS,
-        description='Members of the value: equal, or {"$gt": 3} and the like',
+        description='Conditions on fields of the value: a value to equal, or an operator such as {"$gt": 3}',
     )
-    query: QueryText | None = Field(None, description="Rank by likeness to this; the newest first, if left out")
-    limit: int = Field(10, ge=0, le=10_000, description="So many at most")
-    offset: int = Field(0, ge=0, le=10**9, description="Leave out so many of the first")
-    refresh: bool = Field(False, description="Give what is found its whole time to live again")
+    query: QueryText | None = Field(None, description="Rank by similarity to this text; the newest first if omitted")
+    limit: int = Field(10, ge=0, le=10_000, description="The most to return")
+    offset: int = Field(0, ge=0, le=10**9, description="How many to skip")
+    refresh: bool = Field(False, description="Restart the time to live of the items found")
 
 
 class ItemsFound(ListReply[ItemView]):
-    """Items that were found, the likest or the newest first."""
+    """The items found, the most similar or the newest first."""
 
     items: list[ItemView]
 
 
 def search(tenant: Tenant, request: SearchItemsRequest) -> ItemsFound:
-    """Items below a prefix that pass a filter, the likest or the newest first."""
+    """Items of a namespace prefix that match a filter, the most similar or the newest first."""
     where = (*_below(request.prefix), *_living(), *_asked(request.filter))
     ranked: list[tuple[Item, float | None]]
     if request.query and tenant.embedder is not None:
-        ranked = _likest(tenant, request, where)
+        ranked = _most_similar(tenant, request, where)
     elif request.filter:
         ranked = [(one, None) for one in _passing(tenant, request.filter, where).values()]
     else:
@@ -280,13 +280,15 @@ def search(tenant: Tenant, request: SearchItemsRequest) -> ItemsFound:
     return ItemsFound(items=[_view(one, score) for one, score in shown])
 
 
-def _likest(tenant: Tenant, request: SearchItemsRequest, where: tuple[Filter, ...]) -> list[tuple[Item, float | None]]:
-    """By the likest passage of each item's texts; those without a vector come last, for who asks for more."""
+def _most_similar(
+    tenant: Tenant, request: SearchItemsRequest, where: tuple[Filter, ...]
+) -> list[tuple[Item, float | None]]:
+    """By the most similar passage of each item's texts; items without a vector come last."""
     wanted = request.offset + request.limit
     allowed = _passing(tenant, request.filter, where) if request.filter else None
     ranked: list[tuple[Item, float | None]] = []
     compared: set[str] = set()
-    ordered = _by_likeness(tenant, request, allowed)
+    ordered = _by_similarity(tenant, request, allowed)
     while some := list(islice(ordered, wanted + MORE)):
         compared.update(id for id, _ in some)
         living = allowed if allowed is not None else _hydrated(tenant, where, [id for id, _ in some])
@@ -307,10 +309,10 @@ def _hydrated(tenant: Tenant, where: tuple[Filter, ...], ids: Sequence[str]) -> 
     return {one.id: one for one in found}
 
 
-def _by_likeness(
+def _by_similarity(
     tenant: Tenant, request: SearchItemsRequest, allowed: dict[str, Item] | None
 ) -> Iterator[tuple[str, float]]:
-    """The items in scope that have a vector, each once, the likest first."""
+    """The items that have a vector, each once, the most similar first."""
     assert tenant.embedder is not None
     where: tuple[Filter, ...] = (*_below(request.prefix), equal("model", tenant.embedder.model))
     if allowed is not None:
@@ -340,7 +342,7 @@ def _living() -> tuple[Filter, ...]:
 
 
 def _asked(filter: JsonObject) -> Iterator[Filter]:
-    """The parts of a filter that the store can narrow by; the rest, and these again, is checked on what it finds."""
+    """The conditions that the store can apply; all of them are checked again on what it returns."""
     for name, wanted in filter.items():
         if isinstance(wanted, dict) and set(wanted) == {"$eq"}:
             wanted = wanted["$eq"]
@@ -351,11 +353,15 @@ def _asked(filter: JsonObject) -> Iterator[Filter]:
 class NamespacesRequest(Request):
     """Which namespaces."""
 
-    begins: list[Labels] = Field(default_factory=list, description="Only those that begin so; * is any label")
-    ends: list[Labels] = Field(default_factory=list, description="Only those that end so; * is any label")
-    max_depth: int | None = Field(None, ge=1, description="Cut off after so many labels")
-    limit: int = Field(100, ge=0, le=10_000, description="So many at most")
-    offset: int = Field(0, ge=0, le=10**9, description="Leave out so many of the first")
+    begins: list[Labels] = Field(
+        default_factory=list, description="Only those that begin with these labels; * is any label"
+    )
+    ends: list[Labels] = Field(
+        default_factory=list, description="Only those that end with these labels; * is any label"
+    )
+    max_depth: int | None = Field(None, ge=1, description="Shorten to this many labels")
+    limit: int = Field(100, ge=0, le=10_000, description="The most to return")
+    offset: int = Field(0, ge=0, le=10**9, description="How many to skip")
 
     @field_validator("begins", "ends", mode="before")
     @classmethod
@@ -371,7 +377,7 @@ class NamespacePage(PageReply[list[str]]):
 
 
 def namespaces(tenant: Tenant, request: NamespacesRequest) -> NamespacePage:
-    """The namespaces that hold an item, in order of their labels."""
+    """The namespaces that contain items, in order of their labels."""
     first = request.begins[0] if request.begins else []
     found = {
         tuple(labels[: request.max_depth])
@@ -384,7 +390,7 @@ def namespaces(tenant: Tenant, request: NamespacesRequest) -> NamespacePage:
 
 
 def _namespaces(tenant: Tenant, prefix: Sequence[str]) -> Iterator[list[str]]:
-    """One look-up for each namespace, however many items it holds."""
+    """One query for each namespace, however many items it contains."""
     where = (*_below(prefix), *_living())
     after: tuple[Filter, ...] = ()
     while True:
@@ -397,7 +403,7 @@ def _namespaces(tenant: Tenant, prefix: Sequence[str]) -> Iterator[list[str]]:
 
 
 class SweepItemsRequest(Request):
-    """Delete the items whose time is up."""
+    """Delete expired items."""
 
 
 class ItemsSwept(Reply):
@@ -406,7 +412,7 @@ class ItemsSwept(Reply):
 
 
 def sweep(tenant: Tenant, request: SweepItemsRequest) -> ItemsSwept:
-    """Delete for good every item whose time is up, traces included. Until then it is already not shown."""
+    """Delete every expired item for good, traces included; it is not returned before that, either."""
     expired = (Compare("expires_at", "<=", now()),)
     count = tenant.count(Query(Item, expired))
     if not count:

@@ -1,1 +1,1 @@
-"""What experience adds up to: episodes, the patterns learned from them, and summaries."""
+"""Learning from experience: episodes, the patterns learned from them, and summaries."""

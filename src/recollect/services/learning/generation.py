@@ -1,8 +1,8 @@
-"""Wording by a language model where there is one, and without it where there is none, it fails, or it errs.
+"""Texts written by a language model, or made offline where there is no model, it fails, or its answer is not usable.
 
-Nothing waits for a model: whoever asks brings an answer made offline, and gets a note when that one was used although a
-model is configured. What was written says who wrote it and what that cost, in the metadata of the memory: `made_by`
-(the model's name, or "extract") and `usage` (tokens and milliseconds).
+The caller passes an answer made offline, and gets a note if that one was used although a model is configured. The
+metadata of the memory says who wrote it and what it cost: `made_by` (the name of the model, or "extract") and `usage`
+(tokens and milliseconds).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Wording(Generic[A]):
 
 
 def worded(core: Core, prompt: Prompt, otherwise: A, objection: Callable[[A], str | None]) -> Wording[A]:
-    """The model's answer, unless there is an objection to it; else what was made offline."""
+    """The model's answer unless there is an objection to it; otherwise the offline one."""
     if core.language_model is None:
         return Wording(otherwise, {"made_by": OFFLINE})
     try:
         answer = core.language_model.ask(prompt, type(otherwise))
     except ModelFailed as failure:
-        return Wording(otherwise, {"made_by": OFFLINE}, (f"worded without the language model: {failure.message}",))
+        return Wording(otherwise, {"made_by": OFFLINE}, (f"written without the language model: {failure.message}",))
     usage = _usage(answer.usage)
     problem = objection(answer.value)
     if problem:
-        note = f"what the language model wrote was not used: {problem}"
+        note = f"the answer of the language model was not used: {problem}"
         return Wording(otherwise, {"made_by": OFFLINE, "usage": usage}, (note,))
     return Wording(answer.value, {"made_by": answer.usage.model, "usage": usage})
 

@@ -1,8 +1,8 @@
-"""Patterns put to use: suggested for a task, applied with its details filled in, and judged by what came of it.
+"""Using patterns: suggested for a task, applied with its details filled in, and rated by the outcome.
 
-An application is a record of its own, reported once; how well a pattern works is read off all of them, so reports
-from many processes at once cannot lose each other. Query patterns go the same way: their template is the query, and
-one whose tables have changed since (another fingerprint) is neither suggested nor applied.
+An application is a record of its own, reported once; the success rate is computed from all of them, so concurrent
+reports cannot overwrite each other. Query patterns work the same way: their template is the query, and one whose tables
+have changed since (another fingerprint) is neither suggested nor applied.
 """
 
 from __future__ import annotations
@@ -44,19 +44,21 @@ SHOWN_USES = 20
 
 
 class SuggestRequest(Request):
-    """A task at hand, and which patterns may answer."""
+    """A task, and which patterns to consider."""
 
-    task: QueryText = Field(min_length=1, description="What is to be done, or the question to be answered")
-    kind: Literal["pattern", "query_pattern"] = Field("pattern", description="Ways of doing, or queries that answered")
+    task: QueryText = Field(min_length=1, description="The task, or the question to answer")
+    kind: Literal["pattern", "query_pattern"] = Field("pattern", description="Patterns of tasks, or of queries")
     user: Id | None = Field(None, description="Only this user's patterns")
     agent: Id | None = Field(None, description="Only this agent's patterns")
     project: Id | None = Field(None, description="Only this project's patterns")
-    purpose: Literal["think", "act"] = Field("think", description="To act, only verified and published patterns")
+    purpose: Literal["think", "act"] = Field("think", description="`act` returns only verified and published patterns")
     schema_fingerprint: QueryText | None = Field(
-        None, description="How the tables are now; query patterns made for others fall out"
+        None, description="The fingerprint of the tables now; query patterns made for another are left out"
     )
-    min_evidence: int = Field(LEAST_EVIDENCE, ge=0, description="Offer only what was tried so often")
-    min_match: float = Field(0.2, ge=0, le=1, description="Offer only what fits the task so well, 0 to 1")
+    min_evidence: int = Field(LEAST_EVIDENCE, ge=0, description="Only patterns that were tried at least this often")
+    min_match: float = Field(
+        0.2, ge=0, le=1, description="Only patterns that match the task at least this well, 0 to 1"
+    )
     limit: int = Field(5, ge=1, le=CONSIDERED, description="How many at most")
 
 
@@ -74,7 +76,7 @@ class Suggestion(Reply):
 
 
 class Suggested(Reply):
-    """The best first. `notes` says what was left out, and why."""
+    """The best first. `notes` say what was left out and why."""
 
     suggestions: list[Suggestion] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
@@ -87,7 +89,7 @@ class Suggested(Reply):
 
 
 def suggest(tenant: Tenant, request: SuggestRequest) -> Suggested:
-    """Patterns for a task, ranked by how well they fit it and by how surely they work."""
+    """Patterns for a task, ranked by how well they match it and how reliably they work."""
     owners = {name: value for name in ("user", "agent", "project") if (value := getattr(request, name))}
     asked = RecallRequest(
         query=request.task,
@@ -107,7 +109,7 @@ def suggest(tenant: Tenant, request: SuggestRequest) -> Suggested:
     best = sorted(offered, key=lambda one: (-one.score, one.id))[: request.limit]
     notes = list(found.notes)
     if len(fitting) < len(patterns):
-        notes.append(f"{len(patterns) - len(fitting)} left out: made for other tables than there are now")
+        notes.append(f"{len(patterns) - len(fitting)} left out: made for tables that have changed since")
     if len(proven) < len(fitting):
         notes.append(f"{len(fitting) - len(proven)} left out: tried fewer than {request.min_evidence} times")
     note_search(tenant, asked, [one.id for one in best], "suggest")
@@ -122,9 +124,7 @@ def _has_fingerprint(pattern: Memory, wanted: str | None) -> bool:
 def _suggestion(pattern: Memory, match: float, rate: Rate) -> Suggestion:
     problem, template = _texts(pattern)
     reasons = [f"fits the task to {match:.0%}", f"works in {rate}"]
-    reasons.append(
-        "its wording is verified" if pattern.status in TRUSTED else "a hypothesis: nobody vouches for it yet"
-    )
+    reasons.append("its text is verified" if pattern.status in TRUSTED else "a hypothesis: not verified yet")
     return Suggestion(
         id=pattern.id, score=round(match * rate.low, 4), match=match, rate=rate, status=pattern.status,
         problem=problem, template=template, reasons=reasons,
@@ -146,36 +146,38 @@ def _pattern(tenant: Tenant, id: str) -> Memory:
 
 
 class ApplyRequest(Request):
-    """A pattern to put to use, and on what."""
+    """A pattern to apply, and the task to apply it to."""
 
     id: Id = Field(description="The pattern")
-    task: QueryText = Field(
-        "", description="The task at hand; worded like the pattern's problem, it fills the slots by itself"
-    )
-    values: dict[str, str] = Field(default_factory=dict, description="What to put into which slot")
+    task: QueryText = Field("", description="The task; if it is worded like the pattern's problem, it fills the slots")
+    values: dict[str, str] = Field(default_factory=dict, description="Values of slots, by name")
     agent: Id | None = Field(None, description="The agent that applies it")
     session: Id | None = Field(None, description="The session it is applied in")
-    schema_fingerprint: QueryText | None = Field(None, description="How the tables are now, for a query pattern")
+    schema_fingerprint: QueryText | None = Field(
+        None, description="The fingerprint of the tables now, for a query pattern"
+    )
     idempotency_key: Id | None = Field(None, description="The same key again returns the first application")
 
 
 class Applied(Reply):
-    """The pattern with the task's details in it. Report what came of it under `application`."""
+    """The pattern with the details of the task filled in. Report its outcome with the id in `application`."""
 
     application: str
     pattern: str
     text: str
-    missing: list[str] = Field(description="Slots that nothing is known for; they stand in the text as they are")
+    missing: list[str] = Field(description="Slots without a value; they stay in the text as they are")
     rate: Rate
 
 
 def apply(tenant: Tenant, request: ApplyRequest) -> Applied:
-    """Record that a pattern is put to use, and hand it out filled in."""
+    """Record the application of a pattern, and return it filled in."""
     pattern = _pattern(tenant, request.id)
     if pattern.status == "archived":
-        raise Conflict("that pattern was put aside", remedy="see its history; take another", id=pattern.id)
+        raise Conflict("that pattern is archived", remedy="see its history, or use another", id=pattern.id)
     if not _has_fingerprint(pattern, request.schema_fingerprint):
-        raise Conflict("the tables have changed since that query was learned", remedy="ask anew", id=pattern.id)
+        raise Conflict(
+            "the tables have changed since that query was learned", remedy="write a new query", id=pattern.id
+        )
     problem, template = _texts(pattern)
     values = {**read_slots(problem, request.task), **request.values}
     use: PatternUse = made(
@@ -203,27 +205,27 @@ def _first_use(tenant: Tenant, request: ApplyRequest, pattern: Memory) -> Patter
 
 
 class ReportRequest(Request):
-    """What came of an application."""
+    """The outcome of an application."""
 
-    application: Id = Field(description="The application, as `apply` returned it")
+    application: Id = Field(description="The id of the application, from `apply`")
     success: bool = Field(description="Whether it worked")
-    note: Text = Field("", max_length=10_000, description="Why it did or did not")
+    note: Text = Field("", max_length=10_000, description="Why it worked or did not")
 
 
 class Reported(Reply):
-    """How the pattern stands now. `repeated`: it had been reported before, nothing changed."""
+    """The pattern after the report. `repeated`: it was reported before, and nothing changed."""
 
     application: str
     pattern: str
     rate: Rate
     status: str
     repeated: bool = False
-    consequence: str = Field("", description="What the report cost the pattern, if anything")
+    consequence: str = Field("", description="How the report changed the status of the pattern, if it did")
 
 
 def report(tenant: Tenant, request: ReportRequest) -> Reported:
-    """Say once whether an application worked; a pattern that keeps failing loses its trust, then its place."""
-    # The same may have been reported, or the pattern changed, a moment ago.
+    """Report once whether an application worked; a pattern that keeps failing is demoted, then archived."""
+    # The same may just have been reported, or the pattern changed.
     return retry(lambda: _report(tenant, request), VersionConflict)
 
 
@@ -246,8 +248,8 @@ def _report(tenant: Tenant, request: ReportRequest) -> Reported:
 def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) -> Reported:
     if use.outcome != outcome:
         raise Conflict(
-            f"that application was reported as a {use.outcome}",
-            remedy="apply the pattern again to report anew",
+            f"that application was already reported as a {use.outcome}",
+            remedy="apply the pattern again to report another outcome",
             id=use.id,
         )
     rate = rate_of(posteriors(tenant, [pattern])[pattern.id])
@@ -255,7 +257,7 @@ def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) ->
 
 
 class ShowPatternRequest(Request):
-    """Ask for one pattern."""
+    """Which pattern to show."""
 
     id: Id = Field(description="The pattern")
 
@@ -277,7 +279,7 @@ class UseLine(Reply):
 
 
 class PatternView(Reply):
-    """A pattern with all that speaks for and against it."""
+    """A pattern with all its evidence."""
 
     id: str
     problem: str
@@ -286,7 +288,7 @@ class PatternView(Reply):
     status: str
     version: int
     rate: Rate
-    offered: bool = Field(description="Whether it was tried often enough to be suggested, and is not put aside")
+    offered: bool = Field(description="Whether it was tried often enough to be suggested, and is not archived")
     usage_count: int = Field(description="How often it was applied")
     episodes: list[EpisodeLine]
     counter_examples: list[EpisodeLine]
@@ -295,7 +297,7 @@ class PatternView(Reply):
 
 
 def show_pattern(tenant: Tenant, request: ShowPatternRequest) -> PatternView:
-    """One pattern: how often it works, what it was learned from, where it was used, what speaks against it."""
+    """One pattern: its success rate, what it was learned from, its applications and counter-examples."""
     pattern = _pattern(tenant, request.id)
     tenant.journal.note(
         tenant.scope, "read", "show pattern", [pattern.id], session=pattern.session_id, agent=pattern.agent_id

@@ -1,10 +1,10 @@
-"""Know-how out of episodes: what worked several times in like tasks becomes a pattern.
+"""Learning patterns from episodes: what worked several times in similar tasks becomes a pattern.
 
-Learning looks at the episodes that belong to no pattern yet. A success joins the pattern it resembles, or those that
-resemble each other found a new one when there are enough; a failure that resembles a pattern becomes its
-counter-example. All of it is links, so learning again with nothing new changes nothing. A trusted pattern keeps its
-wording: what joins it is counted (`supported_by`), not built in. Episodes of different users are not mixed unless
-asked to be, since a pattern would tell one what another did.
+Learning reads the episodes that belong to no pattern yet. A success joins the pattern it resembles; enough successes
+that resemble each other become a new one; a failure that resembles a pattern becomes its counter-example. All of this
+is stored as links, so learning again without new episodes changes nothing. A trusted pattern keeps its text: episodes
+that join it are counted (`supported_by`), but do not change it. Episodes of different users are not mixed unless the
+request says so, since a pattern would show one user what another did.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from recollect.services.transaction import commit, logged, made
 # Measured on 8 families of tasks. 200 tasks worded from templates come out as 8 pure patterns at 0.25 (hash embedder:
 # up to 0.40); of 32 free paraphrases purity is 1.0 from 0.20 on (hash embedder: 0.30), and about 25 find their family.
 ALIKE = 0.28
-REPRESENTATIVES = 20  # of a pattern's episodes: what a new one is compared with
+REPRESENTATIVES = 20  # episodes of a pattern that a new one is compared with
 MOST_AT_ONCE = 1000
 SHOWN_TO_THE_MODEL = 12
 SHOWN_OF_A_TEXT = 2000
@@ -62,41 +62,39 @@ MOST_OF_A_PROBLEM, MOST_OF_A_SOLUTION = 2_000, 10_000
 
 
 class PatternWording(BaseModel):
-    """What a language model is asked to write of a pattern."""
+    """The answer expected of a language model about a pattern."""
 
     problem_space: Text = Field(max_length=MOST_OF_A_PROBLEM)
     solution_template: Text = Field(max_length=MOST_OF_A_SOLUTION)
 
 
 class LearnRequest(Request):
-    """Which episodes to learn from, and how alike they must be."""
+    """Which episodes to learn from, and how similar they must be."""
 
     user: Id | None = Field(None, description="Only from this user's episodes")
     agent: Id | None = Field(None, description="Only from this agent's episodes")
     project: Id | None = Field(None, description="Only from this project's episodes")
     across_users: bool = Field(False, description="Learn from the episodes of different users together")
-    min_episodes: int = Field(3, ge=2, le=1000, description="So many successes found a pattern")
-    alike: float = Field(ALIKE, ge=0, le=1, description="How alike tasks must be to belong together, 0 to 1")
-    limit: int = Field(
-        MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="How many new episodes to look at, newest first"
-    )
+    min_episodes: int = Field(3, ge=2, le=1000, description="How many similar successes make a pattern")
+    alike: float = Field(ALIKE, ge=0, le=1, description="How similar tasks must be to belong together, 0 to 1")
+    limit: int = Field(MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="How many new episodes to read, newest first")
 
 
 class Learned(Reply):
     """What learning changed."""
 
-    episodes: int = Field(0, description="How many episodes without a pattern were looked at")
+    episodes: int = Field(0, description="How many episodes without a pattern were read")
     founded: list[str] = Field(default_factory=list, description="New patterns")
     grown: list[str] = Field(default_factory=list, description="Patterns that episodes joined")
     counter_examples: int = Field(0, description="Failures linked to a pattern")
-    demoted: list[str] = Field(default_factory=list, description="Patterns that lost their trust or place")
-    left: int = Field(0, description="Episodes that still belong to no pattern")
+    demoted: list[str] = Field(default_factory=list, description="Patterns that were demoted or archived")
+    left: int = Field(0, description="How many episodes still belong to no pattern")
     notes: list[str] = Field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Group:
-    """A pattern, or one to be: its rows in the matrix of likeness, and who joins it."""
+    """An existing or new pattern: its rows in the similarity matrix, and the episodes that join it."""
 
     pattern: Memory | None
     rows: list[int]
@@ -105,7 +103,7 @@ class _Group:
 
 
 def learn(tenant: Tenant, request: LearnRequest, progress: Progress = lambda done, of: None) -> Learned:
-    """Generalise the episodes that belong to no pattern yet; each pattern commits by itself."""
+    """Generalise the episodes that belong to no pattern yet; each pattern is a transaction of its own."""
     report = Learned()
     episodes = _unassigned(tenant, request)
     report.episodes = len(episodes)
@@ -140,7 +138,7 @@ def _unassigned(tenant: Tenant, request: LearnRequest) -> list[Memory]:
 def _groups(
     tenant: Tenant, request: LearnRequest, owner: str | None, episodes: list[Memory], report: Learned
 ) -> list[_Group]:
-    """The patterns that something joins, and the new ones, in a fixed order."""
+    """The patterns that episodes join, and the new ones, in a fixed order."""
     known, members = _known(tenant, request, owner)
     texts = [str(episode.content["task_description"]) for episode in [*episodes, *members]]
     alike = likeness(texts, _vectors(tenant, texts, report))
@@ -164,7 +162,7 @@ def _groups(
 def _known(
     tenant: Tenant, request: LearnRequest, owner: str | None
 ) -> tuple[list[tuple[Memory, int, int]], list[Memory]]:
-    """The living patterns with where their representatives stand, and those representatives."""
+    """The patterns that are not archived with the rows of their representative episodes, and those episodes."""
     theirs: tuple[Filter, ...] = () if request.across_users else (equal("user_id", owner),)
     living = (equal("kind", "pattern"), Compare("status", "!=", "archived"), *theirs)
     patterns = tenant.find(Query(Memory, living, (Order("id"),))).records
@@ -199,18 +197,18 @@ def _joined(alike: Matrix, row: int, groups: list[_Group], threshold: float, epi
 
 
 def _nearest(alike: Matrix, row: int, groups: list[_Group], threshold: float) -> _Group | None:
-    """The group whose members are on average most like this row, if they are alike enough."""
+    """The group whose members are on average most similar to this row, if they are similar enough."""
     scores = [float(alike[row, group.rows].mean()) for group in groups]
     best = int(np.argmax(scores)) if scores else -1
     return groups[best] if best >= 0 and scores[best] >= threshold else None
 
 
 def _settle(tenant: Tenant, group: _Group, report: Learned) -> None:
-    """Commit what becomes of one pattern. Who was changed by somebody else meanwhile waits for the next time."""
+    """Commit the changes of one pattern. One that was changed concurrently is left for the next run."""
     try:
         notes = _grow(tenant, group.pattern, group, report) if group.pattern else _found(tenant, group, report)
     except Conflict as conflict:
-        report.notes.append(f"something changed meanwhile, learn again: {conflict.message}")
+        report.notes.append(f"changed meanwhile, learn again: {conflict.message}")
         return
     report.counter_examples += len(group.failed)
     report.notes += [note for note in notes if note not in report.notes]
@@ -230,7 +228,7 @@ def _found(tenant: Tenant, group: _Group, report: Learned) -> tuple[str, ...]:
         **{name: _common(group.joined, f"{name}_id") for name in ("user", "agent", "project")},
     )
     memory, steps = fresh_steps(tenant, request)
-    # Another learner may have been quicker with the same episodes.
+    # A concurrent learner may have used the same episodes.
     unclaimed = Absent(Relationship, (OneOf("target_id", tuple(ids)), OneOf("type", EVIDENCE)))
     found = posterior(of_episodes({GENERALIZED: group.joined, COUNTER: group.failed}), now())
     commit(tenant, [unclaimed, *_still(group), *steps, *judged_steps(tenant, memory, found)])
@@ -243,7 +241,7 @@ def _still(group: _Group) -> list[Step]:
 
 
 def _grow(tenant: Tenant, pattern: Memory, group: _Group, report: Learned) -> tuple[str, ...]:
-    """Link what joins a pattern; as long as nobody vouches for its wording, word it anew."""
+    """Link the episodes that join a pattern; while its text is not verified, write it again."""
     keeps_wording = pattern.status in TRUSTED or not group.joined
     evidence = evidence_of(tenant, [pattern.id])[pattern.id]
     link = SUPPORTED if keeps_wording else GENERALIZED
@@ -304,7 +302,7 @@ def _objection(wording: PatternWording) -> str | None:
 
 
 def _common(episodes: Sequence[Memory], field: str) -> str | None:
-    """The owner all of them share, if they do."""
+    """The owner that all of them share, if any."""
     owners = {getattr(episode, field) for episode in episodes}
     return owners.pop() if len(owners) == 1 else None
 

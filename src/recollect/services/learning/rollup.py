@@ -1,9 +1,9 @@
-"""Rolling up: what was said becomes stretches, stretches sessions, sessions days, days projects.
+"""Rolling up summaries: messages into stretches, stretches into sessions, sessions into days, days into projects.
 
-Each run does what is due and nothing else. A stretch is due when it is full or its session is over, a session when it
+Each run writes what is due and nothing else. A stretch is due when it is full or its session is over, a session when it
 is over, a day when it has passed, a project when one of its days is new or has changed. A summary whose parts changed
-is deleted with those above it and written again. Every summary commits by itself, so a run that was interrupted goes on
-where it stopped. Owners are those that all parts share: a summary of two users' words belongs to neither.
+is deleted with those above it and written again. Every summary is a transaction of its own, so an interrupted run can
+be repeated. The owners are those that all parts share: a summary of the words of two users belongs to neither.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from recollect.services.times import From, Through, zone_of
 from recollect.services.transaction import commit, load
 
 STRETCH = 20  # turns in a full stretch
-OVER_AFTER = timedelta(hours=24)  # a session nobody ended is over when nothing was said for so long
+OVER_AFTER = timedelta(hours=24)  # a session that was not ended is over after this long without a message
 PAGE = 200
 SHOWN_TEXT = 200
 
@@ -51,14 +51,14 @@ SHOWN_TEXT = 200
 class MakeSummaryRequest(Request):
     """What to summarise: a session, a part of it by time, or memories by their ids."""
 
-    session: Id | None = Field(None, description="What was said in this session")
+    session: Id | None = Field(None, description="The messages of this session")
     since: From | None = Field(None, description="Only from this time on")
-    until: Through | None = Field(None, description="Only before this time; a date counts whole")
+    until: Through | None = Field(None, description="Only before this time; a date includes the whole day")
     ids: list[Id] = Field(default_factory=list, description="These memories, instead of a session")
 
 
 class Summarized(Reply):
-    """A summary that was made, or that there was already."""
+    """A summary that was written, or that already existed."""
 
     id: str
     text: str
@@ -68,10 +68,10 @@ class Summarized(Reply):
 
 
 def make(tenant: Tenant, request: MakeSummaryRequest) -> Summarized:
-    """Summarise a stretch. The same stretch again gives the summary there is."""
+    """Summarise a part of a session, or some memories; the same again returns the existing summary."""
     items = _asked_for(tenant, request)
     if not items:
-        raise InvalidInput("there is nothing to summarise", remedy="give a session in which something was said, or ids")
+        raise InvalidInput("there is nothing to summarise", remedy="give a session with messages, or ids")
     key = f"stretch:{digest_of(items)}"
     session = load(tenant, Session, request.session) if request.session else None
     unit = Unit("stretch", key, tuple(items), _owners(items, session))
@@ -100,11 +100,11 @@ class RollUpRequest(Request):
 
     session: Id | None = Field(None, description="Only this session")
     project: Id | None = Field(None, description="Only the sessions and days of this project")
-    include_open: bool = Field(False, description="Also what is not over yet: open sessions, today")
+    include_open: bool = Field(False, description="Also open sessions and today")
 
 
 class RolledUp(Reply):
-    """How many summaries were written on each level, and how many went because what they cover has changed."""
+    """How many summaries were written on each level, and how many were deleted because what they cover has changed."""
 
     written: dict[str, int] = Field(default_factory=dict)
     dropped: int = 0
@@ -121,7 +121,7 @@ class _Run:
     done: int = 0
     total: int = 0
     alone: dict[str, list[Memory]] = field(default_factory=dict)
-    """By level, the summaries of a lower one that stand for it, because there is no other."""
+    """By level: the summaries of a lower level that serve for it, because they are its only part."""
 
     def write(self, unit: Unit) -> None:
         try:
@@ -133,13 +133,13 @@ class _Run:
         self.note(*notes)
 
     def mark(self, summary: Memory, level: str, *, is_alone: bool) -> Memory:
-        """Tell of a summary whether it stands for a higher level, too: who asks for that level finds it."""
+        """Mark whether a summary also serves for a higher level, so that it is found there, too."""
         key = standing_for(level)
         if bool(summary.metadata.get(key)) == is_alone:
             return summary
         told = {name: value for name, value in summary.metadata.items() if name != key}
         told |= {key: True} if is_alone else {}
-        # What it says is as before: no new version of it, and nothing to be indexed again.
+        # Its text is unchanged: no new version, and nothing to index again.
         commit(self.tenant, [Touch(Memory, summary.id, put={"metadata": told})])
         marked: Memory = summary.changed(metadata=told)
         return marked
@@ -164,7 +164,7 @@ class _Run:
 
 
 def _changed_meanwhile(conflict: Conflict) -> str:
-    return f"something changed meanwhile, roll up again: {conflict.message}"
+    return f"changed meanwhile, roll up again: {conflict.message}"
 
 
 def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
@@ -200,7 +200,7 @@ def _pages(tenant: Tenant, query: Query[Session]) -> Iterator[Session]:
 
 
 def _said(tenant: Tenant, session: str) -> list[Item]:
-    """What was said and noted in a session, in order: messages, and memories that are there to stay."""
+    """The messages of a session and its memories that do not expire, in order."""
     moment = now()
     lasting: tuple[Filter, ...] = (
         equal("session_id", session),
@@ -230,7 +230,7 @@ def _roll_session(run: _Run, session: Session) -> None:
     run.drop([one.id for one in stale])
     covered = {id for one in stretches if one not in stale for id in covered_ids(one)}
     for stretch in _runs(items, covered, is_over):
-        # Named after what it begins with: who rolls up at the same time and has seen more begins there, too.
+        # Named after its first item: a concurrent roll-up that has seen more items starts there, too.
         run.write(Unit("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session)))
     if is_over and items:
         parts = [memory_item(one) for one in _stretches(run, session)]
@@ -246,14 +246,14 @@ def _is_over(session: Session, items: Sequence[Item], moment: datetime) -> bool:
 
 
 def _holds(stretch: Memory, current: dict[str, Item]) -> bool:
-    """Whether all that a stretch covers is still there, as it was."""
+    """Whether everything that a summary covers still exists unchanged."""
     ids = covered_ids(stretch)
     parts = sorted((current[id] for id in ids if id in current), key=lambda item: (item.at, item.id))
     return len(parts) == len(ids) and not is_stale(stretch, parts)
 
 
 def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[list[Item]]:
-    """Stretches of what is not covered yet; a short one only before something covered, or at the end of a session."""
+    """Stretches of items not covered yet; a short one only before a covered item or at the end of a session."""
     stretch: list[Item] = []
     for item in items:
         if item.id not in covered:
@@ -266,9 +266,9 @@ def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[l
 
 
 def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: dict[str, str | None]) -> None:
-    """The one summary with this key: left alone if it covers these parts as they are, else written again.
+    """The one summary with this key: left alone if it covers these parts unchanged, else written again.
 
-    A single part says it all: it stands for its level, and nothing says the same once more.
+    A single part serves for its level, so that no second summary says the same.
     """
     standing = _summaries(run.tenant, level, *of_key(key))
     below = [part.memory for part in parts if part.memory is not None]
@@ -291,7 +291,7 @@ def _roll_above(
 ) -> None:
     """One summary for each group of those below."""
     if run.request.session:
-        return  # the other sessions of its day were not looked at
+        return  # the other sessions of its day were not read
     where = (equal("project_id", run.request.project),) if run.request.project else ()
     groups: dict[Group, list[Memory]] = {}
     for summary in (*_summaries(run.tenant, below, *where), *run.alone.get(below, ())):
@@ -312,7 +312,7 @@ def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
 
 
 def _day(run: _Run, moment: datetime, user: str | None) -> str:
-    """The day for the user whose it is, else in the store's zone."""
+    """The day in the time zone of its user, else of the store."""
     zone = zone_of(run.tenant, user) if user else None
     return moment.astimezone(ZoneInfo(zone or run.tenant.timezone)).date().isoformat()
 
@@ -326,7 +326,7 @@ def _project_of(summary: Memory) -> Group | None:
 
 
 def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, str | None]:
-    """Whose all the items are. Messages and memories without an owner are their session's."""
+    """The owners of all the items. Messages and memories without an owner belong to the owner of their session."""
     owners: dict[str, str | None] = {"session": session.id if session else None}
     for name in ("user", "agent", "project"):
         found = {_owner(item, f"{name}_id", session) for item in items}
@@ -340,13 +340,13 @@ def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, 
 def _owner(item: Item, field: str, session: Session | None) -> str | None:
     own = getattr(item.memory, field) if item.memory else None
     if own is not None or session is None or (item.memory and item.memory.kind == "summary"):
-        return own  # a summary without an owner has several: the session's must not become its only one
+        return own  # a summary without an owner has several: the owner of the session must not become the only one
     of_session: str | None = getattr(session, field)
     return of_session
 
 
 class SummaryTreeRequest(Request):
-    """Where to begin: one summary, or the highest of a session, a project or everything."""
+    """Where to start: one summary, or the highest ones of a session, of a project or of all."""
 
     id: Id | None = Field(None, description="This summary and all below it")
     session: Id | None = Field(None, description="The summaries of this session")
@@ -373,7 +373,7 @@ class SummaryTree(Reply):
 
 
 def tree(tenant: Tenant, request: SummaryTreeRequest) -> SummaryTree:
-    """Summaries from the top down, newest first, to look deeper into."""
+    """Summaries from the top down, newest first."""
     lines: list[TreeLine] = []
     for top in _tops(tenant, request):
         for line in _branch(tenant, memory_item(top), 0, request.depth):
@@ -396,7 +396,7 @@ def _tops(tenant: Tenant, request: SummaryTreeRequest) -> list[Memory]:
 
 
 def level_of(memory: Memory) -> str:
-    """The highest level that a summary stands for."""
+    """The highest level that a summary serves for."""
     higher = [level for level in ("project", "day", "session") if memory.metadata.get(standing_for(level))]
     return higher[0] if higher and memory.kind == "summary" else memory.level
 

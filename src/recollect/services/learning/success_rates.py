@@ -1,8 +1,9 @@
-"""What is known about how well patterns work, read off their evidence; and what follows from it.
+"""The success rates of patterns, computed from their evidence, and the demotions that follow.
 
-Evidence is linked, never counted up: the episodes a pattern was generalised from, those that joined it later, the
-failed ones that resemble it (counter-examples), the reported applications, and the counts it may have come with. So
-an episode that is archived, forgotten or corrected counts as it stands now, and no report can be lost to another.
+Evidence is linked, not counted: the episodes a pattern was generalised from, those that joined it later, the failed
+ones that resemble it (counter-examples), the reported applications, and the counts it may have been imported with. So
+an episode that is archived, forgotten or corrected counts as it is now, and concurrent reports cannot overwrite each
+other.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ PATTERNS = ("pattern", "query_pattern")
 
 
 class Rate(Reply):
-    """How often something works: the expected rate, the interval it lies in with 90% certainty, and on how much
-    that rests. The prior is Beta(1, 1); older outcomes weigh less, half after 180 days."""
+    """How often something works: the expected rate, its 90% interval, and the amount of evidence.
+
+    The prior is Beta(1, 1); older outcomes weigh less, half after 180 days.
+    """
 
     expected: float = Field(description="The mean of the posterior")
     low: float = Field(description="The lower end of the interval, by which patterns are ranked")
@@ -52,7 +55,7 @@ def rate_of(found: Posterior) -> Rate:
 
 
 def evidence_of(tenant: Tenant, ids: Sequence[str]) -> dict[str, dict[str, list[Memory]]]:
-    """Per pattern and type of link, the living episodes it leads to, oldest first."""
+    """By pattern and type of link, the linked episodes that are not forgotten, oldest first."""
     found: dict[str, dict[str, list[Memory]]] = {id: {type: [] for type in EVIDENCE} for id in ids}
     if not ids:
         return found
@@ -68,7 +71,7 @@ def evidence_of(tenant: Tenant, ids: Sequence[str]) -> dict[str, dict[str, list[
 
 
 def posteriors(tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[Outcome] = ()) -> dict[str, Posterior]:
-    """How well each pattern works, by all its evidence and by what is about to join it."""
+    """The success rate of each pattern, by all its evidence and the episodes about to join it."""
     moment = now()
     ids = [pattern.id for pattern in patterns]
     uses: dict[str, list[Outcome]] = {id: [] for id in ids}
@@ -89,7 +92,7 @@ def reported(use: PatternUse) -> Outcome:
 
 
 def _brought(pattern: Memory) -> list[Outcome]:
-    """The counts a pattern came with, as of when it came."""
+    """The counts a pattern was created with, dated to its creation."""
     used = float(pattern.content.get("usage_count", 0))
     worked = min(float(pattern.content.get("success_count", 0)), used)
     counts = {True: worked, False: used - worked}
@@ -105,7 +108,7 @@ def of_episodes(evidence: dict[str, list[Memory]]) -> list[Outcome]:
 
 
 def judged_steps(tenant: Tenant, pattern: Memory, found: Posterior) -> list[Step]:
-    """What a pattern's record costs it: its trust, or its place. Else its lower bound is noted as its score."""
+    """Demote or archive a pattern that fails too often; otherwise store the lower bound as its score."""
     judgement = verdict(found)
     worked = f"{found.successes:g} of {found.evidence:g} uses worked"
     if judgement == "useless" and pattern.status != "archived":

@@ -1,10 +1,10 @@
-"""Summaries: something longer, compressed and linked to all that it covers.
+"""Summaries: a shorter text, linked to everything that it covers.
 
 A summary is a memory (kind `summary`; level stretch, session, day or project) that nothing depends on: what it covers
-stays as it is, and `undo` takes it away without a trace of change elsewhere. It is true to what it covers or it is
-stale: a digest of the covered memories is kept with it, and compared whenever it is shown or rolled up. Offline it is
-an extract of the sentences that say most; a configured language model writes it, and is not believed when it names a
-number that is not in what it read.
+stays as it is, and `undo` deletes it without changing anything else. A digest of the covered memories is stored with it
+and compared whenever it is shown or rolled up: if they differ, the summary is stale. Offline it is an extract of the
+most important sentences; a configured language model writes it instead, and its text is refused if it has a number that
+is not in what it read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from recollect.services.transaction import commit, load, logged
 
 # How many words a summary has on each level.
 ROOM = {"stretch": 80, "session": 120, "day": 160, "project": 220}
-# Characters that the language model is shown: the fewer items there are, the more of each.
+# How many characters the language model is shown: the fewer items there are, the more of each.
 SHOWN_OF_AN_ITEM, SHOWN_OF_ALL = 2000, 40_000
 INSTRUCTIONS = """\
 Summarise the following {what} in at most {words} words. Keep names, dates, numbers, decisions, preferences, open
@@ -55,14 +55,14 @@ WHAT = {
 
 
 class SummaryWording(BaseModel):
-    """What a language model is asked to write of something longer."""
+    """The answer expected of a language model."""
 
     summary: Text = Field(max_length=20_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something a summary covers: a memory or a message, as it is now."""
+    """A memory or message that a summary covers, as it is now."""
 
     id: str
     text: str
@@ -74,7 +74,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Something to be summarised: its level, a key that no other living summary has, its items and owners."""
+    """Something to summarise: its level, a key that is unique among summaries, its items and owners."""
 
     level: str
     key: str
@@ -102,7 +102,7 @@ def message_item(message: Message) -> Item:
 
 
 def write(tenant: Tenant, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
-    """Store the summary of a unit; notes say why a language model's words were not used."""
+    """Store the summary of a unit; notes say why the answer of a language model was not used."""
     wording = _worded(tenant, unit)
     covered = [item.id for item in unit.items if item.memory]
     messages = [item.id for item in unit.items if not item.memory]
@@ -118,7 +118,7 @@ def write(tenant: Tenant, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
         **cast(JsonObject, unit.owners),
     )
     memory, steps = fresh_steps(tenant, request)
-    # Neither a second summary of the same, nor one of something that was just changed or erased.
+    # Fails if the same was summarised meanwhile, or if an item was changed or erased.
     alone = Absent(Memory, (*of_key(unit.key), Compare("status", "!=", "archived")))
     unchanged = [
         Require(Memory, item.id, {"content_hash": item.digest}) if item.memory else Require(Message, item.id)
@@ -156,7 +156,7 @@ def _worded(tenant: Tenant, unit: Unit) -> Wording[SummaryWording]:
 
 
 def _sentences(tenant: Tenant, unit: Unit) -> list[Sentence]:
-    """The sentences of all items, each with the vector that its passage of its memory already has."""
+    """The sentences of all items, each with the stored vector of its passage."""
     stored = _stored_vectors(tenant, [item.id for item in unit.items if item.memory])
     found: list[Sentence] = []
     for item in unit.items:
@@ -165,11 +165,11 @@ def _sentences(tenant: Tenant, unit: Unit) -> list[Sentence]:
 
 
 Placed = tuple[int, NDArray[np.float32]]
-"""Where a passage begins, and its vector."""
+"""The start of a passage, and its vector."""
 
 
 def _at(passages: Sequence[Placed], place: int) -> NDArray[np.float32] | None:
-    """The vector of the last passage that begins no later."""
+    """The vector of the last passage that starts at or before this position."""
     upto = bisect_right(passages, place, key=itemgetter(0))
     return passages[max(upto - 1, 0)][1] if passages else None
 
@@ -187,13 +187,13 @@ def _stored_vectors(tenant: Tenant, ids: Sequence[str]) -> dict[str, list[Placed
 
 
 class UndoSummaryRequest(Request):
-    """A summary to take away."""
+    """Which summary to delete."""
 
     id: Id = Field(description="The summary")
 
 
 class Undone(Reply):
-    """What was taken away: the summary and those above it that were made from it. All it covered is as it was."""
+    """What was deleted: the summary and those above it that were made from it. What it covered is unchanged."""
 
     id: str
     also: list[str] = Field(default_factory=list)
@@ -201,7 +201,7 @@ class Undone(Reply):
 
 
 def undo(tenant: Tenant, request: UndoSummaryRequest) -> Undone:
-    """Take a summary away, with those above it; rolling up again makes them anew."""
+    """Delete a summary with those above it; rolling up again writes them again."""
     summary = load_summary(tenant, request.id)
     above = dropping(tenant, [summary.id])
     commit(tenant, [*above, logged(tenant, "delete", "undo summary", None, id=summary.id)])
@@ -210,7 +210,7 @@ def undo(tenant: Tenant, request: UndoSummaryRequest) -> Undone:
 
 
 def dropping(tenant: Tenant, ids: Sequence[str]) -> list[Step]:
-    """Delete summaries and all that were made from them."""
+    """Delete summaries and all summaries made from them."""
     return [*forgetting_steps(tenant, ids), *(Delete(Memory, id) for id in ids)]
 
 
@@ -226,7 +226,7 @@ def load_summary(tenant: Tenant, id: str) -> Memory:
 
 
 def parts_of(tenant: Tenant, summary: Memory) -> list[Item]:
-    """What a summary covers, as it is now, in its order; what is gone is left out."""
+    """What a summary covers, as it is now, in its order; deleted items are left out."""
     covers, messages = tuple(summary.content.get("covers", [])), tuple(summary.content.get("messages", []))
     found: dict[str, Item] = {}
     if covers:
@@ -243,7 +243,7 @@ def is_stale(summary: Memory, parts: Sequence[Item]) -> bool:
 
 
 class ShowSummaryRequest(Request):
-    """Ask for one summary."""
+    """Which summary to show."""
 
     id: Id = Field(description="The summary")
 
@@ -269,11 +269,11 @@ class SummaryView(Reply):
     parts: list[Part]
     above: list[str] = Field(default_factory=list, description="The summaries made from this one")
     made_by: str = ""
-    usage: JsonObject = Field(default_factory=dict, description="What the language model took, if one wrote it")
+    usage: JsonObject = Field(default_factory=dict, description="What the language model used, if one wrote it")
 
 
 def show_summary(tenant: Tenant, request: ShowSummaryRequest) -> SummaryView:
-    """One summary, with all that it covers to look into."""
+    """One summary with everything that it covers."""
     summary = load_summary(tenant, request.id)
     tenant.journal.note(
         tenant.scope, "read", "show summary", [summary.id], session=summary.session_id, agent=summary.agent_id
