@@ -153,7 +153,7 @@ def crosses_kinds(command: dict[str, Any], root: Path) -> bool:
 
 def test_a_file_is_not_a_folder(tool: RecollectMemoryTool) -> None:
     say(tool, "create", path="/memories/a", file_text="x")
-    assert "stands in the way" in say(tool, "create", path="/memories/a/b", file_text="x")
+    assert "is in the way" in say(tool, "create", path="/memories/a/b", file_text="x")
     say(tool, "create", path="/memories/d/e", file_text="x")
     assert say(tool, "create", path="/memories/d", file_text="x") == "error: File /memories/d already exists"
     assert say(tool, "insert", path="/memories/d", insert_line=0, insert_text="x") == (

@@ -308,7 +308,7 @@ def test_a_step_without_a_result_is_carried_out_again_with_its_key(mem: Any) -> 
 def test_a_step_that_may_have_happened_is_not_carried_out(mem: Any) -> None:
     run = dead(mem, 1, repeatable=False, pending=True)
     runner = Runner(mem, count_to(2), {"count": pytest.fail})
-    with pytest.raises(Conflict, match="asks"):
+    with pytest.raises(Conflict, match="must be settled"):
         runner.drive(run)
     assert runner.work() == 0
     mem.run.settle(run, "happened", output={"value": 20})

@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused(mem: Any) -> None:
         ask(mem, "create_entities", entities=[{**ADA, "name": ""}])
     with pytest.raises(InvalidInput):
         ask(mem, "create_entities", entities=[{**ADA, "colour": "red"}])
-    with pytest.raises(InvalidInput, match="replacing"):
+    with pytest.raises(InvalidInput, match="does not replace"):
         ask(mem, "create_relations", relations=[{**KNOWS, "relationType": "supersedes"}])
     with pytest.raises(NotFound, match="Entity with name Nobody not found"):
         ask(mem, "add_observations", observations=[{"entityName": "Nobody", "contents": ["x"]}])

@@ -51,7 +51,7 @@ def test_who_comes_by_a_door_cannot_speak_for_another(people: dict[str, Any], wh
     assert state(asks, id) == "claimed"
     assert "claimed" in str(asks.context("budget"))
     assert "0 of 1 citations hold" in asks.recall("budget")[0].why
-    with pytest.raises(IllegalTransition, match="a claim alone carries no promotion") as refused:
+    with pytest.raises(IllegalTransition, match="a claim alone does not support a promotion") as refused:
         asks.promote(id)
     assert "confirm" in refused.value.remedy
     assert asks.check(id).claimed == 1
@@ -164,7 +164,7 @@ def test_trust_that_rests_on_claims_alone_falls_when_it_is_checked(people: dict[
     one = store.find(scope, Query(Citation)).records[0]
     store.transact(scope, [Update(one.changed(entered_by="bob", entered_through="door"))])
     assert mem.check(id).demoted == [id]
-    assert mem.history(id).entries[-2].why.startswith("rests on a claim alone")
+    assert mem.history(id).entries[-2].why.startswith("is supported by a claim only")
 
 
 class TestPages:

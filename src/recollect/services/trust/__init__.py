@@ -1,1 +1,1 @@
-"""Why a memory is believed: its citations, the checks of them, and the statuses that follow."""
+"""Trust in memories: their citations, checks of them, and the statuses that follow."""

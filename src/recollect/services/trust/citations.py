@@ -1,4 +1,4 @@
-"""Citations as they are shown with memories: what each points at, who entered it, and what the last look found."""
+"""Citations as shown with memories: what each refers to, who entered it, and the result of the last check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_TEXT = 300
 
 
 class CitationView(Reply):
-    """A citation as shown with a memory: what it points at, and what the last check found, and when."""
+    """A citation as shown with a memory: what it refers to, and the result and time of the last check."""
 
     id: str
     type: str
@@ -41,7 +41,7 @@ SHOWN = tuple(CitationView.model_fields)
 
 
 def trust_in_words(status: str, cited: Sequence[CitationView]) -> str:
-    """How far a memory is trusted, how much of what it rests on held, and when that was last looked at."""
+    """The status of a memory, how many of its citations hold, and when they were last checked."""
     if not cited:
         return f"{status}, uncited"
     held = [one for one in cited if one.state == "holds"]
@@ -60,7 +60,7 @@ def shown_fields(tenant: Tenant, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_memory(tenant: Tenant, rows: Sequence[tuple[Any, ...]]) -> dict[str, list[CitationView]]:
-    """Rows of a memory's id and the shown fields, as views by memory."""
+    """Rows of memory id and shown fields, as views by memory."""
     found: dict[str, list[CitationView]] = {}
     for row in rows:
         fields = shown_fields(tenant, dict(zip(SHOWN, row[1:], strict=True)))
@@ -79,12 +79,12 @@ class ListCitationsRequest(Request):
 
 
 class CitationLine(CitationView):
-    """A citation, and the beginning of the memory that rests on it."""
+    """A citation, and the beginning of its memory."""
 
     memory: str
     text: str
     kind: str
-    status: str = Field(description="The memory's status, or forgotten")
+    status: str = Field(description="The status of the memory, or forgotten")
 
 
 class CitationPage(PageReply[CitationLine]):
@@ -95,7 +95,7 @@ class CitationPage(PageReply[CitationLine]):
 
 
 def list_citations(tenant: Tenant, request: ListCitationsRequest) -> CitationPage:
-    """List citations, the newest first; those of forgotten memories too, since they come back with them."""
+    """List citations, the newest first, including those of forgotten memories, which can be restored."""
     given = {"state": request.state, "source": request.source}
     where: list[Filter] = [equal(name, value) for name, value in given.items() if value is not None]
     where += [OneOf("memory_id", tuple(dict.fromkeys(request.memories)))] if request.memories else []

@@ -1,7 +1,7 @@
-"""What people say: a citation of a user is a claim until that user entered or confirmed it.
+"""Confirmation of citations: what a user is cited with is a claim until that user entered or confirmed it.
 
-Over a door we know who asks. Whoever opens the store in a process of their own answers for what they enter there, and
-may confirm for others; who acts for somebody speaks for nobody else, in process either.
+Over HTTP and MCP the caller is authenticated. Whoever opens the store in their own process is responsible for what they
+enter, and may confirm for others; a caller that acts for a user can confirm for that user only, in process as well.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from recollect.services.trust.governance import Standing, standing
 
 
 class ConfirmRequest(Request):
-    """A citation of yourself that somebody else entered."""
+    """A citation of you that someone else entered."""
 
     id: Id = Field(description="The memory")
     citation: Id = Field(description="The citation's id")
 
 
 def confirm(tenant: Tenant, request: ConfirmRequest) -> Standing:
-    """Confirm that you said what a memory cites of you: the claim then holds, and can carry a promotion."""
+    """Confirm that you said what a memory cites you with: the claim then holds and can support a promotion."""
     return retry_unless_pinned(None, lambda: _confirmed(tenant, request))
 
 
@@ -37,7 +37,7 @@ def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:
     memory = load(tenant, Memory, request.id)
     found = [one for one in citations_of(tenant, memory.id) if one.id == request.citation]
     if not found:
-        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
+        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="list its citations")
     citation = found[0]
     _refuse_others(tenant, citation)
     if citation.confirmed_at is None:
@@ -53,13 +53,14 @@ def _refuse_others(tenant: Tenant, citation: Citation) -> None:
     cited = citation.cited()
     if not isinstance(cited, UserCitation):
         raise InvalidInput(
-            f"a {cited.type} citation cannot be confirmed", remedy="check it instead; users confirm what they said"
+            f"a {cited.type} citation cannot be confirmed",
+            remedy="check it instead; only citations of users are confirmed",
         )
     if not cited.comment.strip():
-        raise InvalidInput("there is no comment to confirm", remedy="cite the user with what they said")
+        raise InvalidInput("the citation has no comment to confirm", remedy="cite the user with what they said")
     speaks_for_all = tenant.scope.granted is None and tenant.scope.actor is None
     if tenant.scope.actor != cited.user_id and not speaks_for_all:
         raise Denied(
             f"only {cited.user_id} can confirm what {cited.user_id} said",
-            remedy="let them sign in and confirm it, or give them a key of their own",
+            remedy="ask them to sign in and confirm it, or give them their own key",
         )

@@ -1,8 +1,8 @@
-"""A memory is checked: citations are looked up again, statuses move by the rules, and bad sources are rolled back.
+"""Checking memories: citations are looked up again, statuses change by the rules, and bad sources are rolled back.
 
-Nothing becomes verified without a citation that was just checked and holds; a citation that no longer holds
-takes the status away again. Every move records who made it and why. Rolling back a source archives everything that
-cites it and everything derived from that, however far.
+A memory becomes verified only by a citation that was just checked and holds; a citation that no longer holds demotes it
+again. Every change of status records who made it and why. Rolling back a source archives everything that cites it and
+everything derived from that, over any number of steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAGE = 500
 
 
 class CiteRequest(Request):
-    """Give a memory more evidence."""
+    """Citations to add to a memory."""
 
     id: Id = Field(description="The memory")
     cites: list[Any] = Field(min_length=1, max_length=MOST_CITATIONS, description="Citations made with recollect.cite")
@@ -61,7 +61,7 @@ def cite_memory(tenant: Tenant, request: CiteRequest) -> Cited:
 
 
 class UnciteRequest(Request):
-    """Take a citation away from a memory."""
+    """A citation to remove from a memory."""
 
     id: Id = Field(description="The memory")
     citation: Id = Field(description="The citation's id")
@@ -73,7 +73,7 @@ def uncite(tenant: Tenant, request: UnciteRequest) -> Standing:
     had = citations_of(tenant, memory.id)
     kept = [citation for citation in had if citation.id != request.citation]
     if len(kept) == len(had):
-        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="see its citations")
+        raise NotFound(f"memory has no citation '{request.citation[:80]}'", remedy="list its citations")
     unchanged = Require(Memory, memory.id, {"version": memory.version})
     steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(tenant, "update", "uncite", memory)]
     commit(tenant, [*steps, *unsupported_steps(tenant, memory, kept)])
@@ -81,7 +81,7 @@ def uncite(tenant: Tenant, request: UnciteRequest) -> Standing:
 
 
 def unsupported_steps(tenant: Tenant, memory: Memory, left: Sequence[Citation]) -> list[Step]:
-    """Take the trust away from a memory if none of the citations that are left holds."""
+    """Demote a memory if none of its remaining citations holds."""
     if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
         return []
     why = "its last citation was removed"
@@ -89,7 +89,7 @@ def unsupported_steps(tenant: Tenant, memory: Memory, left: Sequence[Citation]) 
 
 
 def _moving_steps(tenant: Tenant, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
-    """A memory gets another status: what rests on it falls with its trust, and what it replaced follows."""
+    """Change the status of a memory, of what is derived from it, and of what it replaced."""
     return [
         *change_steps(tenant, memory, change, why, status=to),
         *(fallen_steps(tenant, [memory], what) if to not in TRUSTED else ()),
@@ -98,15 +98,15 @@ def _moving_steps(tenant: Tenant, memory: Memory, to: str, change: Change, why: 
 
 
 class CheckRequest(Request):
-    """Look citations up again: of one memory, or of all that the filters leave."""
+    """Which citations to check: those of one memory, or all that match the filters."""
 
-    id: Id | None = Field(None, description="Only this memory; all of them if left out")
+    id: Id | None = Field(None, description="Only this memory; all by default")
     source: QueryText | None = Field(None, description="Only citations of this source, such as file:notes.md")
-    state: CitationState | None = Field(None, description="Only what was last found to be so, such as broken")
+    state: CitationState | None = Field(None, description="Only citations last found in this state, such as broken")
 
 
 class Checked(Reply):
-    """How many citations were looked at and what they were found to be; which memories fell."""
+    """How many citations were checked, with which results, and which memories were demoted."""
 
     looked_at: int = 0
     holds: int = 0
@@ -117,7 +117,7 @@ class Checked(Reply):
 
 
 def check(tenant: Tenant, request: CheckRequest) -> Checked:
-    """Look citations up again; what no longer holds takes its memory's status away."""
+    """Check citations again; a memory whose citation no longer holds is demoted."""
     where = [equal("memory_id", request.id)] if request.id else []
     if request.id:
         load(tenant, Memory, request.id)
@@ -143,7 +143,7 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
 
 
 def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
-    """Look up citations of one memory, and add to the report what they were found to be."""
+    """Check citations of one memory, and add the results to the report."""
     while True:
         memory = tenant.get(Memory, memory_id)
         if memory is None:
@@ -151,7 +151,7 @@ def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], 
         try:
             checked, demoted = _checked_now(tenant, memory, citations)
             break
-        except VersionConflict:  # somebody checked or changed it meanwhile: look at what they left
+        except VersionConflict:  # it was checked or changed meanwhile: read it again
             still = tuple(citation.id for citation in citations)
             citations = [one for one in citations_of(tenant, memory_id) if one.id in still]
     if demoted:
@@ -162,19 +162,19 @@ def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], 
 
 
 def _checked_now(tenant: Tenant, memory: Memory, citations: Sequence[Citation]) -> tuple[list[Citation], bool]:
-    """Look the citations up and commit what was found; says whether the memory lost its status."""
+    """Check the citations and commit the results; returns whether the memory was demoted."""
     checked = [looked_up(tenant, citation) for citation in citations]
     return checked, record_checked(tenant, memory, checked)
 
 
 def record_checked(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) -> bool:
-    """Commit what was found of citations; says whether their memory lost its status by it."""
+    """Commit the results of checks; returns whether the memory was demoted."""
     broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
     steps: list[Step] = [Update(citation) for citation in checked]
     fault = broken or _mere_claims(tenant, memory, checked)
     demoted = bool(fault) and memory.status in TRUSTED
     if demoted:
-        why = f"no longer holds: {fault[0].note}" if broken else f"rests on a claim alone: {fault[0].note}"
+        why = f"no longer holds: {fault[0].note}" if broken else f"is supported by a claim only: {fault[0].note}"
         steps += _moving_steps(tenant, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
         commit(tenant, [*steps, logged(tenant, "update", "check", memory, found=_found(checked))])
@@ -182,7 +182,7 @@ def record_checked(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) 
 
 
 def _mere_claims(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) -> list[Citation]:
-    """The claims that a memory rests on, if there is nothing else that it could rest on."""
+    """The claims that a memory cites, if it cites nothing stronger."""
     claims = [citation for citation in checked if citation.state == "claimed" and citation.is_just_seen]
     if not claims or memory.status not in TRUSTED:
         return []
@@ -192,7 +192,7 @@ def _mere_claims(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) ->
 
 
 def _found(checked: Sequence[Citation]) -> dict[str, int]:
-    """How many were found to be what; what was out of sight keeps its state, but was not found to be anything."""
+    """How many citations were found in which state; one that could not be reached keeps its own state."""
     states = [citation.state if citation.is_just_seen else "unreachable" for citation in checked]
     return {state: states.count(state) for state in ("holds", "claimed", "broken", "unreachable")}
 
@@ -203,21 +203,21 @@ def looked_up(tenant: Tenant, citation: Citation) -> Citation:
 
 
 class MoveRequest(Request):
-    """Move a memory to another status."""
+    """A change of status."""
 
     id: Id = Field(description="The memory")
-    why: Text = Field("", max_length=10_000, description="Why; kept in its history")
+    why: Text = Field("", max_length=10_000, description="The reason; stored in its history")
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
 class PromoteRequest(MoveRequest):
     """Raise a memory's status."""
 
-    to: Literal["verified", "published"] = Field("verified", description="How far up")
+    to: Literal["verified", "published"] = Field("verified", description="The status to promote it to")
 
 
 class Standing(Reply):
-    """Where a memory stands now."""
+    """The status of a memory now."""
 
     id: str
     status: str
@@ -226,7 +226,7 @@ class Standing(Reply):
 
 
 def promote(tenant: Tenant, request: PromoteRequest) -> Standing:
-    """Raise a memory's status, if its citations, checked now, support it."""
+    """Raise a memory's status if its citations, which are checked now, support it."""
     memory = load(tenant, Memory, request.id, version=request.version)
     refuse_promotion(memory, request.to)
     checked = [looked_up(tenant, citation) for citation in citations_of(tenant, memory.id)]
@@ -239,12 +239,12 @@ def refuse_promotion(memory: Memory, to: str) -> None:
     refuse_illegal(memory, to)
     if memory.status == "published":
         raise IllegalTransition(
-            "that memory is published already", remedy="demote it to lower its status", id=memory.id
+            "that memory is already published", remedy="demote it to lower its status", id=memory.id
         )
 
 
 def promotion_steps(tenant: Tenant, memory: Memory, to: str, why: str, checked: Sequence[Citation]) -> list[Step]:
-    """Raise a status that citations, just checked, support."""
+    """Raise the status of a memory whose citations were just checked."""
     _refuse_unsupported(memory, checked)
     steps = supported_steps(tenant, memory)
     steps += change_steps(tenant, memory, "promoted", why, status=to)
@@ -254,7 +254,7 @@ def promotion_steps(tenant: Tenant, memory: Memory, to: str, why: str, checked: 
 class DemoteRequest(MoveRequest):
     """Lower a memory's status."""
 
-    to: Literal["hypothesis", "verified"] = Field("hypothesis", description="How far down")
+    to: Literal["hypothesis", "verified"] = Field("hypothesis", description="The status to demote it to")
 
 
 def demote(tenant: Tenant, request: DemoteRequest) -> Standing:
@@ -265,7 +265,7 @@ def demote(tenant: Tenant, request: DemoteRequest) -> Standing:
 
 
 def archive(tenant: Tenant, request: MoveRequest) -> Standing:
-    """Put a memory aside: kept, but no longer recalled unless asked for."""
+    """Archive a memory: it stays, but is no longer recalled unless requested."""
     return _move(tenant, request, "archived", "archived")
 
 
@@ -288,29 +288,31 @@ def refuse_illegal(memory: Memory, to: str) -> None:
 def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
     if not checked:
         raise IllegalTransition(
-            "a memory without a citation is a hypothesis and stays one",
-            remedy="say where it comes from: cite a user, file, commit, log entry or url",
+            "a memory without a citation remains a hypothesis",
+            remedy="cite its source: a user, file, commit, log entry or url",
             id=memory.id,
         )
     broken = [citation for citation in checked if citation.state == "broken"]
     if broken:
         raise IllegalTransition(
             f"a citation does not hold: {broken[0].note}",
-            remedy="cite what is true now, or take the broken citation away",
+            remedy="cite what holds now, or remove the broken citation (uncite)",
             id=memory.id,
             citation=broken[0].id,
         )
     claims = [citation for citation in checked if citation.state == "claimed"]
     if claims and not any(citation.state == "holds" and citation.is_just_seen for citation in checked):
         raise IllegalTransition(
-            f"a claim alone carries no promotion: {claims[0].note}",
-            remedy="let the one who is cited confirm it (confirm), or cite something that can be looked up",
+            f"a claim alone does not support a promotion: {claims[0].note}",
+            remedy="ask the user who is cited to confirm it (confirm), or cite something that can be checked",
             id=memory.id,
             citation=claims[0].id,
         )
     if not any(citation.state == "holds" and citation.is_just_seen for citation in checked):
         raise IllegalTransition(
-            f"no citation could be checked: {checked[0].note}", remedy="cite something that can be", id=memory.id
+            f"no citation could be checked: {checked[0].note}",
+            remedy="cite something that can be checked",
+            id=memory.id,
         )
 
 
@@ -321,13 +323,13 @@ def standing(tenant: Tenant, id: str) -> Standing:
 
 
 class RollBackRequest(Request):
-    """Withdraw everything that rests on a source."""
+    """A source to withdraw, with everything that cites it."""
 
     source: QueryText = Field(
-        min_length=1, description="The source as citations name it, such as url:https://… or user:bob"
+        min_length=1, description="The source as named in citations, such as url:https://… or user:bob"
     )
-    why: Text = Field("", max_length=10_000, description="Why it is not to be trusted")
-    dry_run: bool = Field(False, description="Only say what would be withdrawn")
+    why: Text = Field("", max_length=10_000, description="Why it is not trusted")
+    dry_run: bool = Field(False, description="Only report what would be archived")
 
 
 class RolledBack(Reply):
@@ -336,7 +338,7 @@ class RolledBack(Reply):
 
 
 def roll_back(tenant: Tenant, request: RollBackRequest) -> RolledBack:
-    """Archive every memory that cites a source and everything derived from those, in one transaction."""
+    """Archive every memory that cites a source, and everything derived from those, in one transaction."""
     cited = tenant.select(Query(Citation, (equal("source", request.source),)), ("memory_id",))
     citing = sorted({id for (id,) in cited})
     if not citing:
@@ -358,7 +360,7 @@ def roll_back(tenant: Tenant, request: RollBackRequest) -> RolledBack:
 
 
 def _loaded(tenant: Tenant, ids: Sequence[str]) -> list[Memory]:
-    """Forgotten ones too: restored, they must not come back trusted."""
+    """Includes forgotten ones: they must not be trusted when they are restored."""
     return tenant.find(Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
 
 
@@ -367,8 +369,10 @@ class RelateRequest(Request):
 
     id: Id = Field(description="The memory the link starts from")
     to: Id = Field(description="The memory it points to")
-    type: Text = Field(min_length=1, max_length=255, description="What the link says, such as supports or contradicts")
-    metadata: Json = Field(default_factory=dict, description="Anything about the link")
+    type: Text = Field(
+        min_length=1, max_length=255, description="The type of the link, such as supports or contradicts"
+    )
+    metadata: Json = Field(default_factory=dict, description="Anything else about the link")
 
 
 class Related(Reply):
@@ -377,11 +381,11 @@ class Related(Reply):
 
 
 def relate(tenant: Tenant, request: RelateRequest) -> Related:
-    """Link one memory to another; the same link twice is one link."""
+    """Link one memory to another; the same link again changes nothing."""
     if request.id == request.to:
         raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
     if request.type == SUPERSEDES:
-        raise InvalidInput("replacing takes more than a link", remedy="remember the new one with supersedes=ID")
+        raise InvalidInput("a link alone does not replace a memory", remedy="remember the new one with supersedes=ID")
     memory = load(tenant, Memory, request.id)
     load(tenant, Memory, request.to)
     same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))

@@ -1,9 +1,9 @@
-"""What an import may bring with it: trust only where it can be proven here.
+"""Trust in imported memories: only what can be checked here.
 
-A file says of its memories that they are verified, and of its citations that they hold. Here that counts for nothing:
-the citations of every trusted memory are looked up here, and one of which none holds comes in as a hypothesis,
-with what it was in its history. Who imports over a door has entered every citation of the file themself: whoever it
-says entered or confirmed them was not asked. (Copying a whole store and restoring a backup take everything as it is.)
+A file may claim that its memories are verified and that its citations hold. That is not relied on: the citations of
+every trusted memory are checked here, and a memory of which none holds is imported as a hypothesis, with its former
+status in its history. Over HTTP, the importing user counts as the one who entered every citation, since whoever the
+file names was not authenticated here. (Copying a whole store and restoring a backup take everything as it is.)
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ WHY = "imported without a citation that holds here"
 
 @dataclass(slots=True)
 class Proving:
-    """Looks at every memory that comes in; `fallen` are those that did not keep their trust, as they were."""
+    """Checks every imported memory; `fallen` are those that were demoted, as they were before."""
 
     tenant: Tenant
     comes_later: Callable[[str], bool]
-    """Whether the file has a log entry of this id, which may be written after what cites it."""
+    """Whether the file contains a log entry with this id, which may be imported after what cites it."""
     replaces: bool = False
-    """Whether a memory that is here already gives way to the file's."""
+    """Whether an existing memory is replaced by the one in the file."""
     fallen: list[Memory] = field(default_factory=list)
 
     def taken(self, group: Sequence[Record]) -> list[Record]:
-        """A memory and its parts, or another record, as they may be written here."""
+        """A memory and its parts, or another record, as they are to be written."""
         records = [self._entered(one) if isinstance(one, Citation) else one for one in group]
         memory = records[0]
         if not isinstance(memory, Memory) or memory.status not in TRUSTED:
@@ -46,7 +46,7 @@ class Proving:
         looked = [one.changed(**one.looked_up(lookup)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
-            # Who opened the store answers for what the file says was found, and when, where the same is found here.
+            # In process the dates and results in the file are accepted where the check here gives the same.
             same = [one.state for one in records if isinstance(one, Citation)] == found
             return _with_facets(memory, records if same and self.tenant.scope.granted is None else looked)
         if self.replaces or self.tenant.get(Memory, memory.id, deleted=True) is None:
@@ -75,9 +75,9 @@ class Proving:
         return after, former
 
     def settle(self) -> list[str]:
-        """What was made from those that fell, falls too; says how many there were."""
+        """Also demote what was derived from demoted memories; returns a note with their number."""
         for start in range(0, len(self.fallen), AT_ONCE):
-            steps = fallen_steps(self.tenant, self.fallen[start : start + AT_ONCE], "could not be proven here")
+            steps = fallen_steps(self.tenant, self.fallen[start : start + AT_ONCE], "could not be verified here")
             if steps:
                 commit(self.tenant, steps)
         if not self.fallen:
@@ -88,13 +88,13 @@ class Proving:
 
 
 def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
-    """Vectors repeat the status that their memory has."""
+    """Vectors carry the status of their memory, too."""
     facets = facets_of(memory)
     return [one.changed(facets=facets) if isinstance(one, Embedding) else one for one in records]
 
 
 class _WithFile:
-    """Knows the log entries of the file too, whether or not they were written yet."""
+    """A citation lookup that also knows the log entries of the file, written or not."""
 
     def __init__(self, lookup: CitationLookup, comes_later: Callable[[str], bool]) -> None:
         self._lookup = lookup

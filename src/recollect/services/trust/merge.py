@@ -1,8 +1,8 @@
-"""Several memories say the same: one stays, with the evidence of all, and the others give way to it.
+"""Merging memories that say the same: one stays, with the evidence of all, and the others are archived.
 
-All of it is one transaction: the citations and tags that go over, the links, the others put aside, the promotion of the
-one that stays, and the entries of the access log. Nothing is deleted, and each link keeps what went over by it:
-`unmerge` brings a memory back that was merged by mistake, and takes its evidence off the one that stayed.
+All of it is one transaction: the citations and tags that are copied, the links, the archiving of the others, the
+promotion of the one that stays, and the entries of the access log. Nothing is deleted, and each link records what was
+copied: `unmerge` restores a memory that was merged by mistake, and removes its evidence from the one that stayed.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ class MergeRequest(Request):
     """Several memories that say the same, and which of them stays."""
 
     id: Id = Field(description="The memory that stays")
-    others: list[Id] = Field(min_length=1, max_length=MOST, description="Those that give way to it; they are archived")
+    others: list[Id] = Field(
+        min_length=1, max_length=MOST, description="The memories merged into it; they are archived"
+    )
     promote: Literal["verified", "published"] | None = Field(
         None, description="Also raise the status of the one that stays, if the evidence of all supports it"
     )
-    why: Text = Field("", max_length=10_000, description="Why; kept in their histories")
+    why: Text = Field("", max_length=10_000, description="The reason; stored in their histories")
     version: int | None = Field(None, ge=1, description="Only if the one that stays still has this version")
 
 
 class Merged(Standing):
-    """Where the one that stays stands now, which ones gave way, and how much of theirs it took over."""
+    """The status of the memory that stays, the ones merged into it, and how much it took over."""
 
     merged: list[str]
     citations_added: int = 0
@@ -60,9 +62,9 @@ class Merged(Standing):
 
 
 def merge(tenant: Tenant, request: MergeRequest) -> Merged:
-    """Let one memory stand for several: it takes over their citations and tags, they are archived with a link to it."""
+    """Merge memories into one: it takes over their citations and tags; they are archived with a link to it."""
     if request.id in request.others:
-        raise InvalidInput("a memory cannot be merged into itself", remedy="leave it out of `others`")
+        raise InvalidInput("a memory cannot be merged into itself", remedy="remove it from `others`")
     kept = load(tenant, Memory, request.id, version=request.version)
     others = [load(tenant, Memory, id) for id in dict.fromkeys(request.others)]
     if request.promote is not None:
@@ -96,24 +98,24 @@ def merge(tenant: Tenant, request: MergeRequest) -> Merged:
 
 
 def _refuse_loss(kept: Memory, others: Sequence[Memory], status: str) -> None:
-    """What is trusted gives way only to what is; and nothing to what was put aside itself."""
+    """A trusted memory can only be merged into a trusted one, and none into an archived one."""
     if kept.status == "archived":
         raise IllegalTransition(
             "that memory is archived",
-            remedy="merge into one that is not, or demote it first",
+            remedy="merge into one that is not archived, or demote it first",
             id=kept.id,
         )
     trusted = [other for other in others if other.status in TRUSTED]
     if trusted and status not in TRUSTED:
         raise IllegalTransition(
-            f"memory '{trusted[0].id}' is {trusted[0].status} and cannot give way to a {status}",
-            remedy="merge the other way round, or say promote='verified'",
+            f"memory '{trusted[0].id}' is {trusted[0].status} and cannot be merged into a {status}",
+            remedy="merge the other way round, or give promote='verified'",
             id=trusted[0].id,
         )
 
 
 def _evidence(tenant: Tenant, kept: Memory, own: Sequence[Citation], others: Sequence[Memory]) -> list[Citation]:
-    """What the others cite and the one that stays does not, each looked up; what does not hold stays behind."""
+    """The citations that only the others have, each checked; those that do not hold are not copied."""
     known = {citation.cited().model_dump_json() for citation in own}
     found: dict[str, Citation] = {}
     for other in others:
@@ -132,7 +134,7 @@ def _tags(tenant: Tenant, kept: Memory, others: Sequence[Memory]) -> list[Tag]:
 
 
 class _Lent(NamedTuple):
-    """What one memory has only by merging: citations, as they are told, with their ids; and tags."""
+    """What a memory has only from a merge: the ids of its citations by content, and its tags."""
 
     citations: Mapping[str, str]
     tags: frozenset[str]
@@ -153,7 +155,7 @@ def _links(tenant: Tenant, *where: Filter) -> list[Relationship]:
 
 
 def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Lent) -> Iterator[Step]:
-    """The link keeps what the other gave, and what it was: enough to take it all back."""
+    """Archive the other; the link records what it gave and what it was, enough to undo the merge."""
     cited = (citation.cited().model_dump_json() for citation in citations_of(tenant, other.id))
     given: dict[str, Any] = {
         "status": other.status,
@@ -165,7 +167,7 @@ def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Le
         yield Insert(
             made(Relationship, tenant, source_id=other.id, target_id=kept.id, type=MERGED_INTO, metadata=given)
         )
-    elif other.status != "archived":  # it came back by other ways, and is merged again
+    elif other.status != "archived":  # it was restored otherwise, and is merged again
         yield Update(revised(same[0], tenant.scope, metadata=same[0].metadata | given))
     if other.status != "archived":
         said = f"merged into {kept.id}" + (f": {why}" if why else "")
@@ -173,7 +175,7 @@ def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Le
 
 
 class Unmerged(Standing):
-    """Where the memory that came back stands now, and what the one that had stayed gave back."""
+    """The status of the restored memory, and what was removed from the one that stayed."""
 
     into: str
     citations_removed: int = 0
@@ -181,15 +183,15 @@ class Unmerged(Standing):
 
 
 def unmerge(tenant: Tenant, request: MoveRequest) -> Unmerged:
-    """Take a merge back: the memory is a hypothesis again, and what the other had from it alone goes.
+    """Undo a merge: the memory becomes a hypothesis again, and what the other had only from it is removed.
 
-    What was trusted must be verified anew, as must what rested on it; a promotion of the other stays for as long as
+    What was trusted must be verified again, as must what is derived from it; a promotion of the other stays as long as
     its own evidence holds.
     """
     memory = load(tenant, Memory, request.id, version=request.version)
     links = _links(tenant, equal("source_id", memory.id))
     if not links:
-        raise NotFound("that memory was not merged", remedy="see its links for `merged_into`", id=memory.id)
+        raise NotFound("that memory was not merged", remedy="look at its links for `merged_into`", id=memory.id)
     link, kept = links[0], load(tenant, Memory, links[0].target_id, deleted=True)
     rest = [one for one in _links(tenant, equal("target_id", kept.id)) if one.id != link.id]
     gone = {

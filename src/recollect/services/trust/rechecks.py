@@ -1,8 +1,9 @@
-"""Evidence does not age in silence: citations are looked up again when memories are shown, and in the background.
+"""Repeated checks: citations are checked again when memories are shown, and in the background.
 
-A recall looks at the few memories that it shows, and never beyond this machine unless it is told to: lines of files are
-hashed, commits, log entries and users looked up; of a page only its age is told. What is found broken takes the trust
-of its memory away at once, as `check` does. In the background the longest untried come first, so many in a round.
+A recall checks the few memories that it shows, and uses no network unless the request says so: lines of files are
+hashed, commits, log entries and users looked up; of a web page only its age is reported. A broken citation demotes its
+memory immediately, as `check` does. In the background those not checked for the longest come first, a limited number
+each time.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from recollect.services.trust.citations import CitationView, citation_view
 from recollect.services.trust.governance import Checked, check_memory, looked_up, record_checked
 
 When = Literal["none", "stale", "always"]
-NOTED_SECONDS = 3600.0  # that the same was found again is written down only so often: a recall is mostly a reading
+NOTED_SECONDS = 3600.0  # how often an unchanged result is written: a recall should mostly only read
 
 
 @dataclass(slots=True)
 class Recheck:
-    """Looks at memories that are about to be shown, each once; `notes` say what came of it."""
+    """Checks memories before they are shown, each once; `notes` report the results."""
 
     tenant: Tenant
     when: Literal["stale", "always", "act"]
@@ -39,7 +40,7 @@ class Recheck:
     notes: list[str] = field(default_factory=list)
 
     def look(self, ids: Sequence[str]) -> bool:
-        """Look at those of these memories that were not looked at before; says whether one of them fell."""
+        """Check those of these memories that were not checked before; returns whether one was demoted."""
         wanted = tuple(id for id in ids if id not in self.views)
         if not wanted:
             return False
@@ -59,7 +60,7 @@ class Recheck:
             checked = [looked_up(self.tenant, one) for one in citations if self._is_wanted(one)]
             try:
                 self._write(memory, citations, checked)
-            except VersionConflict:  # somebody looked at the same moment: see what they found
+            except VersionConflict:  # checked concurrently: read their result
                 citations = citations_of(self.tenant, id)
                 continue
             anew = {one.id: one for one in checked}
@@ -75,7 +76,7 @@ class Recheck:
             self.notes.append(f"memory {memory.id} is a hypothesis now: {broken.note}")
         unseen = sum(not one.is_just_seen for one in checked)
         if unseen:
-            self.notes.append(f"{unseen} of the citations of memory {memory.id} cannot be looked at from here")
+            self.notes.append(f"{unseen} of the citations of memory {memory.id} cannot be checked from here")
 
     def _is_wanted(self, citation: Citation) -> bool:
         is_stale = citation.checked_at is None or _age(citation.checked_at) > self.tenant.stale_seconds
@@ -96,7 +97,7 @@ def _age(moment: datetime) -> float:
 
 
 def check_oldest(tenant: Tenant, most: int) -> Checked:
-    """Look up the citations that nobody tried for the longest, up to so many; those tried lately are left."""
+    """Check the citations that were not tried for the longest, up to a limit; recently tried ones are skipped."""
     before = now() - timedelta(seconds=tenant.stale_seconds)
     due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
     report = Checked()
@@ -106,7 +107,7 @@ def check_oldest(tenant: Tenant, most: int) -> Checked:
     for memory_id, citations in grouped.items():
         if tenant.get(Memory, memory_id) is not None:
             check_memory(tenant, memory_id, citations, report)
-        else:  # forgotten: looked at when it comes back; until then it stands in nobody's way
+        else:  # forgotten: it is checked when it is restored; until then it is skipped
             _put_off(tenant, citations)
     return report
 
@@ -115,4 +116,4 @@ def _put_off(tenant: Tenant, citations: Sequence[Citation]) -> None:
     try:
         tenant.transact([Update(revised(one, tenant.scope, tried_at=now())) for one in citations])
     except VersionConflict:
-        return  # whoever changed them has looked
+        return  # whoever changed them has checked them

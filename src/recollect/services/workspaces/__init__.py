@@ -1,1 +1,1 @@
-"""Workspaces: files of agents by content hash, snapshots of them, and folders of this machine."""
+"""Workspaces: files of agents by content hash, snapshots of them, and exchange with local folders."""

@@ -1,14 +1,14 @@
-"""Content by its hash: stored once per tenant, read back only if it is what its hash says, deleted when unused.
+"""File content by its hash: stored once per tenant, checked against the hash when read, deleted when unused.
 
-Small content is written in the transaction of the file that uses it. Large content goes ahead in several, invisible
-until the last one; what a crash leaves of it is unused, and collected.
+Small content is written in the transaction of the file that uses it. Large content is written before that in
+several transactions, invisible until the last one; what a crash leaves of it is unused and gets collected.
 
-Collecting is safe beside writers without stopping them: what seems unused is first marked `doomed`, then looked for
-once more, and only deleted if the mark is still there. Whoever begins to use a blob or node takes the mark off in the
-transaction of the use, so a use is either older than the second look, which finds it, or ends the deletion.
+Collecting is safe while others write: what seems unused is first marked `doomed`, then checked once more, and only
+deleted if the mark is still there. Whoever starts to use a blob or node removes the mark in the same transaction, so a
+use is either older than the second check, which finds it, or prevents the deletion.
 
-A reader goes from a file or snapshot to its content in several reads, so what it is led to may be replaced and
-collected on the way: then it seems damaged, and `steadily` looks again from the beginning.
+A reader needs several reads to get from a file or snapshot to its content, which may be replaced and collected in
+between: then it seems damaged, and `steadily` starts again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOKS = 5
 
 
 def steadily(look: Callable[[], T]) -> T:
-    """A look at files, snapshots or their content; again if what it was led to is gone, which is damage only if it
+    """Read files, snapshots or their content; repeat the read if content is missing, which is damage only if it
     stays so.
     """
     return retry(look, DamagedData, tries=LOOKS)
@@ -67,7 +67,7 @@ def use_steps(tenant: Tenant, contents: Mapping[str, Content]) -> list[Step]:
 
 
 def reuse_steps(record: type[Record], ids: Sequence[str]) -> list[Step]:
-    """The marks come off, and what is used is there, whole."""
+    """Remove the marks, and require that the content is complete."""
     match = {"complete": True} if record is Blob else {}
     return [step for id in ids for step in (Touch(record, id, put={"doomed": None}), Require(record, id, match))]
 
@@ -83,7 +83,7 @@ def _blob(tenant: Tenant, id: str, data: Content, complete: bool = True) -> Blob
 
 
 def _chunks(tenant: Tenant, blob: str, data: Content, start: int, end: int) -> Iterator[Step]:
-    """A chunk's id is made from the blob's, so writing it twice is writing it once."""
+    """The id of a chunk is derived from its blob, so writing it twice has no effect."""
     for position in range(start, end, CHUNK_BYTES):
         index = position // CHUNK_BYTES
         piece = data[position : min(position + CHUNK_BYTES, end)]
@@ -91,17 +91,17 @@ def _chunks(tenant: Tenant, blob: str, data: Content, start: int, end: int) -> I
 
 
 def _write_ahead(tenant: Tenant, id: str, data: Content, tries: int = 5) -> None:
-    """Large content in several transactions. It counts as complete only if every chunk is there at the end: it may
-    have been collected meanwhile, being of no use yet, and begun again by somebody else.
+    """Write large content in several transactions. It is complete only if every chunk exists at the end: it may have
+    been collected meanwhile as unused, and started again by another writer.
     """
     width = BATCH_BYTES // CHUNK_BYTES * CHUNK_BYTES
     head: list[Step] = [Insert(_blob(tenant, id, data, complete=False))]
     if tenant.get(Blob, id) is not None:
-        head = _kept_steps(id)
+        head = _stored_steps(id)
     try:
         for start in range(0, len(data), width):
             tenant.transact([*head, *_chunks(tenant, id, data, start, min(start + width, len(data)))])
-            head = _kept_steps(id)
+            head = _stored_steps(id)
         all_there = [Require(BlobChunk, f"{id}:{index}") for index in range(-(-len(data) // CHUNK_BYTES))]
         tenant.transact([*head, *all_there, Put(_blob(tenant, id, data))])
     except (DuplicateKey, RequirementFailed):
@@ -110,22 +110,24 @@ def _write_ahead(tenant: Tenant, id: str, data: Content, tries: int = 5) -> None
         _write_ahead(tenant, id, data, tries - 1)
 
 
-def _kept_steps(id: str) -> list[Step]:
+def _stored_steps(id: str) -> list[Step]:
     return [Touch(Blob, id, put={"doomed": None}), Require(Blob, id)]
 
 
 def read_blob(store: RecordStore, scope: Scope, id: str) -> bytes:
-    """The content of a hash, proven to be it."""
+    """The content of a hash, checked against it."""
     chunks = store.select(scope, Query(BlobChunk, (equal("blob_id", id),), (Order("index"),)), ("data",))
     data = b"".join(bytes(piece) for (piece,) in chunks)
     if blob_hash(data) != id:
-        raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
+        raise DamagedData("the content of a file does not match its hash", remedy="restore a backup", id=id)
     return data
 
 
 def read_parts(store: RecordStore, scope: Scope, id: str) -> Iterator[bytes]:
-    """The content of a hash, a few chunks at a time: a large file need not fit into memory. Whether it is what its hash
-    says is known at the end: what is not ends with an error."""
+    """The content of a hash, a few chunks at a time, so that a large file need not fit into memory.
+
+    If it does not match its hash, an error is raised at the end.
+    """
     digest, after = hashlib.sha256(), -1
     while True:
         more = (equal("blob_id", id), Compare("index", ">", after))
@@ -137,7 +139,7 @@ def read_parts(store: RecordStore, scope: Scope, id: str) -> Iterator[bytes]:
         if not rows:
             break
     if BLOB_HASH + digest.hexdigest() != id:
-        raise DamagedData("the content of a file is not what its hash says", remedy="restore a backup", id=id)
+        raise DamagedData("the content of a file does not match its hash", remedy="restore a backup", id=id)
 
 
 def stored_file(store: RecordStore, scope: Scope, workspace: str, path: str) -> bytes | None:
@@ -173,7 +175,7 @@ def collect(tenant: Tenant) -> tuple[int, int]:
 
 
 def _unused(tenant: Tenant) -> dict[type[Record], list[str]]:
-    """What nothing refers to. Files are read before snapshots: content moves from the former to the latter."""
+    """What nothing refers to. Files are read before snapshots, because content moves from files to snapshots."""
     files = {hash for (hash,) in tenant.select(Query(WorkspaceFile), ("content_hash",))}
     current = {root for (root,) in tenant.select(Query(Workspace), ("root",)) if root}
     kept = {root for (root,) in tenant.select(Query(Snapshot), ("manifest_hash",)) if root}
@@ -197,13 +199,13 @@ def _delete_marked(tenant: Tenant, record: type[Record], unused: Sequence[str], 
             try:
                 tenant.transact(still)
             except RequirementFailed:
-                continue  # somebody uses one of them again: look which are left
+                continue  # one of them is used again: find those that are still unused
             deleted += len(ids)
     return deleted
 
 
 def check_content(tenant: Tenant) -> Iterator[Problem]:
-    """Every blob is what its hash says, every file has its content, every snapshot its whole tree."""
+    """Check that every blob matches its hash, and that files and snapshots are complete."""
     whole = set()
     after: str | None = None
     while True:
@@ -212,7 +214,7 @@ def check_content(tenant: Tenant) -> Iterator[Problem]:
             if _is_whole(tenant.store, tenant.scope, blob):
                 whole.add(blob.id)
             else:
-                yield Problem("its content is not what its hash says", "blob", blob.id)
+                yield Problem("its content does not match its hash", "blob", blob.id)
         after = page.next
         if after is None:
             break
@@ -243,7 +245,7 @@ def _check_trees(tenant: Tenant, whole: set[str]) -> Iterator[Problem]:
 
 
 def insert_nodes(tenant: Tenant, nodes: dict[str, Entries]) -> list[Step]:
-    """Nodes that are new are written, those that are there are used again."""
+    """Write new nodes, and reuse those that exist."""
     there = load_nodes(tenant.store, tenant.scope, list(nodes))
     fresh: list[Step] = [
         Put(made(TreeNode, tenant, id=id, entries=entries)) for id, entries in nodes.items() if id not in there

@@ -23,11 +23,11 @@ from recollect.services.workspaces.snapshots import entry_of
 class ReadFileRequest(FileRequest):
     """A file, now or in a snapshot."""
 
-    snapshot: Id | None = Field(None, description="As it was in this snapshot")
+    snapshot: Id | None = Field(None, description="From this snapshot")
 
 
 class FileContent(Reply):
-    """A file with its content: `text` where it is text, or else `base64`."""
+    """A file with its content: `text` if it is text, else `base64`."""
 
     path: str
     bytes: int
@@ -43,7 +43,7 @@ class FileContent(Reply):
 
 
 def read(tenant: Tenant, request: ReadFileRequest) -> FileContent:
-    """A file with its content, proven by its hash."""
+    """A file with its content, checked against its hash."""
     return steadily(lambda: _read(tenant, request))
 
 
@@ -63,7 +63,7 @@ def _found(tenant: Tenant, request: ReadFileRequest) -> tuple[Entry, int | None]
 
 
 def shown(entry: Entry, version: int | None, data: bytes) -> FileContent:
-    """A file with its content as text, or as base64 where it is none."""
+    """A file with its content as text, or as base64 if it is not text."""
     about = {"path": entry.path, "bytes": entry.size, "hash": entry.content_hash, "media_type": entry.media_type}
     try:
         return FileContent(**about, version=version, text=data.decode())
@@ -72,7 +72,7 @@ def shown(entry: Entry, version: int | None, data: bytes) -> FileContent:
 
 
 class OpenFile(NamedTuple):
-    """A file that is read piece by piece; a piece that is wrong ends it with an error."""
+    """A file that is read piece by piece; damaged content raises an error."""
 
     entry: Entry
     version: int | None
@@ -80,7 +80,7 @@ class OpenFile(NamedTuple):
 
 
 def open_file(tenant: Tenant, request: ReadFileRequest) -> OpenFile:
-    """A file to be read as it is, however large. Its first pieces are there; replaced before, it is looked for anew."""
+    """Open a file of any size. Its first pieces are read here, to retry if it is replaced concurrently."""
 
     def look() -> OpenFile:
         entry, version = _found(tenant, request)

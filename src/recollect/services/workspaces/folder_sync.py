@@ -1,6 +1,6 @@
-"""Workspaces and folders of this machine: filled from one, written out to one.
+"""Exchange between workspaces and local folders: pull from a folder, push to a folder.
 
-Pulling and pushing go in pieces: what a crash leaves is sound, and doing it again finishes it. Neither follows a link.
+Both work in batches: after a crash every file is intact, and running it again completes it. Neither follows symlinks.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class PullRequest(WorkspaceRequest):
     folder: str = Field(min_length=1, description="The folder on this machine")
     exclude: list[Text] = Field(
         default_factory=lambda: [".git", "__pycache__"],
-        description="Names or paths to leave out; * stands for anything",
+        description="Names or paths to leave out; * matches anything",
     )
-    mirror: bool = Field(False, description="Also remove the files that the folder does not have")
+    mirror: bool = Field(False, description="Also remove files that are not in the folder")
 
 
 class LeftOut(Reply):
@@ -46,7 +46,7 @@ class LeftOut(Reply):
 
 
 class Pulled(Reply):
-    """What changed in the workspace, and what was left out of it."""
+    """What changed in the workspace, and what was left out."""
 
     added: int = 0
     changed: int = 0
@@ -56,7 +56,7 @@ class Pulled(Reply):
 
 
 def pull(tenant: Tenant, request: PullRequest) -> Pulled:
-    """Fill a workspace from a folder: regular files only, links are not followed."""
+    """Fill a workspace from a folder: regular files only, symlinks are not followed."""
     load(tenant, Workspace, request.id)
     report = Pulled()
     seen: set[str] = set()
@@ -132,8 +132,8 @@ def _remove_others(tenant: Tenant, id: str, seen: set[str]) -> int:
 class PushRequest(WorkspaceRequest):
     """A folder to write a workspace out to."""
 
-    folder: str = Field(min_length=1, description="The folder on this machine; made if it is not there")
-    snapshot: Text | None = Field(None, description="As it was in this snapshot, instead of now")
+    folder: str = Field(min_length=1, description="The folder on this machine; created if it does not exist")
+    snapshot: Text | None = Field(None, description="From this snapshot instead of the current files")
 
 
 class Pushed(Reply):
@@ -142,7 +142,7 @@ class Pushed(Reply):
 
 
 def push(tenant: Tenant, request: PushRequest) -> Pushed:
-    """Write the files of a workspace below a folder. Others that are there stay; links are never followed."""
+    """Write the files of a workspace to a folder. Other files in it stay; symlinks are never followed."""
     load(tenant, Workspace, request.id)
     folder = Path(request.folder).expanduser()
     files = tenant.folders.write(folder, _contents(tenant, request))
@@ -159,7 +159,7 @@ def _contents(tenant: Tenant, request: PushRequest) -> Iterator[tuple[str, bytes
         page = tenant.find(query)
         for file in page.records:
             data = stored_file(tenant.store, tenant.scope, request.id, file.path)
-            if data is not None:  # or else it was removed just now
+            if data is not None:  # else it was removed meanwhile
                 yield file.path, data
         after = page.next
         if after is None:
@@ -171,5 +171,5 @@ def _contents_then(tenant: Tenant, workspace: str, snapshot: str) -> Iterator[tu
         try:
             yield entry.path, read_blob(tenant.store, tenant.scope, entry.content_hash)
         except DamagedData:
-            of_workspace(tenant, workspace, snapshot)  # gone, if somebody pruned it meanwhile
+            of_workspace(tenant, workspace, snapshot)  # missing if it was pruned meanwhile
             raise

@@ -1,8 +1,8 @@
-"""Snapshots of a workspace: taken, compared, restored, let go.
+"""Snapshots of a workspace: taken, compared, restored, pruned.
 
-A snapshot is the root of a hash tree over the paths (domain/hash_tree.py). Taking one looks only at the buckets that
-changed since the last, and writes only the nodes that are new. It commits only if the workspace's generation is still
-the one it began with, so it is the workspace at one moment even while others write. Restoring is one transaction.
+A snapshot is the root of a hash tree over the paths (domain/hash_tree.py). Taking one reads only the buckets that
+changed since the last one, and writes only new nodes. It commits only if the generation of the workspace is unchanged,
+so it is the workspace at one moment even while others write. Restoring is one transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LARGEST_DIFF_LINES = 5_000
 
 
 class SnapshotView(Reply):
-    """A snapshot; two with the same hash hold the same files."""
+    """A snapshot; two with the same hash contain the same files."""
 
     id: str
     workspace: str
@@ -48,23 +48,23 @@ class SnapshotView(Reply):
 
 
 class SnapshotRequest(WorkspaceRequest):
-    """A moment of a workspace to keep."""
+    """A snapshot to take."""
 
-    label: Text = Field("", description="What to call it")
-    cycle: Id | None = Field(None, description="The cycle of the agent it was taken in")
+    label: Text = Field("", description="Its label")
+    cycle: Id | None = Field(None, description="The cycle of a run it belongs to")
 
 
 def snapshot(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
-    """Keep the workspace as it is now; costs what changed since the last time."""
+    """Take a snapshot of the workspace; the cost depends on what changed since the last one."""
     return _once_still(lambda: _taken(tenant, request))
 
 
 def _once_still(attempt: Callable[[], T]) -> T:
-    """Looks again, with growing pauses, while others write to the workspace, or prune its snapshots."""
+    """Retry, with growing pauses, while others write to the workspace or prune its snapshots."""
     try:
         return retry(lambda: steadily(attempt), RequirementFailed)
     except RequirementFailed:
-        raise StoreBusy("the workspace changed all the while", remedy="try again when its writers pause") from None
+        raise StoreBusy("the workspace kept changing", remedy="try again when there are fewer writes") from None
 
 
 def _taken(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
@@ -91,7 +91,7 @@ def _taken(tenant: Tenant, request: SnapshotRequest) -> SnapshotView:
 
 
 def _next_id(tenant: Tenant, workspace: str) -> str:
-    """After all that were taken: the newest is kept when others are pruned, whosever clock is ahead."""
+    """Greater than all others, even if another clock is ahead: pruning keeps the newest."""
     newest = Query(Snapshot, (equal("workspace_id", workspace),), (Order("id", descending=True),), limit=1)
     return id_after(next((id for (id,) in tenant.select(newest, ("id",))), ""))
 
@@ -101,7 +101,7 @@ def _as_it_was(workspace: Workspace) -> Require:
 
 
 def _tree_now(tenant: Tenant, workspace: Workspace) -> tuple[list[str], str | None, dict[str, Entries]]:
-    """The ids of the changed buckets, the root of the tree as the files are now, and the nodes that makes."""
+    """The ids of the changed buckets, the root of the tree of the current files, and its new nodes."""
     rows = tenant.select(Query(ChangedBucket, (equal("workspace_id", workspace.id),)), ("id", "bucket"))
     leaves: dict[str, list[Entry]] = {bucket: [] for _, bucket in rows}
     within = (equal("workspace_id", workspace.id), OneOf("bucket", tuple(leaves)))
@@ -139,26 +139,26 @@ def list_snapshots(tenant: Tenant, request: ListSnapshotsRequest) -> SnapshotPag
 
 
 class FileDifference(Reply):
-    """How one file differs, and for text what changed in it."""
+    """How one file differs, with the changed lines if it is text."""
 
     path: str
     change: Literal["added", "removed", "changed"]
     before: str | None = Field(None, description="The hash of its content before")
     after: str | None = Field(None, description="The hash of its content after")
-    diff: str | None = Field(None, description="The lines that differ, where both are text and not too large")
+    diff: str | None = Field(None, description="The lines that differ, if both are text and not too large")
 
 
 class Compared(Reply):
-    """What differs between two moments of a workspace; nothing when they are the same."""
+    """The differences between two states of a workspace."""
 
     files: list[FileDifference]
 
 
 class DiffRequest(WorkspaceRequest):
-    """Two moments of a workspace."""
+    """Which two states of a workspace to compare."""
 
-    since: Id = Field(description="The snapshot to begin with")
-    to: Id | None = Field(None, description="The snapshot to end with; the files as they are now if left out")
+    since: Id = Field(description="The snapshot to compare from")
+    to: Id | None = Field(None, description="The snapshot to compare to; by default the current files")
     path: InnerPath | None = Field(None, description="Only this file")
     text: bool = Field(True, description="Whether to show the lines that differ")
 
@@ -195,7 +195,7 @@ def _root(tenant: Tenant, workspace: str, snapshot: str) -> str | None:
 
 
 def of_workspace(tenant: Tenant, workspace: str, snapshot: str) -> Snapshot:
-    """The snapshot, or NotFound if there is none or it is another workspace's."""
+    """The snapshot, or NotFound if it does not exist or belongs to another workspace."""
     found = load(tenant, Snapshot, snapshot)
     if found.workspace_id != workspace:
         raise NotFound(f"there is no snapshot '{snapshot[:80]}' of that workspace", remedy="list its snapshots")
@@ -236,7 +236,7 @@ def entries_of(tenant: Tenant, workspace: str, snapshot: str) -> list[Entry]:
 
 
 def entry_of(tenant: Tenant, workspace: str, snapshot: str, path: str) -> Entry:
-    """One file of a snapshot, found by going down to its bucket."""
+    """One file of a snapshot; reads only the nodes on the way to its bucket."""
     id, bucket = _root(tenant, workspace, snapshot), bucket_of(path)
     for digit in bucket:
         children = dict(loaded([id], lambda ids: load_nodes(tenant.store, tenant.scope, ids))[id]) if id else {}
@@ -245,25 +245,27 @@ def entry_of(tenant: Tenant, workspace: str, snapshot: str, path: str) -> Entry:
     for entry in leaf:
         if entry[0] == path:
             return Entry(*entry)
-    raise NotFound(f"there is no file '{path[:200]}' in that snapshot", remedy="compare the snapshot with now")
+    raise NotFound(
+        f"there is no file '{path[:200]}' in that snapshot", remedy="compare the snapshot with the current files"
+    )
 
 
 class RestoreRequest(WorkspaceRequest):
     """A snapshot to go back to."""
 
     snapshot: Id = Field(description="The snapshot")
-    dry_run: bool = Field(False, description="Only say what differs")
+    dry_run: bool = Field(False, description="Only report the differences")
 
 
 class Restored(Reply):
-    """What differed, and so was changed: from the files as they were to those of the snapshot."""
+    """The differences that were changed, from the current files to those of the snapshot."""
 
     snapshot: str
     files: list[FileDifference]
 
 
 def restore(tenant: Tenant, request: RestoreRequest) -> Restored:
-    """Make the workspace what it was at a snapshot, in one transaction; says what differed."""
+    """Restore the workspace to a snapshot, in one transaction; returns the differences."""
     return _once_still(lambda: _restored(tenant, request))
 
 
@@ -293,11 +295,11 @@ def _go_back(tenant: Tenant, workspace: Workspace, changes: Sequence[Difference]
 
 
 class PruneSnapshotsRequest(WorkspaceRequest):
-    """Which snapshots to let go."""
+    """Which snapshots to delete."""
 
-    keep: int | None = Field(None, ge=0, description="Keep the newest so many, whatever their age")
-    older_than_days: float | None = Field(None, gt=0, le=365_000, description="Let go only of those older than this")
-    dry_run: bool = Field(False, description="Only say which")
+    keep: int | None = Field(None, ge=0, description="How many of the newest to keep, whatever their age")
+    older_than_days: float | None = Field(None, gt=0, le=365_000, description="Delete only those older than this")
+    dry_run: bool = Field(False, description="Only report which")
 
 
 class SnapshotsPruned(Reply):
@@ -307,9 +309,9 @@ class SnapshotsPruned(Reply):
 
 
 def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> SnapshotsPruned:
-    """Let go of old snapshots, and for good of the content that no file and no snapshot uses any more."""
+    """Delete old snapshots, and the content that no file and no snapshot uses any more."""
     if request.keep is None and request.older_than_days is None:
-        raise InvalidInput("nothing says what to prune", remedy="give keep or older_than_days")
+        raise InvalidInput("neither keep nor older_than_days is given", remedy="give at least one of them")
     load(tenant, Workspace, request.id)
     newest = Query(Snapshot, (equal("workspace_id", request.id),), (Order("id", descending=True),))
     rows = tenant.select(newest, ("id", "created_at"))[request.keep or 0 :]
