@@ -125,5 +125,5 @@ def loaded(ids: Sequence[str], load: Load) -> Mapping[str, Entries]:
         if id not in nodes:
             raise DamagedData("a node of a snapshot's tree is missing", remedy="restore a backup", id=id)
         if node_id(nodes[id]) != id:
-            raise DamagedData("a node of a snapshot's tree is not what its hash says", remedy="restore a backup", id=id)
+            raise DamagedData("a node of a snapshot's tree does not match its hash", remedy="restore a backup", id=id)
     return nodes

@@ -89,10 +89,10 @@ SAID = {
     "changed": "an entry under seal 1 was changed or exchanged",
     "deleted": "seal 1 covers",
     "put in": "seal 1 covers",
-    "put in late": "put in later",
+    "put in late": "inserted later",
     "exchanged": "an entry under seal",
     "seal taken away": "seal 2 is missing",
-    "last seal taken away": "name a seal that is not there",
+    "last seal taken away": "refer to a seal that does not exist",
     "sealed anew": "seal 2 does not follow the one before it",
 }
 
@@ -123,7 +123,7 @@ def test_a_log_cut_off_at_its_end_is_seen_by_who_kept_the_anchor(sealed: Any) ->
 
 
 def test_an_anchor_must_be_one(sealed: Any) -> None:
-    with pytest.raises(InvalidInput, match="no anchor"):
+    with pytest.raises(InvalidInput, match="not an anchor"):
         sealed.audit.verify("soon")
 
 

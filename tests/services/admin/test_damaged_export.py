@@ -98,7 +98,7 @@ def test_verify_names_what_comes_after_the_first_damage_too(tmp_path: Path) -> N
         found = mem.verify()
     said = [(one.table, one.id, one.what.partition(":")[0]) for one in found.problems]
     assert said.count(("memory", "m002", "cannot be read")) == 1
-    assert ("memory", "m030", "its content is not what its hash says") in said
+    assert ("memory", "m030", "its content does not match its hash") in said
     assert found.memories == MANY
 
 

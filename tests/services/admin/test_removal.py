@@ -254,7 +254,7 @@ def test_nothing_is_added_to_what_was_removed(each: Any) -> None:
             each.remember("too late", **fields)
     with pytest.raises(Conflict, match="its user was removed"):
         each.restore("tea")
-    with pytest.raises(Conflict, match="was removed, too"):
+    with pytest.raises(Conflict, match="is removed, too"):
         each.session.restore("hers")
     with pytest.raises(InvalidInput, match="not removed"):
         each.user.restore("bob")

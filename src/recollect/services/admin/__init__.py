@@ -1,1 +1,1 @@
-"""For those who run a store: access, audit, maintenance, partitions, export, import and copies."""
+"""Administration of a store: removal, expiry, audit, maintenance, partitions, export, import and copies."""

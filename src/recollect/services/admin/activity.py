@@ -1,4 +1,4 @@
-"""What happened lately, day by day: how much was remembered, and how often memories were used."""
+"""Recent activity, day by day: how much was remembered, and how often memories were used."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from recollect.services.times import zone_for
 
 
 class ActivityRequest(Request):
-    """Ask what happened lately, day by day."""
+    """How many days to report."""
 
     days: int = Field(30, ge=1, le=366, description="How many days back, today included")
 
 
 class Day(Reply):
-    """One day, in the time zone of whoever asks."""
+    """One day, in the time zone of the caller."""
 
     date: str
     remembered: int
-    total: int = Field(description="How many memories there were at its end, of those that are still there")
+    total: int = Field(description="How many of the memories that still exist there were at its end")
     accesses: int
 
 
@@ -36,10 +36,10 @@ class Activity(Reply):
 
 
 def activity(tenant: Tenant, request: ActivityRequest) -> Activity:
-    """How much was remembered and how often memories were used, each of the last days."""
+    """How much was remembered, and how often memories were used, on each of the last days."""
     zone = ZoneInfo(zone_for(tenant))
     today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    # A day more, which begins after now: what a clock that is ahead has dated is no part of today.
+    # One day more, which starts after now: entries dated by a clock that is ahead do not count for today.
     days = [today - timedelta(days=back) for back in range(request.days - 1, -2, -1)]
     made = tenant.count_by(Query(Memory), [Spans("created_at", tuple(days))])
     since = Compare("timestamp", ">=", days[0])

@@ -1,4 +1,4 @@
-"""Who did what to which memory: reading the access log, sealing it, and proving that nobody changed it."""
+"""The access log, who did what to which memory: reading it, sealing it, and verifying that it was not changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
 
 BATCH = 1000
-# Entries wait for their seal this long at most where somebody seals; one that waited longer was not written by us.
+# The longest that an entry waits for its seal; an older entry without one was inserted later.
 GRACE = timedelta(hours=1)
 
 
@@ -31,13 +31,13 @@ class LogRequest(Request):
     operation: AccessOperation | None = Field(None, description="Only create, read, update, delete or search")
     by: Id | None = Field(None, description="Only by this actor")
     action: QueryText | None = Field(
-        None, description="Only of this operation of the catalogue, such as promote, by its name today or a former one"
+        None, description="Only of this operation, such as promote; former names of operations are accepted"
     )
-    session: Id | None = Field(None, description="Only what concerned this session")
-    agent: Id | None = Field(None, description="Only what concerned this agent")
-    success: bool | None = Field(None, description="Only what worked, or only what failed")
+    session: Id | None = Field(None, description="Only entries about this session")
+    agent: Id | None = Field(None, description="Only entries about this agent")
+    success: bool | None = Field(None, description="Only calls that succeeded, or only those that failed")
     since: From | None = Field(None, description="Only from this time on")
-    until: Through | None = Field(None, description="Only before this time; a date counts whole")
+    until: Through | None = Field(None, description="Only before this time; a date includes the whole day")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
@@ -57,7 +57,7 @@ class LogEntry(Reply):
     error: str | None = None
     address: str | None = None
     request: JsonObject = Field(default_factory=dict)
-    seal: int | None = Field(None, description="The number of the seal it is under; none while it waits for one")
+    seal: int | None = Field(None, description="The number of its seal; none until it is sealed")
 
 
 class LogPage(PageReply[LogEntry]):
@@ -67,7 +67,7 @@ class LogPage(PageReply[LogEntry]):
 
 
 def show_log(tenant: Tenant, request: LogRequest) -> LogPage:
-    """The access log, the newest first. Reads are written within a second of happening."""
+    """The access log, the newest first. Reads are logged within a second."""
     tenant.journal.flush_quietly()
     named: JsonObject = {"memory_id": request.memory, "operation": request.operation, "actor_id": request.by}
     named |= {"session_id": request.session, "agent_id": request.agent, "success": request.success}
@@ -102,11 +102,11 @@ def _entry(one: AccessLog) -> LogEntry:
 
 
 class SealRequest(Request):
-    """Seal what is new in the access log."""
+    """Seal the new entries of the access log."""
 
 
 class Sealed(Reply):
-    """Keep `anchor` somewhere else: whoever has it can tell later that nothing before it was changed or cut off."""
+    """Store `anchor` elsewhere: with it you can verify later that nothing before it was changed or cut off."""
 
     entries: int
     seals: int
@@ -135,7 +135,7 @@ def seal(tenant: Tenant, request: SealRequest) -> Sealed:
         try:
             tenant.transact(steps)
         except DuplicateKey:
-            continue  # another process sealed at the same moment
+            continue  # another process sealed concurrently
         entries, seals = entries + len(waiting), seals + 1
 
 
@@ -154,9 +154,9 @@ def _anchor(last: Seal) -> str:
 
 
 class VerifyLogRequest(Request):
-    """Prove the access log whole."""
+    """Verify the access log."""
 
-    anchor: QueryText | None = Field(None, description="A seal's `number:hash` that you kept elsewhere")
+    anchor: QueryText | None = Field(None, description="The `number:hash` of a seal that you stored elsewhere")
 
 
 class LogVerified(Reply):
@@ -165,16 +165,16 @@ class LogVerified(Reply):
     seals: int
     unsealed: int
     anchor: str | None = None
-    let_go: int = Field(0, description="Up to this seal, entries were let go by retention: the log itself says so")
+    let_go: int = Field(0, description="Up to this seal, entries were deleted by retention, as the log itself records")
     problems: list[str] = Field(default_factory=list)
 
 
 def verify_log(tenant: Tenant, request: VerifyLogRequest) -> LogVerified:
-    """Recompute every seal: whatever was changed, deleted, inserted, swapped or cut off is named."""
+    """Recompute every seal, and report entries that were changed, deleted, inserted, swapped or cut off."""
     tenant.journal.flush()
     number, digest, entries = 0, "", 0
     problems: list[str] = []
-    kept, let_go = _kept(request.anchor), _let_go(tenant)
+    kept, let_go = _kept(request.anchor), _deleted_by_retention(tenant)
     for one in _seals(tenant):
         if one.number != number + 1:
             problems.append(f"seal {number + 1} is missing")
@@ -182,7 +182,7 @@ def verify_log(tenant: Tenant, request: VerifyLogRequest) -> LogVerified:
             problems.append(f"seal {one.number} does not follow the one before it")
         problems += _broken(tenant, one, one.number <= let_go)
         if kept is not None and one.number == kept[0] and one.digest != kept[1]:
-            problems.append(f"seal {one.number} is not the one the anchor names")
+            problems.append(f"seal {one.number} does not match the anchor")
         number, digest, entries = one.number, one.digest, entries + one.entries
     if kept is not None and number < kept[0]:
         problems.append(f"the log ends at seal {number}, before the anchor's {kept[0]}: its end was cut off")
@@ -200,7 +200,9 @@ def _kept(anchor: str | None) -> tuple[int, str] | None:
         return None
     number, separator, digest = anchor.partition(":")
     if not separator or not number.isdecimal():
-        raise InvalidInput("that is no anchor", remedy="give what `recollect audit seal` answered, number:hash")
+        raise InvalidInput(
+            "that is not an anchor", remedy="give the anchor that `recollect audit seal` returned, number:hash"
+        )
     return int(number), digest
 
 
@@ -214,8 +216,8 @@ def _seals(tenant: Tenant) -> Iterator[Seal]:
             return
 
 
-def _let_go(tenant: Tenant) -> int:
-    """Up to which seal retention has taken entries away; each time it says so in the log."""
+def _deleted_by_retention(tenant: Tenant) -> int:
+    """Up to which seal retention has deleted entries; it records that in the log each time."""
     said = Query(AccessLog, (OneOf("action", tuple(KEPT_NAMES)),), (Order("id", descending=True),), 10)
     return max((int(one.request_data.get("seals") or 0) for one in tenant.find(said).records), default=0)
 
@@ -227,17 +229,17 @@ def _broken(tenant: Tenant, one: Seal, may_lack: bool) -> Iterator[str]:
     if len(found) != one.entries:
         yield f"seal {one.number} covers {one.entries} entries, {len(found)} are there"
     elif _digest(one.number, one.previous, found) != one.digest:
-        yield f"an entry under seal {one.number} was changed or exchanged"
+        yield f"an entry under seal {one.number} was changed or replaced"
 
 
 def _strays(tenant: Tenant, last: int) -> Iterator[str]:
-    """Entries that name a seal which is not there, or that are older than what was sealed long since."""
+    """Entries whose seal does not exist, or that are unsealed although older than the last seal."""
     beyond = tenant.count(Query(AccessLog, (Compare("seal", ">", last),), deleted="yes"))
     if beyond:
-        yield f"{beyond} entries name a seal that is not there"
+        yield f"{beyond} entries refer to a seal that does not exist"
     newest = tenant.find(Query(Seal, (), (Order("number", descending=True),), 1)).records
     if newest:
         old = Compare("timestamp", "<", newest[0].created_at - GRACE)
         inserted = tenant.count(Query(AccessLog, (IsNull("seal"), old)))
         if inserted:
-            yield f"{inserted} entries claim to be older than the last seal, but are under none: they were put in later"
+            yield f"{inserted} entries are older than the last seal but not sealed: they were inserted later"

@@ -1,10 +1,10 @@
-"""All that one store holds, copied into another of any kind, and proven to be the same.
+"""Copying everything in one store to another, of any kind, and verifying that both are the same.
 
-Record by record, parents first and by id, in batches that each commit; each organization as it was at one moment. What
-the target already has is compared and left alone, so a copy that was stopped goes on where it was when it is run again,
-and a second run brings over only what changed, and lets go of what the source let go of. A target that has what the
-source never had was written to by somebody else: that is said before anything is changed. At the end both sides are
-read again and their content hashes compared.
+Records are copied parents first and by id, in batches that each commit; each organization as of one moment. Records
+that the target already has are compared and left alone, so an interrupted copy continues when it is run again, and a
+second run copies only what changed and deletes what the source has deleted. A target with records that the source never
+had was written to by someone else: it is refused before anything is changed. At the end both sides are read again and
+their content hashes compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recollect.services.requests import Reply
 
 BATCH = 500
 CHANGES = 10_000
-# The right to work on something for a minute means nothing elsewhere.
+# A lease has no meaning in another store.
 LEFT_OUT = frozenset({"lease", "erasure"})
 
 
@@ -38,7 +38,7 @@ class CopiedTenant(Reply):
 
 
 class Copied(Reply):
-    """What was copied; the hash of each organization is that of both sides."""
+    """What was copied; the hash of each organization is the same on both sides."""
 
     records: int
     written: int
@@ -51,12 +51,12 @@ def copy(
     organizations: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
 ) -> Copied:
-    """Bring every record of these organizations (all, if none is named) from one store into another."""
+    """Copy every record of these organizations (by default all) from one store to another."""
     known = source.tenants()
     unknown = [name for name in organizations if name not in known]
     if unknown or not known:
         raise InvalidInput(
-            f"the source has no organization '{unknown[0][:80]}'" if unknown else "the source holds nothing",
+            f"the source has no organization '{unknown[0][:80]}'" if unknown else "the source is empty",
             remedy="check the address" if not known else f"it has {', '.join(known[:10])}",
         )
     chosen = list(organizations) or known
@@ -70,7 +70,7 @@ def copy(
 
 
 class _Meter:
-    """Counts what was copied and what was checked; the total is a guess while others write."""
+    """Counts the records copied and checked; the total is an estimate while others write."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -84,14 +84,14 @@ class _Meter:
 
 
 def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _Meter) -> CopiedTenant:
-    """As the source was at one moment; what the target has already costs only reading."""
+    """Copy one organization as of one moment; records the target already has are only read."""
     with source.snapshot(scope) as reading:
         _follow_deletions(source, reading, target, scope)
         written = sum(_copy_records(reading, target, scope, record, meter) for record in _copied())
         here, there = content_hash(reading, scope, meter), content_hash(target, scope)
         if here != there:
             raise Conflict(
-                _difference(reading, target, scope), remedy="copy into an empty store, to which nobody else writes"
+                _difference(reading, target, scope), remedy="copy into an empty store that no one else writes to"
             )
         return CopiedTenant(
             organization=scope.organization_id, records=_size(reading, scope), written=written, hash=here
@@ -99,7 +99,7 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
 
 
 def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, scope: Scope) -> None:
-    """Delete in the target what the source has deleted for good; refuse a target that has what it never had."""
+    """Delete in the target what the source has deleted for good; refuse a target with records the source never had."""
     extra = {record: ids for record in _copied() if (ids := list(_extra(reading, target, scope, record)))}
     if not extra:
         return
@@ -113,7 +113,7 @@ def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, 
         raise Conflict(
             f"'{scope.organization_id}' in the target has records that the source never had: "
             + ", ".join(f"{count} of {table}" for table, count in sorted(foreign.items())),
-            remedy="nothing was changed; copy into a store without it, or bring the two together by export and import",
+            remedy="nothing was changed; copy into a store without it, or merge the two by export and import",
         )
     for record in reversed(_copied()):
         ids = extra.get(record, [])
@@ -122,7 +122,7 @@ def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, 
 
 
 def _extra(source: Reads, target: RecordStore, scope: Scope, record: type[Record]) -> Iterator[str]:
-    """The ids that only the target has."""
+    """The ids that exist only in the target."""
     after: tuple[Filter, ...] = ()
     while True:
         page = Query(record, after, (Order("id"),), BATCH, deleted="yes")
@@ -135,10 +135,10 @@ def _extra(source: Reads, target: RecordStore, scope: Scope, record: type[Record
 
 
 def _told(source: Reads, scope: Scope, record: type[Record], ids: list[str]) -> list[str]:
-    """Those of them that the source would remember if it had ever had them.
+    """Those of them whose deletion the source would have recorded, had they ever been in it.
 
-    Some records go without a trace, and so do whole months of the access log; whoever uses a target on its own leaves
-    entries in its log that are younger.
+    Deleting some types of records leaves no record of it, nor does dropping a month of the access log; use of the
+    target on its own leaves newer entries in its log.
     """
     if not record.shape.leaves_trace:
         return []
@@ -149,7 +149,7 @@ def _told(source: Reads, scope: Scope, record: type[Record], ids: list[str]) -> 
 
 
 def _gone(source: RecordStore, scope: Scope) -> set[tuple[str, str]]:
-    """Whatever the source has ever deleted for good and remembers."""
+    """What the source has deleted for good, as far as it recorded that."""
     gone: set[tuple[str, str]] = set()
     after = 0
     while changes := source.changes(scope, after, CHANGES):
@@ -219,4 +219,4 @@ def _difference(source: Reads, target: Reads, scope: Scope) -> str:
         here, there = (store.count(scope, Query(record, deleted="yes")) for store in (source, target))
         if table not in LEFT_OUT and here != there:
             return f"'{scope.organization_id}' differs after copying: {here} records of {table} here, {there} there"
-    return f"'{scope.organization_id}' differs after copying: one of the stores was written to"
+    return f"'{scope.organization_id}' differs after copying: one of the stores was written to meanwhile"

@@ -1,4 +1,4 @@
-"""What is over is deleted: memories and states past their expiry, removed parties, old log entries, unused content."""
+"""Expiry: deletes expired memories and states, removed users and the like, old log entries and unused content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from recollect.services.workspaces.blobs import collect
 class SweepRequest(Request):
     """Delete what has expired."""
 
-    dry_run: bool = Field(False, description="Only say how many")
+    dry_run: bool = Field(False, description="Only report how many")
 
 
 class Swept(Reply):
@@ -34,16 +34,16 @@ class Swept(Reply):
     log_entries: int = 0
     states: int = 0
     blobs: int = 0
-    removed: int = Field(0, description="Users, agents, sessions and projects whose time to be restored is over")
+    removed: int = Field(0, description="Users, agents, sessions and projects that can no longer be restored")
     notes: list[str] = Field(default_factory=list)
 
 
 def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
-    """Delete for good every memory and agent state whose time is up, what was removed and can no longer be restored,
-    and file content that nothing uses any more.
+    """Delete for good every expired memory and agent state, what was removed and can no longer be restored, and file
+    content that nothing uses any more.
 
-    What has expired is given to nobody before that, either. Also lets go of access log entries that are older than
-    the settings want.
+    Expired records are not returned before that, either. Also deletes access log entries that are older than the
+    settings allow.
     """
     expired = (Compare("expires_at", "<=", now()),)
     memories, states = (tenant.count(Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
@@ -65,7 +65,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
 
 
 def _bury(tenant: Tenant, party: Record) -> None:
-    """Unless it went with another one, or somebody restored it a moment ago."""
+    """Delete it for good, unless it was already deleted with another one or just restored."""
     root = tenant.get(type(party), party.id, deleted=True)
     if root is not None and root.is_deleted and root.updated_at == party.updated_at:
         commit(tenant, [*burying_steps(tenant, root), owing(tenant, root.id)])

@@ -1,8 +1,9 @@
-"""All of a tenant's records out to JSON Lines, and the whole store to a backup.
+"""Export of a tenant's records to JSON Lines, and backup of the whole store.
 
-All of one moment, whatever others write meanwhile. The first line of an export says what follows; then one record a
-line, parents before children and by id, so that the same records always make the same file; the last line carries the
-hash of all the lines before it, and of a damaged store what is not in the file. `importing` reads it.
+Both are as of one moment, whatever others write meanwhile. The first line of an export says what follows; then one
+record per line, parents before children and by id, so that the same records always make the same file; the last line
+has the hash of all lines before it, and lists what could not be read of a damaged store. services/admin/import_.py
+reads it.
 """
 
 from __future__ import annotations
@@ -31,31 +32,32 @@ from recollect.services.tenant import Tenant
 
 FORMAT = "recollect-export-1"
 PIECE_BYTES = 256 * 1024
-# The organization itself is named in the first line; keys and leases mean nothing elsewhere, seals nothing without
-# the log that they seal.
+# The organization is named in the first line; keys and leases have no meaning in another store, and seals none
+# without the log that they seal.
 AUDIT = frozenset({"access_log", "seal"})
 LEFT_OUT = frozenset({"organization", "lease", "api_key", "erasure"}) | AUDIT
 
 
 class ExportRequest(Request):
-    """Write everything of this organization to a file."""
+    """Where to export this organization to, and what to include."""
 
     path: str = Field(description="The JSON Lines file to write")
-    audit: bool = Field(False, description="Also the access log")
+    audit: bool = Field(False, description="Include the access log")
     damaged: Literal["refuse", "skip"] = Field(
-        "refuse", description="What to do with damaged records: write nothing, or the rest, and say what was left out"
+        "refuse",
+        description="What to do about damaged records: write nothing, or write the rest and report what was left out",
     )
 
 
 class LeftOut(Reply):
-    """Records of a damaged store that an export could not take along: one, or those from one id to another. Where their
-    number is not known, `id` and `to` are the readable ones before and after them."""
+    """Records of a damaged store that could not be exported: one, or a range of ids. Where their number is not known,
+    `id` and `to` are the readable records before and after them."""
 
     table: str
     why: str
     id: str | None = Field(None, description="The record, or the first of several")
     to: str | None = Field(None, description="The last of several")
-    count: int | None = Field(1, description="How many; none where not even that can be read")
+    count: int | None = Field(1, description="How many; none if that cannot be read, either")
 
 
 class Transferred(Reply):
@@ -64,14 +66,16 @@ class Transferred(Reply):
     hash: str
     skipped: int = 0
     notes: list[str] = Field(default_factory=list)
-    left_out: list[LeftOut] = Field(default_factory=list, description="What of a damaged store could not be exported")
+    left_out: list[LeftOut] = Field(
+        default_factory=list, description="The records of a damaged store that could not be exported"
+    )
 
 
 def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
     """Write every record of the organization, parents first, with a hash at the end.
 
-    Of a damaged store nothing is written, or with `damaged` set to skip all that can be read: the reply and the last
-    line of the file say what is not in it.
+    If the store is damaged, nothing is written; with `damaged` set to skip, everything that can be read is, and the
+    reply and the last line of the file say what is missing.
     """
     target = Path(request.path)
 
@@ -86,7 +90,7 @@ def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d
 
 
 class Written(NamedTuple):
-    """What the last line of a file says of it."""
+    """The content of the last line of an export."""
 
     records: int
     hash: str
@@ -94,7 +98,7 @@ class Written(NamedTuple):
 
 
 class _Target:
-    """A file being written; what the disk says against it is told of the file, not of the store that is read."""
+    """A file being written; its errors name the file, not the store that is read."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file, self._path = file, path
@@ -111,8 +115,8 @@ def _cannot_write(target: Path, error: OSError) -> InvalidInput:
 
 
 def exported_pieces(tenant: Tenant, request: ExportRequest) -> Iterator[bytes]:
-    """The very bytes of an exported file. Set down first: who takes long to read them must not keep the moment open,
-    and what cannot be exported is said before the first of them is sent."""
+    """The bytes of an exported file. They are written to a temporary file first: a slow reader must not keep the
+    transaction open, and errors must come before the first byte is sent."""
     with ExitStack() as undone:
         file = undone.enter_context(tempfile.TemporaryFile(prefix="recollect-export-"))
         _written(tenant, request, _Target(file, Path("a temporary file")), lambda done, total: None)
@@ -127,10 +131,10 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _written(tenant: Tenant, request: ExportRequest, target: _Target, progress: Progress) -> Written:
-    """Writes all the lines; gives how many records there are, their hash, and what is not among them."""
+    """Write all the lines; returns the number of records, their hash, and what was left out."""
     digest, count = hashlib.sha256(), -1
     with _remedied(request):
-        # A store whose log is damaged takes no more notes, and can be saved nevertheless.
+        # A store whose log is damaged cannot log the export, but must still be exportable.
         tenant.journal.flush_quietly() if request.damaged == "skip" else tenant.journal.flush()
     with _remedied(request), tenant.snapshot() as reading:
         taking = _Taking(reading, tenant.scope, request.damaged == "skip")
@@ -150,13 +154,13 @@ def _written(tenant: Tenant, request: ExportRequest, target: _Target, progress: 
 
 @contextmanager
 def _remedied(request: ExportRequest) -> Iterator[None]:
-    """Who is refused is told how to save what is left."""
+    """The same error, with the way to export what can be read."""
     try:
         yield
     except DamagedData as error:
         if request.damaged == "skip":
             raise
-        remedy = "`recollect export FILE --damaged skip` (damaged='skip') writes all that can be read and says what not"
+        remedy = "`recollect export FILE --damaged skip` (damaged='skip') writes what can be read and reports the rest"
         raise DamagedData(error.message, remedy=remedy, **error.details) from error
 
 
@@ -167,7 +171,7 @@ def _lines(tenant: Tenant, taking: _Taking, records: list[type[Record]]) -> Iter
 
 
 class _Taking:
-    """Reads all there is, or all that is left: what hangs on a record that was left out is left out with it."""
+    """Reads all records, or all that are readable: what refers to a record that was left out is left out, too."""
 
     def __init__(self, reading: Reads, scope: Scope, skips: bool) -> None:
         self._reading, self._scope, self._skips = reading, scope, skips
@@ -181,7 +185,7 @@ class _Taking:
         except DamagedData:
             if not self._skips:
                 raise
-            return 0  # it only says how far we are
+            return 0  # only needed for progress
 
     def records(self, record: type[Record]) -> Iterator[Record]:
         self._is_run = False
@@ -229,7 +233,7 @@ def _line(value: JsonObject) -> bytes:
 
 
 def record_line(record: Record) -> bytes:
-    """A record as one line: the same bytes whichever store it came from."""
+    """A record as one line: the same bytes for every store."""
     return _line({"table": record.shape.table, "record": _plain(record)})
 
 
@@ -261,9 +265,9 @@ def _refers(record: type[Record]) -> set[str]:
 
 
 class BackupRequest(Request):
-    """Copy the whole store while it is in use."""
+    """Where to write a copy of the whole store."""
 
-    path: str = Field(description="Where to write the copy; must not exist yet")
+    path: str = Field(description="The path of the copy; it must not exist yet")
 
 
 class BackedUp(Reply):
@@ -280,7 +284,7 @@ def backup(tenant: Tenant, request: BackupRequest) -> BackedUp:
 
 
 class Restored(Reply):
-    """Where the store is now, and how many memories it holds, all organizations together."""
+    """Where the store is now, and how many memories it has in all organizations together."""
 
     store: str
     memories: int

@@ -1,10 +1,10 @@
-"""An exported file read into an organization, however large it is: checked first, then written in batches.
+"""Import of an exported file of any size into an organization: checked first, then written in batches.
 
 Every line is read and validated before the first is written; a file that was cut short or changed writes nothing. Then
-batches commit, each with its note in the log. A memory and its parts (tags, citations, vectors, history) are one: they
-lie far apart in the file and are written in one transaction; so are an item and its vectors. So an import that was
-killed left whole ones only, and running it again skips what is there and writes the rest. What stays in memory is where
-in the file each line begins.
+batches commit, each with its entry in the access log. A memory and its parts (tags, citations, vectors, history) are
+far apart in the file, but written in one transaction; so are an item and its vectors. So a killed import leaves
+complete records only, and running it again skips what exists and writes the rest. Only the position of each line is
+kept in memory.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ PARTS: dict[type[Record], tuple[type[Record], str]] = {
     **dict.fromkeys((Tag, Citation, Embedding, Revision, IndexTask), (Memory, "memory_id")),
     ItemVector: (Item, "item_id"),
 }
-"""What a memory or an item is made of besides itself, and the field that says of which; they refer to nothing else."""
+"""The parts of a memory or an item, and the field that names their owner; they refer to nothing else."""
 WHOLES = frozenset(owner for owner, _ in PARTS.values())
 Key = tuple[str, str]
 """A table and an id."""
 
 
 class ImportRequest(Request):
-    """Read an exported file into this organization."""
+    """Which exported file to import into this organization."""
 
     path: str = Field(description="The JSON Lines file to read")
-    existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that are here already")
+    existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that exist already")
 
 
 def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
-    """Read an export back: every line is checked before the first is written, then batches commit.
+    """Import an exported file: every line is checked before the first is written, then batches commit.
 
-    A memory and what it is made of (tags, citations, history, vectors) are one: skipped or replaced together, and so
-    are an item and its vectors. Stopped in the middle, import it again: what is there is skipped.
+    A memory and its parts (tags, citations, history, vectors) are skipped or replaced together, and so are an item and
+    its vectors. After an interruption, import the file again: what exists is skipped.
     """
     path = Path(request.path)
     written = done = 0
@@ -85,13 +85,13 @@ def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda 
     except OSError as error:
         raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
     notes = [*proving.settle(), *refreshed(tenant)]
-    written -= len(proving.fallen)  # each has a former state that is not in the file
+    written -= len(proving.fallen)  # each has one more version in its history than the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
     return Transferred(path=str(path), records=written, hash=survey.hash, **told)
 
 
 def _refuse_damaged(name: str, number: int, record: Record) -> None:
-    """A memory is taken only as it was written: the hash of the file says nothing of what was damaged before."""
+    """Refuse damaged memories: the hash of the file does not tell what was damaged before the export."""
     wrong = difference(record)
     if wrong:
         raise DamagedData(
@@ -103,27 +103,27 @@ def _refuse_damaged(name: str, number: int, record: Record) -> None:
 
 
 def _refuse_rise(tenant: Tenant, record: Record) -> None:
-    """Who comes with a key imports no keys, no evidence, and nobody who may do more than they."""
+    """A caller with a key may not import keys, evidence, or users with more permissions than their own."""
     if tenant.scope.granted is None:
         return
     if record.shape.table in LEFT_OUT:
         raise Denied(
-            f"a file with the table {record.shape.table} is not taken from here",
-            remedy="import it where the store is",
+            f"a file with the table {record.shape.table} cannot be imported over the network",
+            remedy="import it on the machine of the store",
         )
     if isinstance(record, User):
         refuse_higher(tenant.scope, record)
 
 
 def _refuse_higher_users(tenant: Tenant, ids: set[str]) -> None:
-    """Nor anybody who would take the place of such a one."""
+    """Nor a user who would replace one with more permissions."""
     here = Query(User, (OneOf("id", tuple(sorted(ids))),), deleted="yes")
     for user in tenant.find(here).records if ids and tenant.scope.granted is not None else []:
         refuse_higher(tenant.scope, user)
 
 
 def _refuse_two_logs(tenant: Tenant, seals: set[str]) -> None:
-    """The seals of a log are numbered and follow one another: two sealed logs would look like one that was forged."""
+    """Seals are numbered and each follows the one before: two sealed logs together would look forged."""
     if seals and not seals.issuperset(id for (id,) in tenant.select(Query(Seal, deleted="yes"), ("id",))):
         raise Conflict(
             "the file has a sealed access log, and so has this organization",
@@ -136,7 +136,7 @@ def _refuse_two_logs(tenant: Tenant, seals: set[str]) -> None:
 
 @dataclass(slots=True)
 class _Survey:
-    """A checked file: where its lines begin, those of parts found by their owner."""
+    """A checked file: the positions of its lines, those of parts by their owner."""
 
     name: str
     tenant: Tenant
@@ -178,24 +178,26 @@ class _Survey:
             offset += len(line)
             self.progress(len(self._heads) + len(places), 2 * self.records)
         if len(self._heads) + len(places) != self.records:
-            raise InvalidInput(f"'{self.name}' has another number of records than it says", remedy="export it again")
+            raise InvalidInput(
+                f"'{self.name}' does not have the number of records that it says", remedy="export it again"
+            )
         self._arrange(owners, places)
 
     def _arrange(self, owners: array[int], places: array[int]) -> None:
         by = np.frombuffer(owners, np.uint64) if owners else self._owners
         if not np.isin(by, np.frombuffer(self._wholes, np.uint64) if self._wholes else self._owners).all():
             raise InvalidInput(
-                f"'{self.name}' has parts of memories or items that are not in it", remedy="export it again"
+                f"'{self.name}' has parts of memories or items that it does not contain", remedy="export it again"
             )
         order = np.argsort(by, kind="stable")
         self._owners, self._places = by[order], np.frombuffer(places, np.uint64)[order] if places else self._places
 
     def has_log(self, id: str) -> bool:
-        """Of the log entries that can be cited, results alone come after memories in a file."""
+        """Of the log entries that can be cited, only results come after memories in a file."""
         return _digest_of("result", id) in self._logs
 
     def batches(self, file: IO[bytes], proving: Proving) -> Iterator[list[Record]]:
-        """Records in the order of the file, each followed by its parts, as far as they are proven here."""
+        """Records in the order of the file, each followed by its parts, with trust as it was checked here."""
         batch: list[Record] = []
         size = 0
         for offset in self._heads:
@@ -225,7 +227,7 @@ class _Survey:
 
 
 def _digest_of(table: str, id: str) -> int:
-    """Eight bytes stand for a record; who reads by them looks at the id again."""
+    """A record is identified by eight bytes; readers compare the id again."""
     return int.from_bytes(hashlib.blake2b(f"{table} {id}".encode(), digest_size=8).digest(), "little")
 
 
@@ -235,8 +237,7 @@ def _line_at(file: IO[bytes], offset: int) -> bytes:
 
 
 def checked(file: IO[bytes], name: str) -> Written:
-    """What the last line says: how many records there are, the hash of all before it, which must be true, and what of a
-    damaged store is not in the file."""
+    """The last line: the number of records, the hash of all lines before it (checked), and what was left out."""
     digest, previous, header = hashlib.sha256(), b"", None
     for line in file:
         header = _parsed(line) if header is None else header
@@ -260,7 +261,7 @@ def _validated(line: bytes, tenant: Tenant) -> Record | None:
     if "record" in item:
         return _record(item, tenant)
     if "format" not in item and "end" not in item:
-        raise InvalidInput("a line of the file is no record", remedy="export it again")
+        raise InvalidInput("a line of the file is not a record", remedy="export it again")
     return None
 
 
@@ -276,7 +277,7 @@ def _record(item: JsonObject, tenant: Tenant) -> Record:
     table, fields = item.get("table"), item.get("record")
     record = RECORDS.get(table) if isinstance(table, str) else None
     if record is None or not isinstance(fields, dict):
-        raise InvalidInput(f"this program knows no record '{str(table)[:50]}'", remedy="upgrade Recollect")
+        raise InvalidInput(f"this version does not know the record '{str(table)[:50]}'", remedy="upgrade Recollect")
     try:
         for column in record.columns():
             if column.type == "bytes" and fields.get(column.name) is not None:
@@ -292,7 +293,7 @@ def _record(item: JsonObject, tenant: Tenant) -> Record:
 
 
 def _write(tenant: Tenant, batch: Sequence[Record], existing: str, before: int) -> int:
-    """One batch; how many records it wrote. Looked at afresh if somebody else wrote the same a moment ago."""
+    """Write one batch; returns the number of records. Retried if another writer wrote the same concurrently."""
 
     def attempt() -> int:
         steps = _steps(tenant, batch, existing)
@@ -312,7 +313,7 @@ def _stopped(error: RecollectError, before: int) -> RecollectError:
         return error
     return type(error)(
         f"{error.message}; {before} records before it were imported and stay",
-        remedy=f"{error.remedy}; then import the file again, and it goes on where it stopped".removeprefix("; "),
+        remedy=f"{error.remedy}; then import the file again to continue".removeprefix("; "),
         **error.details,
     )
 
@@ -325,7 +326,7 @@ def _steps(tenant: Tenant, records: Sequence[Record], existing: str) -> list[Ste
     for one in records:
         is_here = (one.shape.table, one.id) in present
         if _owner_of(one) in present:
-            # Its old parts were deleted above, so that none stands in the way of the file's.
+            # Its old parts were deleted above, so that they cannot conflict with those of the file.
             steps += [Put(one, restoring=True)] if existing == "replace" else []
         elif not is_here and (one.shape.table, one.id) not in taken:
             steps.append(Insert(one, restoring=True))
@@ -335,7 +336,7 @@ def _steps(tenant: Tenant, records: Sequence[Record], existing: str) -> list[Ste
 
 
 def _dropping_steps(present: set[Key]) -> list[Step]:
-    """The steps that drop the parts of what is here and will be replaced."""
+    """The steps that delete the parts of records that will be replaced."""
     steps: list[Step] = []
     for part, (owner, link) in PARTS.items():
         known = tuple(sorted(id for table, id in present if table == owner.shape.table))
@@ -359,9 +360,9 @@ def _present(tenant: Tenant, record: type[Record], records: Sequence[Record]) ->
 
 
 def _taken(tenant: Tenant, records: Sequence[Record]) -> set[tuple[str, str]]:
-    """Those whose unique key another record here has, such as a link that was made on both sides.
+    """Records whose unique key another record already has, such as a link that exists on both sides.
 
-    Only where nobody refers to them: what hangs on the others could not follow.
+    Only types that nothing refers to: references to the others could not follow.
     """
     taken: set[tuple[str, str]] = set()
     for record in {type(one) for one in records} - set(PARTS):

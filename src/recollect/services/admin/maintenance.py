@@ -1,4 +1,4 @@
-"""The store's health: re-read everything, compare index and truth, mend what is derived, and figures for people."""
+"""The health of a store: verify all records, compare indexes with them, repair what is derived, and statistics."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from recollect.services.tenant import Core, Tenant
 from recollect.services.workspaces.blobs import check_content
 
 PAGE = 1000
-RESTORE = "put a backup in its place (see docs/guides), or save the rest with `export FILE --damaged skip`"
+RESTORE = "restore a backup (see docs/guides), or save the rest with `export FILE --damaged skip`"
 
 
 class VerifyRequest(Request):
-    """Re-read everything."""
+    """Verify the store."""
 
 
 class ProblemView(Reply):
-    """`what` is for people; `part` says whether the records themselves are meant, or what is made from them."""
+    """A problem. `part` says whether it is in the records or in what is derived from them."""
 
     what: str
     part: Part = "records"
     table: str | None = None
     id: str | None = Field(None, description="The record, or the first of several")
-    count: int = Field(1, description="How many records it is true of")
+    count: int = Field(1, description="How many records it affects")
 
 
 class Verified(Reply):
-    """What was read, and everything that disagrees; `sound` when nothing does."""
+    """What was read, and every problem; `sound` if there is none."""
 
     sound: bool
     memories: int
     vectors: int
-    partly: int = Field(0, description="Long memories with a vector of their beginning only: `reindex` makes the rest")
+    partly: int = Field(0, description="Long memories with a vector of their beginning only; `reindex` makes the rest")
     problems: list[ProblemView] = Field(default_factory=list)
 
 
@@ -70,7 +70,7 @@ def verify(tenant: Tenant, request: VerifyRequest) -> Verified:
 
 
 def _to_the_end(tenant: Tenant) -> Iterator[ProblemView | Partly]:
-    """Each part by itself: what one of them cannot read keeps none of the others from being looked at."""
+    """Run each check by itself: what one of them cannot read does not stop the others."""
     parts: list[Callable[[], Iterable[ProblemView | Partly]]] = [
         lambda: _check_memories(tenant),
         lambda: map(_viewed, check_content(tenant)),
@@ -89,7 +89,7 @@ def _viewed(problem: Problem) -> ProblemView:
 
 
 def _is_told(found: ProblemView, problems: list[ProblemView]) -> bool:
-    """What the store said of a record is not said again because it could not be read a second time."""
+    """Whether the store already reported the record, so that it is not reported twice."""
     if found == ProblemView(what=found.what):
         return found in problems
     if found.what not in UNREADABLE:
@@ -101,11 +101,11 @@ def _counted(tenant: Tenant, record: type[Record]) -> int:
     try:
         return tenant.count(Query(record))
     except RecollectError:
-        return 0  # why is among the problems
+        return 0  # the reason is among the problems
 
 
 def _index_problems(core: Core) -> list[ProblemView]:
-    """The index is of all tenants: how many disagree may be said, not which."""
+    """The index contains all tenants, so only the number of differences may be reported, not which."""
     try:
         said = Counter(core.vectors.verify())
     except IndexFailed as failure:
@@ -127,7 +127,7 @@ def _check_memories(tenant: Tenant) -> Iterator[ProblemView | Partly]:
                 continue
             first = lacking.get(problem.what)
             lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
-    yield from lacking.values()  # with another embedder all of them lack the same
+    yield from lacking.values()  # with another embedder all of them are missing
 
 
 def _unread(lost: Lost) -> ProblemView:
@@ -147,13 +147,13 @@ def _vectors_checked(tenant: Tenant, memories: list[Memory]) -> Iterator[Problem
 
 def _check_memory(memory: Memory) -> Iterator[ProblemView]:
     if content_hash(memory.kind, memory.content) != memory.content_hash:
-        yield ProblemView(what="its content is not what its hash says", table="memory", id=memory.id)
+        yield ProblemView(what="its content does not match its hash", table="memory", id=memory.id)
     if memory.kind in KINDS and read_content(memory.kind, memory.content)[1] != memory.text:
-        yield ProblemView(what="its text is not what its content says", table="memory", id=memory.id)
+        yield ProblemView(what="its text does not match its content", table="memory", id=memory.id)
 
 
 def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
-    """Each memory has, by each configured model, the vectors of its text per namespace, with its filter fields."""
+    """Check that each memory has the vectors of its text by each configured model, with its filter fields."""
     if not memories:
         return
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
@@ -194,11 +194,11 @@ _PARTLY = "has a vector of its beginning only"
 
 
 def _check_kept(memory: Memory, kept: list[_Kept], embedder: Embedder | None, is_owed: bool) -> str | None:
-    """What is wrong with the vectors of a memory by one model in one namespace."""
+    """The problem with the vectors of a memory by one model in one namespace."""
     if not kept:
         return None if is_owed or embedder is None else "has no vector by MODEL"
     if any((one.facets, one.text_hash) != (facets_of(memory), text_hash(memory)) for one in kept):
-        return "its vector is of another state of it"
+        return "its vector belongs to another version of it"
     if embedder is None or any(one.given for one in kept):
         return None
     wanted = len(passages_of(memory, embedder).passages)
@@ -208,9 +208,9 @@ def _check_kept(memory: Memory, kept: list[_Kept], embedder: Embedder | None, is
 
 
 class DoctorRequest(Request):
-    """Examine the store; with `fix`, mend what is derived."""
+    """Examine the store; with `fix`, repair what is derived."""
 
-    fix: bool = Field(False, description="Make the indexes again where they disagree, and do what is owed")
+    fix: bool = Field(False, description="Rebuild indexes that have problems, and do pending work")
 
 
 class Finding(Reply):
@@ -232,17 +232,17 @@ def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
     mended: list[str] = []
     if request.fix and not all(finding.well for finding in findings):
         try:
-            mended = _mend(tenant, findings)
+            mended = _repair(tenant, findings)
         except DamagedData as error:
-            mended = [f"cannot be mended: {error.message}"]
+            mended = [f"cannot be repaired: {error.message}"]
         findings = _examined(tenant)
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
 
 
 def _examined(tenant: Tenant) -> list[Finding]:
-    """Every finding; a store so damaged that it cannot be asked is one, too."""
+    """Every finding; a store too damaged to be queried is one, too."""
     findings: list[Finding] = []
-    for examine in (_presence, _index_state, _soundness, _backlog):
+    for examine in (_presence, _index_state, _health, _pending):
         try:
             findings += examine(tenant)
         except DamagedData as error:
@@ -251,15 +251,15 @@ def _examined(tenant: Tenant) -> list[Finding]:
 
 
 def _index_state(tenant: Tenant) -> Iterator[Finding]:
-    """How far the vector index is behind; being behind a little is no illness, being away is."""
+    """How far the vector index is behind: a little is normal, being unavailable is a problem."""
     try:
         says, remedy = f"{tenant.vectors.label}, {tenant.vectors.behind()} behind", ""
     except IndexFailed as failure:
-        says, remedy = f"{failure.message}; it is behind, and recall does without it", failure.remedy
+        says, remedy = f"{failure.message}; it is too far behind, so recall does not use it", failure.remedy
     yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
 
 
-def _soundness(tenant: Tenant) -> Iterator[Finding]:
+def _health(tenant: Tenant) -> Iterator[Finding]:
     verified = verify(tenant, VerifyRequest())
     derived = [problem for problem in verified.problems if problem.part != "records"]
     truth = [problem for problem in verified.problems if problem not in derived]
@@ -283,7 +283,7 @@ def _soundness(tenant: Tenant) -> Iterator[Finding]:
     )
 
 
-def _backlog(tenant: Tenant) -> Iterator[Finding]:
+def _pending(tenant: Tenant) -> Iterator[Finding]:
     vectors = tenant.count(Query(IndexTask))
     yield Finding(
         name="queue",
@@ -299,14 +299,14 @@ def _backlog(tenant: Tenant) -> Iterator[Finding]:
         remedy="recollect doctor --fix" if traces else "",
     )
     due = tenant.count(Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
-    yield Finding(name="expiry", well=True, says=f"{due} expired memories wait for `recollect sweep`")
+    yield Finding(name="expiry", well=True, says=f"{due} expired memories to delete with `recollect sweep`")
     yield from _items_behind(tenant)
     broken = tenant.count(Query(Citation, (equal("state", "broken"),)))
-    yield Finding(name="citations", well=True, says=f"{broken} citations are known not to hold")
+    yield Finding(name="citations", well=True, says=f"{broken} citations are broken")
 
 
 def _items_behind(tenant: Tenant) -> Iterator[Finding]:
-    """Their texts are not kept, so nobody but who put them can make their vectors again."""
+    """The texts of items are not stored, so only whoever put them can have their vectors made again."""
     if tenant.embedder is None:
         return
     current = equal("model", tenant.embedder.model)
@@ -322,7 +322,7 @@ def _items_behind(tenant: Tenant) -> Iterator[Finding]:
 
 
 def _presence(tenant: Tenant) -> Iterator[Finding]:
-    """An emptied store looks healthy to everything that only reads what is left: its change counter tells."""
+    """An emptied store looks healthy to checks that read what is left, so its change counter is compared."""
     changes = tenant.store.changes(tenant.scope, 0, 1)
     present = tenant.scope.organization_id in tenant.store.tenants()
     well = present or not changes
@@ -345,7 +345,7 @@ def _listed(problems: list[ProblemView]) -> str:
     return f"{sum(problem.count for problem in problems)} problems, the first: {first.what}{where}"
 
 
-def _mend(tenant: Tenant, findings: list[Finding]) -> list[str]:
+def _repair(tenant: Tenant, findings: list[Finding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
     if "erasure" in ailing:
@@ -374,7 +374,7 @@ STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
 class StatsRequest(Request):
-    """Ask for figures."""
+    """Statistics of the store."""
 
 
 class Stats(Reply):
@@ -392,7 +392,7 @@ class Stats(Reply):
 
 
 def _behind(core: Core) -> int | None:
-    """How many vectors the index has not taken in yet; None while it is away."""
+    """How many vectors the index does not have yet; None while it is unavailable."""
     try:
         return core.vectors.behind()
     except IndexFailed:
@@ -421,7 +421,7 @@ def stats(tenant: Tenant, request: StatsRequest) -> Stats:
 
 
 def _summed(counted: dict[tuple[Any, ...], int], place: int) -> dict[str, int]:
-    """By one of the things that were counted by, the commonest first."""
+    """Counts by one of the fields, the most frequent first."""
     sums: dict[str, int] = {}
     for key, number in counted.items():
         sums[key[place]] = sums.get(key[place], 0) + number

@@ -1,9 +1,9 @@
-"""How a large store is laid out: months kept ahead of time and dropped by age, tables spread over a cluster.
+"""Partitions of a large store: months created ahead of time and dropped by age, tables distributed over a cluster.
 
-The pieces hold every organization's records, so these are operations on the store, not on one organization. Nothing
-is dropped without `apply`; the plan before it counts what would go and, for whoever administers all organizations,
-says whose it is. Memories are deleted like any others, with all that hangs on them and a note in the log of each
-organization, before their empty month is dropped; a month of the access log goes at once.
+A partition holds records of every organization, so these are operations on the store, not on one organization. Nothing
+is dropped without `apply`; the plan before it counts what would be dropped and, for administrators of all
+organizations, says whose it is. Memories are deleted as usual, with everything that belongs to them and an entry in the
+log of each organization, before their empty month is dropped; a month of the access log is dropped directly.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ _DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
 
 
 class PartitionsRequest(Request):
-    """Show the months of a store; make them ahead, or drop old ones."""
+    """Show the monthly partitions of a store; create them ahead, or drop old ones."""
 
-    ahead: int | None = Field(None, ge=0, le=120, description="Make the months up to so many ahead of this one")
-    drop_before: From | None = Field(None, description="Drop the months of the access log that ended before")
+    ahead: int | None = Field(None, ge=0, le=120, description="How many months ahead to create partitions for")
+    drop_before: From | None = Field(None, description="Drop the months of the access log that ended before this time")
     older_than: str | None = Field(None, description="The same by age: 400d, 60w, 14m or 2y")
-    memories: bool = Field(False, description="Drop months of memories instead, with all that hangs on them")
-    all_organizations: bool = Field(False, description="Drop what belongs to others, too, and name them in the plan")
-    apply: bool = Field(False, description="Do it; without this, only say what would go")
+    memories: bool = Field(False, description="Drop months of memories instead, with everything that belongs to them")
+    all_organizations: bool = Field(
+        False, description="Also drop records of other organizations, and name them in the plan"
+    )
+    apply: bool = Field(False, description="Do it; otherwise only report what would be dropped")
 
 
 class PartitionView(Reply):
@@ -52,7 +54,7 @@ class PartitionView(Reply):
 
 
 class DropView(Reply):
-    """A month that goes or would go: how many rows, whose, and what hangs on them."""
+    """A month that was or would be dropped: how many rows, whose, and what belongs to them."""
 
     partition: str
     rows: int
@@ -70,15 +72,15 @@ class Layout(Reply):
 
 
 def partitions(tenant: Tenant, request: PartitionsRequest) -> Layout:
-    """Show the pieces of the store, make months ahead, drop old ones: a plan first, with `apply` for good."""
+    """Show the partitions of the store, create months ahead, drop old ones: only a plan unless `apply` is set."""
     store, before = tenant.store, _before(request)
     if not isinstance(store, Partitioned):
         if request.ahead is not None or before is not None:
             raise Unsupported(
                 f"a {store.capabilities.name} store has no partitions",
-                remedy="`recollect sweep` and `recollect prune` let go of old memories here",
+                remedy="use `recollect sweep` and `recollect prune` to delete old memories",
             )
-        return Layout(partitions=[], note=f"A {store.capabilities.name} store keeps each table in one piece.")
+        return Layout(partitions=[], note=f"A {store.capabilities.name} store has no partitions.")
     made = store.make_ahead(request.ahead) if request.ahead is not None else []
     plan = _plan(store, "memory" if request.memories else "access_log", before) if before else []
     drops = [_view(store, tenant, one, request.all_organizations) for one in plan]
@@ -106,15 +108,15 @@ def _before(request: PartitionsRequest) -> datetime | None:
     else:
         found = _AGE.match(request.older_than.strip())
         if found is None:
-            raise InvalidInput(f"'{request.older_than[:40]}' is no age", remedy="write 400d, 60w, 14m or 2y")
+            raise InvalidInput(f"'{request.older_than[:40]}' is not an age", remedy="write 400d, 60w, 14m or 2y")
         try:
             before = now() - timedelta(days=int(found[1]) * _DAYS[found[2]])
         except OverflowError:
-            raise InvalidInput("nothing is as old as that", remedy="give fewer days") from None
+            raise InvalidInput("that is before the first possible date", remedy="give a smaller age") from None
     if before is not None and before > now():
-        raise InvalidInput("that time has not come", remedy="give a time in the past")
+        raise InvalidInput("that time is in the future", remedy="give a time in the past")
     if before is None and (request.memories or request.apply):
-        raise InvalidInput("nothing says which months to drop", remedy="give older_than or drop_before")
+        raise InvalidInput("neither older_than nor drop_before is given", remedy="give one of them")
     return before
 
 
@@ -138,7 +140,7 @@ def _refuse_others(drops: Sequence[DropView], everybody: bool) -> None:
     if not everybody and any(one.others for one in drops):
         raise Denied(
             "these months hold records of other organizations",
-            remedy="whoever administers the whole store says so with all_organizations (--all-organizations)",
+            remedy="an administrator of the whole store can give all_organizations (--all-organizations)",
         )
 
 
@@ -154,7 +156,7 @@ def _drop(tenant: Tenant, store: Partitioned, partition: Partition) -> None:
 
 
 def _delete_memories(tenant: Tenant, partition: Partition) -> None:
-    """In pieces that each commit with their note; killed in between, the next run goes on."""
+    """In batches that each commit with a log entry; after an interruption, the next run continues."""
     within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id))
     while True:
         page = Query(Memory, within, (Order("id"),), limit=PAGE, deleted="yes")
@@ -166,7 +168,7 @@ def _delete_memories(tenant: Tenant, partition: Partition) -> None:
 
 
 def _entry(tenant: Tenant, partition: Partition, count: int) -> AccessLog:
-    """Says up to which seal entries go, so that whoever proves the log does not take it for tampering."""
+    """Records up to which seal entries are dropped, so that verifying the log does not report tampering."""
     within = (Compare("id", ">=", partition.first_id), Compare("id", "<", partition.end_id), Compare("seal", ">=", 1))
     last = Query(AccessLog, within, (Order("seal", descending=True),), limit=1, deleted="yes")
     seals = [seal for (seal,) in tenant.select(last, ("seal",))]
@@ -181,14 +183,14 @@ def _note(request: PartitionsRequest, before: datetime | None, plan: Sequence[Pa
     if before is None:
         return ""
     if not plan:
-        return "No month is wholly that old; only whole months are dropped."
-    return "" if request.apply else "Nothing was dropped: say apply (--apply) to do it."
+        return "No whole month is that old; only whole months are dropped."
+    return "" if request.apply else "Nothing was dropped: give apply (--apply) to do it."
 
 
 def keep_retention(tenant: Tenant) -> int:
-    """Let go of this organization's access log entries that are older than the settings want; says how many.
+    """Delete access log entries of this organization that are older than the settings allow; returns how many.
 
-    A month that holds nobody else's goes at once, where there are months.
+    Where there are partitions, a month that holds no other organization's entries is dropped whole.
     """
     if tenant.access_log_days is None:
         return 0
@@ -221,20 +223,20 @@ def _delete_entries(tenant: Tenant, before: datetime) -> int:
 
 
 class MigrateRequest(Request):
-    """Bring the tables up to date; with `distribute`, spread them over a Citus cluster."""
+    """Bring the tables up to date; with `distribute`, distribute them over a Citus cluster."""
 
-    distribute: bool = Field(False, description="Spread the tables over a Citus cluster, by organization")
+    distribute: bool = Field(False, description="Distribute the tables over a Citus cluster, by organization")
 
 
 class Migrated(Reply):
-    """What was done; opening a store applies migrations, too, so there is often nothing left to do."""
+    """What was done; opening a store applies migrations as well, so often there is nothing to do."""
 
     applied: list[str]
     distributed: list[str] = Field(default_factory=list)
 
 
 def migrate(tenant: Tenant, request: MigrateRequest) -> Migrated:
-    """Apply the migrations that the store has not seen, each whole or not at all."""
+    """Apply pending migrations, each in one transaction."""
     if request.distribute and not isinstance(tenant.store, Distributable):
         raise Unsupported(
             f"a {tenant.store.capabilities.name} store cannot be distributed",

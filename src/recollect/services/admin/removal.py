@@ -1,4 +1,4 @@
-"""Removing a user, agent, session or project, and bringing it back."""
+"""Removing a user, agent, session or project, and restoring it."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ R = TypeVar("R", bound=Record)
 
 
 class RemovalRequest(Request):
-    """Remove a user, agent, session or project: for a while, or for good."""
+    """Which user, agent, session or project to remove, and how."""
 
-    id: Id = Field(description="Which one")
-    dry_run: bool = Field(False, description="Only say what would be removed, and whose that is")
+    id: Id = Field(description="Its id")
+    dry_run: bool = Field(False, description="Only report what would be removed, and whose it is")
     hand_over_to: Id | None = Field(
-        None, description="Another of the same type that gets what others use; the rest is removed"
+        None, description="Another of the same type that receives what others use; the rest is removed"
     )
     with_others: bool = Field(False, description="Also remove what belongs to other users")
-    for_good: bool = Field(False, description="Delete at once and for good: nothing can be restored")
+    for_good: bool = Field(False, description="Delete immediately and for good: nothing can be restored")
 
 
 class Removal(Reply):
-    """What was removed, or would be: how much of what, and whose."""
+    """What was or would be removed: how many records of which type, and whose."""
 
     type: str
     id: str
     name: str = ""
     dry_run: bool = False
     takes: list[RecordCount] = Field(default_factory=list)
-    hands_over: list[RecordCount] = Field(default_factory=list, description="What goes to `hand_over_to` instead")
+    hands_over: list[RecordCount] = Field(default_factory=list, description="What `hand_over_to` receives instead")
     others: int = Field(0, description="How many of the records linked to it belong to other users")
-    refused: str = Field("", description="With dry_run: why it would be refused")
-    restorable_until: datetime | None = Field(None, description="Until when `restore` brings it back")
+    refused: str = Field("", description="With dry_run: the reason why it would be refused")
+    restorable_until: datetime | None = Field(None, description="Until when it can be restored")
     deleted: int = Field(0, description="How many records were deleted for good")
     notes: list[str] = Field(default_factory=list)
 
 
 def remove_user(tenant: Tenant, request: RemovalRequest) -> Removal:
-    """Remove a user with their memories: hidden and restorable, or deleted for good. Says what goes, and whose it is.
+    """Remove a user with their memories: hidden and restorable, or deleted for good.
 
-    What belongs to other users stays unless `with_others` is said.
+    The reply says what is removed, and whose it is. What belongs to other users stays unless `with_others` is set.
     """
     return _removed(tenant, User, request)
 
 
 def remove_agent(tenant: Tenant, request: RemovalRequest) -> Removal:
-    """Remove an agent with its memories: hidden and restorable, or deleted for good. Says what goes, and whose it is.
+    """Remove an agent with its memories: hidden and restorable, or deleted for good.
 
-    What belongs to users stays unless `with_others` is said.
+    The reply says what is removed, and whose it is. What belongs to users stays unless `with_others` is set.
     """
     return _removed(tenant, Agent, request)
 
@@ -107,7 +107,7 @@ def _remove(tenant: Tenant, record: type[Record], request: RemovalRequest) -> Re
         return removal.model_copy(update={"restorable_until": moment + timedelta(days=tenant.restore_days)})
     done = tenant.transact([*steps, owing(tenant, root.id), entry])
     tenant.vectors.hint(done.seq)
-    collect(tenant)  # the content of workspaces that went along
+    collect(tenant)  # the content of workspaces that were removed, too
     return removal.model_copy(update={"deleted": done.deleted, "notes": erase_traces(tenant)})
 
 
@@ -129,28 +129,28 @@ def _described(tenant: Tenant, plan: Plan, request: RemovalRequest) -> Removal:
 
 
 class RestorationRequest(Request):
-    """Bring back what was removed."""
+    """What to restore."""
 
-    id: Id = Field(description="Which one")
+    id: Id = Field(description="Its id")
 
 
 def restore_user(tenant: Tenant, request: RestorationRequest) -> UserView:
-    """Bring a removed user back with all that was hidden with them; what was handed over stays where it is."""
+    """Restore a removed user with everything hidden with them; what was handed over stays where it is."""
     return user_view(tenant, _restored(tenant, User, request.id))
 
 
 def restore_agent(tenant: Tenant, request: RestorationRequest) -> AgentView:
-    """Bring a removed agent back with all that was hidden with it; what was handed over stays where it is."""
+    """Restore a removed agent with everything hidden with it; what was handed over stays where it is."""
     return agent_view(tenant, _restored(tenant, Agent, request.id))
 
 
 def restore_session(tenant: Tenant, request: RestorationRequest) -> SessionView:
-    """Bring a removed session back with its messages."""
+    """Restore a removed session with its messages."""
     return session_view(tenant, _restored(tenant, Session, request.id))
 
 
 def restore_project(tenant: Tenant, request: RestorationRequest) -> ProjectView:
-    """Bring a removed project back."""
+    """Restore a removed project."""
     return project_view(tenant, _restored(tenant, Project, request.id))
 
 

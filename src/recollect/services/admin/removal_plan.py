@@ -1,10 +1,10 @@
-"""What goes when a user, agent, session or project is removed: whose it is, who else uses it, and the way back.
+"""What is removed with a user, agent, session or project: whose it is, who else uses it, and how it is restored.
 
-A record belongs to the user it names, else to what it hangs on. What is or holds another user's is shared: it is
-refused, or handed over to an heir, or taken only when that was said. Removing is soft: the party and all that can be
-read by itself are hidden under one moment (`updated_at`), by which `returning_steps` finds exactly them again; what
-hangs below those (steps of a run, files of a workspace) is not reachable without them and stays as it is. Sweeping
-deletes for good what nobody restored in time.
+A record belongs to the user it names, else to its parent. A record that belongs to another user, or has such children,
+is shared: the removal is refused, or the record is handed over, or removed only if the request says so. Removing is
+soft: the party and all records that can be read by themselves are hidden with the same time (`updated_at`), by which
+`returning_steps` finds exactly them again; their children (steps of a run, files of a workspace) cannot be reached
+without them and stay as they are. The sweep deletes for good what was not restored in time.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from recollect.services.tenant import Tenant
 from recollect.services.transaction import load, logged
 
 CHUNK = 500
-DERIVED = frozenset({"embedding", "index_task"})  # made from the others, and made again
-# What can be found by itself, and so is hidden by itself; everything else is read through one of these.
+DERIVED = frozenset({"embedding", "index_task"})  # derived from the others
+# Records that are found by themselves, and so hidden by themselves; all others are read through one of these.
 HIDDEN = (
     *PARTIES,
     "api_key", "message", "block", "memory", "agent_state", "workspace", "execution", "source", "connection",
@@ -46,29 +46,29 @@ HIDDEN = (
 Key = tuple[str, str]
 """A table and an id."""
 Owner = tuple[str, str] | None
-"""`user` or `agent`, and the id; None for what is nobody's."""
+"""`user` or `agent`, and the id; None for what belongs to no one."""
 
 
 class RecordCount(Reply):
-    """How many records of one kind belong to whom."""
+    """How many records of one type belong to whom."""
 
     table: str
-    owner_type: str | None = Field(None, description="user or agent; empty for what is nobody's")
+    owner_type: str | None = Field(None, description="user or agent; empty for what belongs to no one")
     owner: str | None = None
     owner_name: str = ""
-    others: bool = Field(False, description="Whether it belongs to somebody else than the one who is removed")
+    others: bool = Field(False, description="Whether it belongs to someone other than the one being removed")
     count: int
 
 
 @dataclass
 class Reach:
-    """All that hangs on a party, whose each piece is, and what each hangs on."""
+    """All records that depend on a party, the owner of each, and the parent of each."""
 
     root: Record
     owners: dict[Key, Owner] = field(default_factory=dict)
     parents: dict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
-    links: dict[Key, str] = field(default_factory=dict)  # by which field the nearest ones hang on the party itself
-    removed: set[str] = field(default_factory=set)  # users who are not there any more and use nothing
+    links: dict[Key, str] = field(default_factory=dict)  # the field by which direct children refer to the party
+    removed: set[str] = field(default_factory=set)  # users who are removed themselves
 
     @property
     def start(self) -> Key:
@@ -79,14 +79,14 @@ class Reach:
         people: set[Owner] = {("user", user) for user in self.users() - self.removed}
         own: set[Owner] = {self.owners[self.start]} if self.owners[self.start] else set()
         if not own and len(people) == 1:
-            own = people  # nobody's project or session that one person alone used is that person's
+            own = people  # a project or session without an owner that only one person used belongs to that person
         return {key for key, owner in self.owners.items() if owner not in own and owner in people}
 
     def users(self) -> set[str]:
         return {owner[1] for owner in self.owners.values() if owner and owner[0] == "user"}
 
     def shared(self) -> set[Key]:
-        """The nearest ones that are another's or hold what is."""
+        """The direct children that belong to another user, or have such children."""
         found: set[Key] = set()
         seen = frontier = self.others()
         while frontier:
@@ -96,7 +96,7 @@ class Reach:
         return found
 
     def going(self, kept: set[Key]) -> dict[str, list[str]]:
-        """What goes, by table, when these stay."""
+        """What is removed, by table, if these stay."""
         children: dict[Key, list[Key]] = defaultdict(list)
         for key, above in self.parents.items():
             for parent in above:
@@ -112,7 +112,7 @@ class Reach:
 
 
 def reach(tenant: Tenant, root: Record) -> Reach:
-    """Everything that deleting a party would delete, by the references the records declare."""
+    """Everything that deleting a party would delete, by the references that records declare."""
     found = Reach(root)
     found.owners[found.start] = _owner_of_party(root)
     frontier: dict[str, list[str]] = {root.shape.table: [root.id]}
@@ -160,7 +160,7 @@ def _hanging_on(table: str) -> tuple[tuple[type[Record], str], ...]:
 def _rows(
     tenant: Tenant, record: type[Record], link: str, ids: Sequence[str]
 ) -> Iterator[tuple[str, str, str | None, str | None]]:
-    """Id, what it hangs on, its user, and of a message its session."""
+    """Id, parent and user, and for a message its session."""
     names = ["id", link]
     user = next((name for name in ("user_id", "owner_id") if name in record.model_fields), None)
     names += [user] if user else []
@@ -172,7 +172,7 @@ def _rows(
 
 
 def _settle_replies(tenant: Tenant, found: Reach, spoken_in: dict[Key, str]) -> None:
-    """What nobody in particular said in a session belongs to whom the session belongs."""
+    """Messages of a session without a user belong to the owner of the session."""
     users: dict[str, str] = {}
     for some in _chunks(sorted(set(spoken_in.values()))):
         owned = Query(Session, (OneOf("id", some), IsNull("user_id", wanted=False)), deleted="yes")
@@ -190,7 +190,7 @@ def _chunks(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a removal takes and what it hands over to whom."""
+    """What a removal deletes, and what it hands over to whom."""
 
     reach: Reach
     others: set[Key]
@@ -204,12 +204,12 @@ class Plan:
         if not self.others or self.with_others or self.heir is not None:
             return None
         root = self.reach.root
-        remedy = "say with_others=True to take it all the same"
+        remedy = "give with_others=True to remove it nevertheless"
         if not isinstance(root, Session):
-            remedy = f"name another {root.shape.table} with hand_over_to to keep it for them, or {remedy}"
+            remedy = f"name another {root.shape.table} in hand_over_to to keep it for them, or {remedy}"
         owners = sorted({owner[1] for key in self.others if (owner := self.reach.owners[key])})
         return Conflict(
-            f"{len(self.others)} records that hang on {root.shape.table} '{root.id[:80]}' belong to other users",
+            f"{len(self.others)} records that depend on {root.shape.table} '{root.id[:80]}' belong to other users",
             remedy=f"{remedy}; dry_run=True shows what and whose",
             id=root.id,
             others=len(self.others),
@@ -229,14 +229,14 @@ def planned(tenant: Tenant, root: Record, heir: str | None, with_others: bool) -
 
 def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
     if isinstance(root, Session):
-        raise InvalidInput("a session has nothing to hand over", remedy="say with_others=True, or leave it")
+        raise InvalidInput("a session has nothing to hand over", remedy="give with_others=True, or do not remove it")
     if heir == root.id:
         raise InvalidInput(f"a {root.shape.table} cannot inherit from itself", remedy="name another one")
     load(tenant, type(root), heir)
 
 
 def counted(tenant: Tenant, plan: Plan, tables: dict[str, list[str]]) -> list[RecordCount]:
-    """How many of what belong to whom."""
+    """How many records of which type belong to whom."""
     counts = Counter((table, plan.reach.owners[table, id]) for table, ids in tables.items() for id in ids)
     others = {plan.reach.owners[key] for key in plan.others}
     names = _names(tenant, {owner for _, owner in counts if owner})
@@ -263,7 +263,7 @@ def _names(tenant: Tenant, owners: set[tuple[str, str]]) -> dict[tuple[str, str]
 
 
 def removing_steps(tenant: Tenant, plan: Plan, *, for_good: bool, moment: datetime) -> list[Step]:
-    """Hand over what is kept, make sure that nothing of others came in between, then hide or delete the rest."""
+    """Hand over what stays, require that nothing of others was added meanwhile, then hide or delete the rest."""
     steps = [*_handing_steps(tenant, plan), *_guards(plan)]
     if for_good:
         return [*steps, *_deleting_steps(tenant, plan)]
@@ -284,13 +284,13 @@ def _handing_steps(tenant: Tenant, plan: Plan) -> list[Step]:
             continue
         more = {}
         if isinstance(record, Message) and isinstance(root, Agent) and record.name is None:
-            more["name"] = root.name  # who said it, though another answers for it from now on
+            more["name"] = root.name  # who said it stays recorded, although it belongs to another now
         steps.append(Update(revised(record, tenant.scope, **{link: plan.heir}, **more)))
     return steps
 
 
 def _guards(plan: Plan) -> list[Step]:
-    """Others may begin to use what goes between the look and the deed: then look again."""
+    """Fails if others began to use what is removed since it was read; then it is planned again."""
     if plan.with_others:
         return []
     root, steps = plan.reach.root, list[Step]()
@@ -312,7 +312,7 @@ def _guards(plan: Plan) -> list[Step]:
 
 
 def _hiding_steps(tenant: Tenant, plan: Plan, moment: datetime) -> list[Step]:
-    """Softly: nothing finds them any more, and all of them bear the same moment."""
+    """Hide them, all with the same time, by which they can be restored."""
     why = f"its {plan.reach.root.shape.table} {plan.reach.root.id} was removed"
     memories, messages = plan.going.get("memory", []), plan.going.get("message", [])
     steps = forgetting_steps(tenant, memories, messages)
@@ -342,8 +342,9 @@ def _records(tenant: Tenant, keys: Iterable[Key], *, deleted: bool = False) -> I
 
 
 def _deleting_steps(tenant: Tenant, plan: Plan) -> list[Step]:
-    """For good, with what patterns and summaries repeat of it; memories that stay let go of their links first, so that
-    their history and vectors follow in the same write.
+    """Delete for good, with what patterns and summaries repeat of it.
+
+    The links of memories that stay are cleared first, so that their history and vectors follow in the same write.
     """
     root = plan.reach.root
     steps = erasing_steps(tenant, plan.going.get("memory", []), plan.going.get("message", []))
@@ -367,14 +368,14 @@ def _links_to_clear(tenant: Tenant, going: dict[str, list[str]]) -> dict[str, di
 
 
 def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
-    """Bring back a removed party and exactly what was hidden with it."""
+    """Restore a removed party and exactly what was hidden with it."""
     _refuse_orphan(tenant, root)
     hanging = reach(tenant, root).going(set())
     steps: list[Step] = []
     memories: list[Memory] = []
     for record in _records(tenant, _hideable(hanging), deleted=True):
         if not record.is_deleted or record.updated_at != root.updated_at:
-            continue  # it was let go of before
+            continue  # it was deleted before
         if isinstance(record, Memory):
             after, kept = kept_steps(tenant, record, "restored", f"its {root.shape.table} is back", is_deleted=False)
             memories.append(after)
@@ -390,14 +391,14 @@ def _refuse_orphan(tenant: Tenant, root: Record) -> None:
         id = getattr(root, name)
         if id is not None and tenant.get(RECORDS[reference.to], id) is None:
             raise Conflict(
-                f"its {reference.to} '{id[:80]}' was removed, too",
-                remedy=f"bring that back first: {reference.to}.restore {id[:80]}",
+                f"its {reference.to} '{id[:80]}' is removed, too",
+                remedy=f"restore that first: {reference.to}.restore {id[:80]}",
                 id=root.id,
             )
 
 
 def overdue(tenant: Tenant) -> list[Record]:
-    """The parties that were removed and whose time to be restored is over, the oldest first."""
+    """The removed parties that can no longer be restored, the oldest first."""
     before = Compare("updated_at", "<=", now() - timedelta(days=tenant.restore_days))
     found: list[Record] = []
     for record in PARTIES.values():
@@ -406,7 +407,7 @@ def overdue(tenant: Tenant) -> list[Record]:
 
 
 def burying_steps(tenant: Tenant, root: Record) -> list[Step]:
-    """Delete for good what was removed long ago; what others used was settled then."""
+    """Delete for good what was removed long ago; what others used was dealt with then."""
     plan = planned(tenant, root, None, with_others=True)
     entry = logged(tenant, "delete", "sweep", None, id=root.id, type=root.shape.table)
     return [*removing_steps(tenant, plan, for_good=True, moment=now()), entry]

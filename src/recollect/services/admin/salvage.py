@@ -1,8 +1,8 @@
-"""What can still be read of a damaged store, record by record, and what cannot, by name.
+"""Reading a damaged store: what can still be read, record by record, and what cannot, by id.
 
-A page of records that holds a damaged one is refused whole by its store. So its ids are read by themselves (they lie
-in an index, elsewhere than the records), and then each record on its own. Where the ids cannot be read either, those
-beyond the damage are read from the other end, and what lies between is lost as a range.
+A store refuses a whole page of records if one is damaged. So the ids are read by themselves (they are in an index,
+apart from the records), and then each record on its own. Where the ids cannot be read, either, those after the damage
+are read from the other end, and the range between is reported as lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNREADABLE = (CANNOT_BE_READ, IS_MISSING)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A record that cannot be read; with `between`, an unknown number of them: those between two ids."""
+    """A record that cannot be read; with `between`, all records between two ids, of unknown number."""
 
     table: str
     why: str
@@ -39,7 +39,7 @@ class Lost:
 def readable(
     reading: Reads, scope: Scope, record: type[R], *, deleted: Deleted = "yes", page: int = PAGE
 ) -> Iterator[R | Lost]:
-    """Every record of a type in the order of ids, or in its place that it is lost."""
+    """Every record of a type in the order of ids, or in its place a note that it is lost."""
     last: str | None = None
     while True:
         after = None if last is None else encode_cursor([last])
@@ -65,7 +65,7 @@ def readable(
 def _ids_after(
     reading: Reads, scope: Scope, record: type[R], last: str | None, most: int, deleted: Deleted, down: bool = False
 ) -> list[str] | None:
-    """The next ids, as many as can be read at once; None if not even one can."""
+    """The next ids, as many as can be read at once; None if none can."""
     after = None if last is None else encode_cursor([last])
     while most:
         query = Query(record, (), (Order("id", down),), most, after, deleted)
@@ -79,7 +79,7 @@ def _ids_after(
 def _beyond(
     reading: Reads, scope: Scope, record: type[R], last: str | None, page: int, deleted: Deleted
 ) -> Iterator[R | Lost]:
-    """From the other end, as far as ids can be read."""
+    """The ids from the other end, as far as they can be read."""
     ids: list[str] = []
     while True:
         more = _ids_after(reading, scope, record, ids[-1] if ids else None, page, deleted, down=True)
@@ -101,7 +101,7 @@ def _one(reading: Reads, scope: Scope, record: type[R], id: str) -> R | Lost:
 
 
 def fault(record: Record) -> str | None:
-    """What is wrong with a record that could be read; None if it is what was once written."""
+    """What is wrong with a record that was read; None if it is intact."""
     try:
         type(record).model_validate(record.__dict__)
     except ValidationError:

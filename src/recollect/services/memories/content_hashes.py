@@ -95,8 +95,8 @@ def difference(record: Record) -> str:
 
 def _difference(memory: Hashed) -> str:
     if content_hash(memory.kind, memory.content) != memory.content_hash:
-        return "its content is not what its hash says"
-    return "its text is not what its content says" if _text_differs(memory) else ""
+        return "its content does not match its hash"
+    return "its text does not match its content" if _text_differs(memory) else ""
 
 
 def _text_differs(memory: Hashed) -> bool:

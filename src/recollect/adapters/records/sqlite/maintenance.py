@@ -181,7 +181,7 @@ def check_content(connection: apsw.Connection, codec_of: Callable[[type[Record]]
     for row in connection.execute(f"SELECT {columns} FROM {quoted(Memory.shape.table)}"):
         memory: Memory = codec.record(row)
         if content_hash(memory.kind, memory.content) != memory.content_hash:
-            yield Problem("its content is not what its hash says", "memory", memory.id, memory.organization_id)
+            yield Problem("its content does not match its hash", "memory", memory.id, memory.organization_id)
 
 
 def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec) -> Iterator[Problem]:
