@@ -27,7 +27,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recollect.adapters.records.common.codec import Codec, Plain
+from recollect.adapters.records.common.codec import Codec, NoCipher
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.store import SqliteStore
@@ -105,7 +105,7 @@ class Exact:
 
 def load(store: SqliteStore, made: Made, exact: Exact) -> float:
     """Write the embedding rows as the store would, in its own file and table; gives the seconds of writing alone."""
-    codec = Codec(Embedding, Plain(), DIALECT)
+    codec = Codec(Embedding, NoCipher(), DIALECT)
     columns = ", ".join(f'"{name}"' for name in codec.names)
     statement = f"INSERT INTO embedding(_seq, {columns}) VALUES ({', '.join('?' * (len(codec.names) + 1))})"
     connection = connect(store.path, writable=True)

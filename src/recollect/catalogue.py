@@ -19,7 +19,7 @@ from warnings import warn
 if TYPE_CHECKING:
     from recollect.services.requests import Reply, Request
     from recollect.services.tenant import Core
-    from recollect.services.times import Asking
+    from recollect.services.times import RequestTimeZone
 
 Flag = Literal["progress", "local", "unlogged", "guessed", "asks"]
 """`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
@@ -395,10 +395,10 @@ def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any],
     What an operation read may be changed before it commits, and then it commits nothing: it is asked again.
     """
     from recollect.errors import typed_os_errors
-    from recollect.services.times import Asking
+    from recollect.services.times import RequestTimeZone
 
     with typed_os_errors():  # also when the operation's own module cannot be read, on its first use
-        request = validated(operation, fields, Asking(core.for_scope(scope)))
+        request = validated(operation, fields, RequestTimeZone(core.for_scope(scope)))
         return carry_out(operation, core, scope, request, progress)
 
 
@@ -420,7 +420,7 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
     return in_zone(reply, zone_for(tenant, getattr(request, "user", None)))
 
 
-def validated(operation: Operation, fields: dict[str, Any], asking: Asking | None = None) -> Request:
+def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZone | None = None) -> Request:
     """The request; bare times in it are meant where `asking` says, in UTC without."""
     from pydantic import ValidationError
 

@@ -16,7 +16,7 @@ import pytest
 from recollect.adapters import citation_lookup, git_repositories, public_fetch
 from recollect.adapters.citation_lookup import GONE, LocalCitationLookup
 from recollect.domain import provenance
-from recollect.domain.provenance import FileCitation, Finding, cite, line_hash, page_hash
+from recollect.domain.provenance import CitationCheck, FileCitation, cite, line_hash, page_hash
 from recollect.errors import InvalidInput, NotFound, Unavailable
 
 TEN_LINES = "".join(f"line {number}\n" for number in range(1, 11))
@@ -46,7 +46,7 @@ class TestFiles:
     def test_changed_lines_are_noticed(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here, first_line=3, last_line=5)
         notes.write_text(TEN_LINES.replace("line 4", "line four"))
-        assert cited.check(here) == Finding(state="broken", note="the cited lines of notes.txt have changed")
+        assert cited.check(here) == CitationCheck(state="broken", note="the cited lines of notes.txt have changed")
 
     def test_a_change_elsewhere_in_the_file_does_not_matter(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here, first_line=3, last_line=5)
@@ -56,7 +56,9 @@ class TestFiles:
     def test_moved_lines_hold_and_the_note_says_where_they_are(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here, first_line=3, last_line=5)
         notes.write_text("new\nnewer\n" + TEN_LINES)
-        assert cited.check(here) == Finding(state="holds", note="the cited lines of notes.txt now begin at line 5")
+        assert cited.check(here) == CitationCheck(
+            state="holds", note="the cited lines of notes.txt now begin at line 5"
+        )
 
     def test_of_several_places_the_nearest_is_named(self, here: LocalCitationLookup, notes: Path) -> None:
         notes.write_text("x\n" * 5 + "same\n")
@@ -67,7 +69,9 @@ class TestFiles:
     def test_lines_cited_to_the_end_hold_when_the_file_grows(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here, first_line=8)
         notes.write_text("first\n" + TEN_LINES + "line 11\n")
-        assert cited.check(here) == Finding(state="holds", note="the cited lines of notes.txt now begin at line 9")
+        assert cited.check(here) == CitationCheck(
+            state="holds", note="the cited lines of notes.txt now begin at line 9"
+        )
 
     def test_lines_cited_from_the_start_are_found_when_they_move(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here, last_line=2)
@@ -114,7 +118,7 @@ class TestFiles:
     def test_a_deleted_file_is_noticed(self, here: LocalCitationLookup, notes: Path) -> None:
         cited = sealed(here)
         notes.unlink()
-        assert cited.check(here) == Finding(state="broken", note="notes.txt cannot be read any more")
+        assert cited.check(here) == CitationCheck(state="broken", note="notes.txt cannot be read any more")
 
     def test_undecodable_bytes_are_hashed_all_the_same(self, here: LocalCitationLookup, notes: Path) -> None:
         notes.write_bytes(b"caf\xc3\xa9\n\xff\xfe\x00\x80\nlast\n")
@@ -327,7 +331,7 @@ class TestCommits:
         self, here: LocalCitationLookup, repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert cite.commit("1234567", repo="repo").check(here) == Finding(
+        assert cite.commit("1234567", repo="repo").check(here) == CitationCheck(
             state="unreachable", note="git is not installed here"
         )
 

@@ -11,9 +11,9 @@ import pytest
 from recollect.domain.provenance import (
     AnyCitation,
     Citation,
+    CitationCheck,
     CommitCitation,
     FileCitation,
-    Finding,
     LogCitation,
     UrlCitation,
     UserCitation,
@@ -143,13 +143,13 @@ class TestCommits:
 
     def test_a_missing_commit_breaks_it(self) -> None:
         found = cite.commit("f" * 40, repo="app").check(LOOKUP)
-        assert found == Finding(state="broken", note="commit ffffffffffff is not in app")
+        assert found == CitationCheck(state="broken", note="commit ffffffffffff is not in app")
 
     def test_another_message_breaks_it(self) -> None:
         assert cite.commit(HASH, message="Add a parser").check(LOOKUP).state == "broken"
 
     def test_a_repository_out_of_reach_proves_nothing(self) -> None:
-        assert cite.commit(HASH).check(CUT_OFF) == Finding(state="unreachable", note="nobody can look")
+        assert cite.commit(HASH).check(CUT_OFF) == CitationCheck(state="unreachable", note="nobody can look")
 
     @pytest.mark.parametrize("hash", ["", "abc", "g" * 40, "HEAD", "a" * 65, HASH + "\n", "-" + HASH])
     def test_only_hashes_are_taken(self, hash: str) -> None:
@@ -160,7 +160,7 @@ class TestCommits:
 
 class TestLogs:
     def test_an_unknown_entry_breaks_it(self) -> None:
-        assert cite.log("run-8").check(LOOKUP) == Finding(state="broken", note="log entry run-8 is not recorded")
+        assert cite.log("run-8").check(LOOKUP) == CitationCheck(state="broken", note="log entry run-8 is not recorded")
 
     def test_times_are_kept_in_utc(self) -> None:
         cited = cite.log("run-7", timestamp=NOON.astimezone(timezone(timedelta(hours=7))))

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.domain.extractive import extract, sentences
-from recollect.domain.learning import HALF_LIFE_DAYS, Outcome, beta_cdf, beta_quantile, posterior, verdict
-from recollect.domain.pattern_templates import Try, filled, generalized, read_slots, slots_of, steps_of
+from recollect.domain.learning import HALF_LIFE_DAYS, TrialOutcome, beta_cdf, beta_quantile, posterior, verdict
+from recollect.domain.pattern_templates import TaskExample, filled, generalized, read_slots, slots_of, steps_of
 from recollect.domain.similarity import grouped, likeness
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 counts = st.integers(0, 60)
 
 
-def outcomes(successes: int, failures: int, days_ago: float = 0) -> list[Outcome]:
+def outcomes(successes: int, failures: int, days_ago: float = 0) -> list[TrialOutcome]:
     at = NOW - timedelta(days=days_ago)
-    return [Outcome(True, at)] * successes + [Outcome(False, at)] * failures
+    return [TrialOutcome(True, at)] * successes + [TrialOutcome(False, at)] * failures
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,11 @@ def test_steps_are_read_off_lines_numbers_and_sentences() -> None:
 
 
 TRIES = [
-    Try("Rename column price to cost in orders.csv", "Open orders.csv\nRename price to cost\nbuy milk\nRun the tests"),
-    Try("Rename column name to title in books.csv", "Open books.csv\nRename name to title\nRun the tests"),
-    Try("Rename column qty to amount in stock.csv", "Open stock.csv\nRename qty to amount\nRun the tests"),
+    TaskExample(
+        "Rename column price to cost in orders.csv", "Open orders.csv\nRename price to cost\nbuy milk\nRun the tests"
+    ),
+    TaskExample("Rename column name to title in books.csv", "Open books.csv\nRename name to title\nRun the tests"),
+    TaskExample("Rename column qty to amount in stock.csv", "Open stock.csv\nRename qty to amount\nRun the tests"),
 ]
 
 
@@ -123,7 +125,7 @@ def test_a_slot_without_a_value_stays_visible() -> None:
 
 
 def test_tries_with_nothing_in_common_give_the_shortest_plan() -> None:
-    assert generalized([Try("a", "sing loudly in the bath"), Try("b", "swim")]).solution == "swim"
+    assert generalized([TaskExample("a", "sing loudly in the bath"), TaskExample("b", "swim")]).solution == "swim"
 
 
 SAID = [

@@ -19,7 +19,7 @@ from recollect.errors import InvalidInput
 from recollect.interfaces.cli.main import run
 from recollect.interfaces.serve import application
 from recollect.ports.query import Query
-from recollect.services.times import Asking
+from recollect.services.times import RequestTimeZone
 from recollect.settings import Settings
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -229,13 +229,13 @@ def test_over_http_and_its_client_the_service_knows_whose_time_is_meant(berlin: 
 
 def test_a_client_hands_bare_times_on_as_they_were_given() -> None:
     fields = {"query": "tea", "since": "2025-05-09", "until": date(2025, 5, 9), "as_of": datetime(2025, 5, 9, 12)}
-    request = validated(OPERATIONS["recall"], fields, Asking())
+    request = validated(OPERATIONS["recall"], fields, RequestTimeZone())
     wire = request.model_dump(mode="json", include=set(fields))
     assert wire == {"query": "tea", "since": "2025-05-09", "until": "2025-05-09", "as_of": "2025-05-09T12:00:00"}
     many = {"memories": [{"content": "tea", "at": "2025-05-09"}]}
-    sent = validated(OPERATIONS["remember_many"], many, Asking()).model_dump(mode="json", exclude_unset=True)
+    sent = validated(OPERATIONS["remember_many"], many, RequestTimeZone()).model_dump(mode="json", exclude_unset=True)
     assert sent == many
-    here: Any = validated(OPERATIONS["recall"], fields, Asking(zone="Europe/Berlin"))
+    here: Any = validated(OPERATIONS["recall"], fields, RequestTimeZone(zone="Europe/Berlin"))
     assert here.since == datetime(2025, 5, 8, 22, tzinfo=UTC)
     assert here.until == datetime(2025, 5, 9, 22, tzinfo=UTC)
 

@@ -206,7 +206,7 @@ def _asked(target: _Target, addresses: Sequence[Address], deadline: _Deadline, l
         with _connected(target, addresses, deadline) as wire:
             wire.settimeout(deadline.left())
             wire.sendall(target.request())
-            counted = _Counted(wire, deadline, 2 * limit_bytes + _FRAMING)
+            counted = _LimitedReader(wire, deadline, 2 * limit_bytes + _FRAMING)
             # All that http.client does with a socket is to call its makefile.
             with http.client.HTTPResponse(cast(socket.socket, counted)) as response:
                 response.begin()
@@ -263,7 +263,7 @@ def _secured(wire: socket.socket, target: _Target, deadline: _Deadline) -> socke
     return ssl.create_default_context().wrap_socket(wire, server_hostname=target.host)
 
 
-class _Counted(io.RawIOBase):
+class _LimitedReader(io.RawIOBase):
     """What comes over the wire, within the deadline and up to so many bytes; all that http.client ever sees of it."""
 
     def __init__(self, wire: socket.socket, deadline: _Deadline, limit_bytes: int) -> None:

@@ -13,19 +13,19 @@ from recollect.app.stores import examine_store, file_of
 from recollect.app.vectors import examine_vectors
 from recollect.errors import InvalidSettings, RecollectError
 from recollect.ports.models import Prompt
-from recollect.services.admin.maintenance import Finding
+from recollect.services.admin.maintenance import DoctorFinding
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, shown
 
 
-def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
+def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
     """Try everything the settings name, one after another, without writing or creating anything."""
     try:
         settings = load(source)
     except InvalidSettings as error:
-        yield Finding(name="settings", well=False, says=error.message, remedy=error.remedy)
+        yield DoctorFinding(name="settings", well=False, says=error.message, remedy=error.remedy)
         return
     named = ", ".join(sorted(settings.model_fields_set)) or "nothing"
-    yield Finding(name="settings", well=True, says=f"read; other than the default: {named}")
+    yield DoctorFinding(name="settings", well=True, says=f"read; other than the default: {named}")
     yield _tried("store", shown(settings.store), lambda: examine_store(settings.store, settings.postgres_upkeep))
     yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
     yield _tried("embedder", _title(settings.embedder), lambda: _try_embedder(settings.embedder))
@@ -37,24 +37,28 @@ def check_settings(source: str | Path | None = None) -> Iterator[Finding]:
     yield from _folders(settings)
     if settings.server.hosts and not settings.server.proxies:
         says = "hosts are named and no proxies: behind one, all clients look like one; name it in server.proxies"
-        yield Finding(name="server", well=True, says=says)
+        yield DoctorFinding(name="server", well=True, says=says)
 
 
-def _folders(settings: Settings) -> Iterator[Finding]:
+def _folders(settings: Settings) -> Iterator[DoctorFinding]:
     root = (settings.citation_root,) if settings.citation_root else ()
     for folder in (*settings.repositories.values(), *(settings.citation_roots or ()), *root):
         if not folder.is_dir():
-            yield Finding(name="citations", well=False, says=f"'{folder}' is not a folder", remedy="correct the path")
+            yield DoctorFinding(
+                name="citations", well=False, says=f"'{folder}' is not a folder", remedy="correct the path"
+            )
     if settings.citation_roots:
         yield _roots(settings)
     tools = settings.postgres_tools
     missing = [name for name in ("pg_dump", "pg_restore") if tools and which(name, path=str(tools)) is None]
     if missing:
         says = f"'{tools}' has no {missing[0]}"
-        yield Finding(name="postgres_tools", well=False, says=says, remedy="name the folder of the client programs")
+        yield DoctorFinding(
+            name="postgres_tools", well=False, says=says, remedy="name the folder of the client programs"
+        )
 
 
-def _roots(settings: Settings) -> Finding:
+def _roots(settings: Settings) -> DoctorFinding:
     """Whoever may write to the service can have lines in the roots compared with guesses: what must not be in them."""
     roots = [(root, root.expanduser().resolve()) for root in settings.citation_roots or ()]
     for root, place in roots:
@@ -64,9 +68,9 @@ def _roots(settings: Settings) -> Finding:
         if inside is not None:
             says = f"the root '{root}' holds {inside}: whoever may write to the service can cite it"
             remedy = "name in citation_roots only folders whose files may be cited, such as a clone of a repository"
-            return Finding(name="citation_roots", well=False, says=says, remedy=remedy)
+            return DoctorFinding(name="citation_roots", well=False, says=says, remedy=remedy)
     says = f"over the service, files inside {', '.join(str(root) for root, _ in roots)} can be cited"
-    return Finding(name="citation_roots", well=True, says=says)
+    return DoctorFinding(name="citation_roots", well=True, says=says)
 
 
 def _private(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -107,9 +111,9 @@ def _try_model(settings: LanguageModelSettings) -> str:
     return f"answers in the asked form ({answer.usage.milliseconds} ms)"
 
 
-def _tried(name: str, what: str, attempt: Callable[[], str]) -> Finding:
+def _tried(name: str, what: str, attempt: Callable[[], str]) -> DoctorFinding:
     try:
         said = attempt()
     except RecollectError as error:
-        return Finding(name=name, well=False, says=f"{what}: {error.message}", remedy=error.remedy)
-    return Finding(name=name, well=True, says=f"{what}: {said}")
+        return DoctorFinding(name=name, well=False, says=f"{what}: {error.message}", remedy=error.remedy)
+    return DoctorFinding(name=name, well=True, says=f"{what}: {said}")

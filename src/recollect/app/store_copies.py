@@ -16,15 +16,15 @@ from recollect.errors import DamagedData, InvalidInput, MissingExtra, NotARecoll
 from recollect.ports.query import Query
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.admin import copy as copying
-from recollect.services.admin.copy import Copied
-from recollect.services.admin.export import Restored
+from recollect.services.admin.copy import CopyReply
+from recollect.services.admin.export import RestoreBackupReply
 from recollect.services.memories.indexing import Progress
 from recollect.settings import Settings, load, shown
 
 
 def copy(
     source: str | Path, target: str | Path, organizations: Sequence[str] = (), progress: Progress | None = None
-) -> Copied:
+) -> CopyReply:
     """Bring all that one store holds into another, of any kind; run it again to go on where it stopped."""
     origin, destination = load(source), load(target)
     if origin.store == destination.store:
@@ -37,7 +37,7 @@ def copy(
         return copying.copy(here, there, organizations, progress or (lambda done, total: None))
 
 
-def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> Restored:
+def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> RestoreBackupReply:
     """Make a store from what `backup` wrote: in an empty place, checked record by record before it counts.
 
     The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
@@ -56,7 +56,7 @@ def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> R
                     f"that is a backup of another kind of store than '{scheme}://'",
                     remedy="restore it where it came from, then use export and import",
                 )
-            return Restored(store=shown(loaded.store), memories=restore(path, loaded))
+            return RestoreBackupReply(store=shown(loaded.store), memories=restore(path, loaded))
     raise NotARecollectStore(f"'{path.name}' is not a backup", remedy="give a file that `recollect backup` wrote")
 
 

@@ -87,7 +87,7 @@ def _gap(old: Sequence[str], new: Sequence[str], i1: int, i2: int, j1: int, j2: 
         yield tag, i1 + a1, i1 + a2, j1 + b1, j1 + b2
 
 
-class _Changed(SequenceMatcher[str]):
+class _KnownChanges(SequenceMatcher[str]):
     """Only for what difflib makes of changes that are known."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
@@ -101,7 +101,7 @@ class _Changed(SequenceMatcher[str]):
 def unified(old: Sequence[str], new: Sequence[str], names: tuple[str, str]) -> list[str]:
     """The lines that differ with three around them, as `diff -u` writes them."""
     lines: list[str] = []
-    for group in _Changed(old, new).get_grouped_opcodes(CONTEXT):
+    for group in _KnownChanges(old, new).get_grouped_opcodes(CONTEXT):
         spans = _span(group[0][1], group[-1][2]), _span(group[0][3], group[-1][4])
         lines.append(f"@@ -{spans[0]} +{spans[1]} @@")
         for tag, i1, i2, j1, j2 in group:

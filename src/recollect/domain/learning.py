@@ -59,7 +59,7 @@ class PatternUse(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """Something that was tried: whether it worked, when, and for how many tries it stands."""
 
     success: bool
@@ -93,7 +93,7 @@ class Posterior:
         return beta_quantile((1 + CERTAINTY) / 2, self.alpha, self.beta)
 
 
-def posterior(outcomes: Iterable[Outcome], moment: datetime, half_life_days: float = HALF_LIFE_DAYS) -> Posterior:
+def posterior(outcomes: Iterable[TrialOutcome], moment: datetime, half_life_days: float = HALF_LIFE_DAYS) -> Posterior:
     """What the outcomes say at a moment. One from the future weighs as if it were now."""
     alpha, beta = PRIOR
     counted = {True: 0.0, False: 0.0}

@@ -33,20 +33,20 @@ class Passage(NamedTuple):
     end: int
 
 
-class Cut(NamedTuple):
+class PassageSelection(NamedTuple):
     """The passages of a text that get a vector, and how many there are in all."""
 
     passages: list[Passage]
     of: int
 
 
-def cut(text: str, tokens: int = PASSAGE_TOKENS, most: int = MOST_PASSAGES) -> Cut:
+def cut(text: str, tokens: int = PASSAGE_TOKENS, most: int = MOST_PASSAGES) -> PassageSelection:
     """The passages of a text, at most so many: evenly spread, the first and the last among them."""
     found = passages(text, tokens)
     if len(found) <= most:
-        return Cut(found, len(found))
+        return PassageSelection(found, len(found))
     chosen = [found[round(place * (len(found) - 1) / (most - 1))] for place in range(most)]
-    return Cut(chosen, len(found))
+    return PassageSelection(chosen, len(found))
 
 
 def passages(text: str, tokens: int = PASSAGE_TOKENS) -> list[Passage]:

@@ -29,7 +29,7 @@ MOST_READ_WORDS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class TaskExample:
     task: str
     plan: str
 
@@ -53,7 +53,7 @@ def _read(text: str) -> str:
     return text if len(words) <= MOST_READ_WORDS else " ".join([*words[:MOST_READ_WORDS], "…"])
 
 
-def generalized(tries: Sequence[Try]) -> Template:
+def generalized(tries: Sequence[TaskExample]) -> Template:
     """What the tries have in common."""
     slots = _Slots()
     problem = _worded([(number, _read(one.task.strip())) for number, one in enumerate(tries)], slots)

@@ -32,7 +32,7 @@ _SEARCH_BUDGET = 100_000_000  # characters, about half a second
 _WINDOW_COST = 100  # of making and hashing even an empty window, in characters
 
 
-class Finding(BaseModel):
+class CitationCheck(BaseModel):
     """What a check found.
 
     `unreachable` means nobody could look, which proves nothing either way; `claimed`, that somebody says so of another,
@@ -84,7 +84,7 @@ class CitationLookup(Protocol):
         """The hash of what the address serves now; None when fetching was not asked for."""
 
 
-class _Cited(BaseModel):
+class _CitedSource(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def source(self) -> str:
@@ -95,11 +95,11 @@ class _Cited(BaseModel):
         """This citation with what can be recorded now, such as the hash of the lines it points at."""
         return self
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         raise NotImplementedError
 
 
-class CommitCitation(_Cited):
+class CommitCitation(_CitedSource):
     type: Literal["commit"] = "commit"
     hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{7,64}$")]
     repo: Text
@@ -109,19 +109,19 @@ class CommitCitation(_Cited):
     def source(self) -> str:
         return f"commit:{self.repo}@{self.hash.lower()}"
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         try:
             found = lookup.commit_message(self.repo, self.hash)
         except LookupError as error:
-            return Finding(state="unreachable", note=str(error))
+            return CitationCheck(state="unreachable", note=str(error))
         if found is None:
-            return Finding(state="broken", note=f"commit {self.hash[:12]} is not in {self.repo}")
+            return CitationCheck(state="broken", note=f"commit {self.hash[:12]} is not in {self.repo}")
         if self.message and self.message.strip() not in found:
-            return Finding(state="broken", note=f"commit {self.hash[:12]} has a different message than was cited")
-        return Finding(state="holds", note=f"commit {self.hash[:12]} is in {self.repo}")
+            return CitationCheck(state="broken", note=f"commit {self.hash[:12]} has a different message than was cited")
+        return CitationCheck(state="holds", note=f"commit {self.hash[:12]} is in {self.repo}")
 
 
-class LogCitation(_Cited):
+class LogCitation(_CitedSource):
     type: Literal["log"] = "log"
     log_id: Text
     timestamp: Moment | None = None
@@ -130,13 +130,13 @@ class LogCitation(_Cited):
     def source(self) -> str:
         return f"log:{self.log_id}"
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         if lookup.log_exists(self.log_id):
-            return Finding(state="holds", note=f"log entry {self.log_id} was found")
-        return Finding(state="broken", note=f"log entry {self.log_id} is not recorded")
+            return CitationCheck(state="holds", note=f"log entry {self.log_id} was found")
+        return CitationCheck(state="broken", note=f"log entry {self.log_id} is not recorded")
 
 
-class UserCitation(_Cited):
+class UserCitation(_CitedSource):
     type: Literal["user"] = "user"
     user_id: Id
     comment: Text = ""
@@ -144,13 +144,13 @@ class UserCitation(_Cited):
     def source(self) -> str:
         return f"user:{self.user_id}"
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         if self.comment.strip():
-            return Finding(state="holds", note=f"the comment of {self.user_id} is recorded")
-        return Finding(state="broken", note=f"{self.user_id} left no comment")
+            return CitationCheck(state="holds", note=f"the comment of {self.user_id} is recorded")
+        return CitationCheck(state="broken", note=f"{self.user_id} left no comment")
 
 
-class FileCitation(_Cited):
+class FileCitation(_CitedSource):
     """Lines of a file, counted from 1, both ends included; without lines, the whole file.
 
     With `workspace`, the path is one inside that workspace of an agent.
@@ -208,9 +208,11 @@ class FileCitation(_Cited):
             remedy="cite a readable text file, or give the line_hash recorded elsewhere",
         )
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
-            return Finding(state="unreachable", note=f"the cited lines of {self.path} were recorded without a hash")
+            return CitationCheck(
+                state="unreachable", note=f"the cited lines of {self.path} were recorded without a hash"
+            )
         lines = self._lines(lookup)
         found = self._found_in(self.path, lines, lookup) or self._found_renamed(lookup)
         if found is not None:
@@ -218,26 +220,26 @@ class FileCitation(_Cited):
         why = (
             f"{self.path} cannot be read any more" if lines is None else f"the cited lines of {self.path} have changed"
         )
-        return Finding(state="broken", note=why)
+        return CitationCheck(state="broken", note=why)
 
-    def _found_in(self, path: str, lines: list[str] | None, lookup: CitationLookup) -> Finding | None:
+    def _found_in(self, path: str, lines: list[str] | None, lookup: CitationLookup) -> CitationCheck | None:
         if lines is None:
             return None
         first, last = self.first_line or 1, self.last_line or len(lines)
         fits = self._is_whole() or first <= last <= len(lines)
         if fits and self._is_of(lines[first - 1 : last], lookup):
-            return Finding(state="holds", note=f"{path} is as it was cited")
+            return CitationCheck(state="holds", note=f"{path} is as it was cited")
         moved_to = None if self._is_whole() else self._found_elsewhere(lines, first, last - first + 1, lookup)
         if moved_to is None:
             return None
-        return Finding(state="holds", note=f"the cited lines of {path} now begin at line {moved_to}")
+        return CitationCheck(state="holds", note=f"the cited lines of {path} now begin at line {moved_to}")
 
-    def _found_renamed(self, lookup: CitationLookup) -> Finding | None:
+    def _found_renamed(self, lookup: CitationLookup) -> CitationCheck | None:
         """In a file that was renamed, where the repository says so and the very lines are there."""
         for name in lookup.followed(self.path) if not self.workspace else ():
             found = self._found_in(name, lookup.read_lines(name), lookup)
             if found is not None:
-                return Finding(state="holds", note=f"{self.path} was renamed: {found.note}")
+                return CitationCheck(state="holds", note=f"{self.path} was renamed: {found.note}")
         return None
 
     def is_unseen(self, lookup: CitationLookup) -> bool:
@@ -265,7 +267,7 @@ class FileCitation(_Cited):
         return None
 
 
-class UrlCitation(_Cited):
+class UrlCitation(_CitedSource):
     type: Literal["url"] = "url"
     url: Annotated[Text, StringConstraints(pattern=r"^https?://\S+$")]
     title: Text = ""
@@ -285,21 +287,21 @@ class UrlCitation(_Cited):
             return self
         return self if served is None else self.model_copy(update={"content_hash": served, "crawled_at": now()})
 
-    def check(self, lookup: CitationLookup) -> Finding:
+    def check(self, lookup: CitationLookup) -> CitationCheck:
         if self.crawled_at is None or self.content_hash is None:
-            return Finding(state="unreachable", note="no crawl time and content hash were recorded")
+            return CitationCheck(state="unreachable", note="no crawl time and content hash were recorded")
         try:
             served = lookup.page_hash(self.url)
         except LookupError as error:
-            return Finding(state="unreachable", note=str(error))
+            return CitationCheck(state="unreachable", note=str(error))
         if served is not None and not is_hash_of(self.content_hash, served, lookup):
-            return Finding(state="broken", note=f"{self.url} serves something different now")
+            return CitationCheck(state="broken", note=f"{self.url} serves something different now")
         how = "serves what was cited" if served else f"was crawled {self.crawled_at:%Y-%m-%d}, its hash is recorded"
-        return Finding(state="holds", note=f"{self.url} {how}")
+        return CitationCheck(state="holds", note=f"{self.url} {how}")
 
 
 AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation
-_TYPES: dict[str, type[_Cited]] = {cited.model_fields["type"].default: cited for cited in get_args(AnyCitation)}
+_TYPES: dict[str, type[_CitedSource]] = {cited.model_fields["type"].default: cited for cited in get_args(AnyCitation)}
 _READER: TypeAdapter[AnyCitation] = TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
 
 
@@ -414,7 +416,7 @@ def read_citation(given: AnyCitation | Json | str) -> AnyCitation:
     if isinstance(given, str):
         return cite.parse(given)
     if not isinstance(given, dict):
-        if isinstance(given, _Cited):
+        if isinstance(given, _CitedSource):
             return given
         raise InvalidInput(
             f"a citation must be made with recollect.cite or be a JSON object, not {type(given).__name__}",

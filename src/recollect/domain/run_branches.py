@@ -16,7 +16,7 @@ from recollect.domain.record import JsonList
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BranchSpan:
     """The steps of one branch of a run with `after < number <= upto`; without an end, all that follow."""
 
     run: str
@@ -24,11 +24,11 @@ class Stretch:
     after: int
     upto: int | None = None
 
-    def cut(self, first: int, last: int) -> Stretch | None:
+    def cut(self, first: int, last: int) -> BranchSpan | None:
         """The part between two numbers, both included."""
         upto = last if self.upto is None else min(self.upto, last)
         after = max(self.after, first - 1)
-        return Stretch(self.run, self.branch, after, upto) if after < upto else None
+        return BranchSpan(self.run, self.branch, after, upto) if after < upto else None
 
 
 def branch_of(run: Execution) -> int:
@@ -36,13 +36,13 @@ def branch_of(run: Execution) -> int:
     return len(run.rewinds or ())
 
 
-def history_of(run: Execution, branch: int | None = None) -> list[Stretch]:
+def history_of(run: Execution, branch: int | None = None) -> list[BranchSpan]:
     """The stretches of a run's history as seen from one of its branches, oldest first; the last has no end."""
     cuts = list(run.rewinds or ())
-    stretches = [Stretch(*one) for one in run.past or ()]
-    stretches.append(Stretch(run.id, 0, stretches[-1].upto or 0 if stretches else 0))
+    stretches = [BranchSpan(*one) for one in run.past or ()]
+    stretches.append(BranchSpan(run.id, 0, stretches[-1].upto or 0 if stretches else 0))
     for number, kept in enumerate(cuts[: branch_of(run) if branch is None else branch], 1):
-        stretches = [*_upto(stretches, kept), Stretch(run.id, number, kept)]
+        stretches = [*_upto(stretches, kept), BranchSpan(run.id, number, kept)]
     return stretches
 
 
@@ -51,12 +51,12 @@ def past_for_fork(run: Execution, kept: int, branch: int | None = None) -> JsonL
     return [[one.run, one.branch, one.after, one.upto] for one in _upto(history_of(run, branch), kept)]
 
 
-def between(stretches: Sequence[Stretch], first: int, last: int) -> Iterator[Stretch]:
+def between(stretches: Sequence[BranchSpan], first: int, last: int) -> Iterator[BranchSpan]:
     for stretch in stretches:
         part = stretch.cut(first, last)
         if part is not None:
             yield part
 
 
-def _upto(stretches: Sequence[Stretch], kept: int) -> list[Stretch]:
+def _upto(stretches: Sequence[BranchSpan], kept: int) -> list[BranchSpan]:
     return list(between(stretches, 1, kept))

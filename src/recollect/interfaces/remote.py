@@ -26,9 +26,9 @@ from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited,
 from recollect.http_client import HttpClient, NoReply, Reply, bearer, checked_url
 from recollect.interfaces.client import Recollect, attach
 from recollect.retry import Retry
-from recollect.services.admin.export import ExportRequest, Transferred, Written
+from recollect.services.admin.export import ExportFooter, ExportRequest, TransferReply
 from recollect.services.admin.import_ import ImportRequest, checked
-from recollect.services.times import Asking, in_zone
+from recollect.services.times import RequestTimeZone, in_zone
 from recollect.services.workspaces.file_reading import FileContent, ReadFileRequest, shown
 from recollect.services.workspaces.files import FileView, WriteFileRequest, content_of
 
@@ -67,7 +67,7 @@ class RemoteRecollect(Recollect):
         chosen, fields = find_operation(operation, fields)
         if chosen.local and operation not in ("export", "import_"):
             raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
-        request = validated(chosen, fields, Asking(zone=self._zone))
+        request = validated(chosen, fields, RequestTimeZone(zone=self._zone))
         if isinstance(request, ExportRequest):
             return self._export(request)
         if isinstance(request, ImportRequest):
@@ -91,14 +91,14 @@ class RemoteRecollect(Recollect):
     def __repr__(self) -> str:
         return f"<Recollect at {self._url}>"
 
-    def _export(self, request: ExportRequest) -> Transferred:
+    def _export(self, request: ExportRequest) -> TransferReply:
         """Into a file here, under another name until it is whole and its hash is right."""
         from recollect.app import local_folders
 
         target = Path(request.path)
         asked = urlencode({"audit": str(request.audit).lower(), "damaged": request.damaged})
 
-        def write(file: BinaryIO) -> Written:
+        def write(file: BinaryIO) -> ExportFooter:
             self._send("GET", f"{PREFIX}/export?{asked}", write=file.write)
             file.seek(0)
             return checked(file, target.name)
@@ -109,9 +109,9 @@ class RemoteRecollect(Recollect):
             raise InvalidInput(
                 f"cannot write '{target}': {error.strerror}", remedy="give a path you may write to"
             ) from None
-        return Transferred(path=str(target), records=end.records, hash=end.hash, left_out=end.left_out)
+        return TransferReply(path=str(target), records=end.records, hash=end.hash, left_out=end.left_out)
 
-    def _import(self, request: ImportRequest) -> Transferred:
+    def _import(self, request: ImportRequest) -> TransferReply:
         path = Path(request.path)
         try:
             with path.open("rb") as file:
@@ -120,7 +120,7 @@ class RemoteRecollect(Recollect):
                 told = self._send("POST", f"{PREFIX}/import?existing={request.existing}", file)
         except OSError as error:
             raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give an exported file") from None
-        return Transferred.model_validate_json(told.body).model_copy(update={"path": str(path)})
+        return TransferReply.model_validate_json(told.body).model_copy(update={"path": str(path)})
 
     def _upload(self, operation: Operation, request: WriteFileRequest) -> FileView:
         """A file as it is: no base64, and as large as a workspace takes."""

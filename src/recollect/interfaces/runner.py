@@ -20,9 +20,9 @@ from typing import Any, Protocol, overload
 from recollect.domain.record import new_id
 from recollect.errors import IllegalTransition, InvalidInput, LeaseLost, NotFound, RecollectError, Unavailable
 from recollect.interfaces.tool_runner import Outcome, Toolbox, error_fields, positive_seconds
-from recollect.services.recall.recall import Recalled
+from recollect.services.recall.recall import RecallReply
 from recollect.services.runs.history import RunView, StepView, Timeline
-from recollect.services.runs.queue import AgentBrief, Claimed
+from recollect.services.runs.queue import AgentBrief, ClaimReply
 
 PAGE = 200
 WAITS_SECONDS = (0.1, 0.5, 2.0, 5.0)
@@ -122,9 +122,9 @@ class Task:
     def goal(self) -> str:
         return self.run.goal
 
-    def recall(self, query: str, **filters: object) -> Recalled:
+    def recall(self, query: str, **filters: object) -> RecallReply:
         """Memories of the agent, its earlier results among them; any filter of `recall` may be given."""
-        found: Recalled = self.client.call("recall", query=query, **{"agent": self.agent.id, **filters})
+        found: RecallReply = self.client.call("recall", query=query, **{"agent": self.agent.id, **filters})
         return found
 
 
@@ -177,17 +177,17 @@ class Runner:
                     break
         return driven
 
-    def _claimed(self, **wanted: object) -> Claimed:
+    def _claimed(self, **wanted: object) -> ClaimReply:
         """A claim has a key, so that one whose answer was lost is the same when it is repeated."""
         mine = {"worker": self.worker, "seconds": self._lease_seconds, "idempotency_key": new_id()}
-        claimed: Claimed = self._client.call("run.claim", **mine, **wanted)
+        claimed: ClaimReply = self._client.call("run.claim", **mine, **wanted)
         return claimed
 
     def stop(self) -> None:
         """Finish the step at hand, let go of the run, claim no other."""
         self._stopping.set()
 
-    def _work_on(self, claimed: Claimed) -> None:
+    def _work_on(self, claimed: ClaimReply) -> None:
         assert claimed.run is not None
         assert claimed.agent is not None
         hold = _Hold(self._client, claimed.run.id, claimed.fence, self._lease_seconds)
@@ -210,7 +210,7 @@ class Runner:
             self._fail(hold, "invalid_configuration", refused)
             return None
 
-    def _drive(self, claimed: Claimed, hold: _Hold, toolbox: Toolbox) -> None:
+    def _drive(self, claimed: ClaimReply, hold: _Hold, toolbox: Toolbox) -> None:
         task, step = self._task(claimed), claimed.step
         if step is not None:
             self._carry_out(task, hold, toolbox, step.tool, step.arguments, step.idempotency_key or step.cycle)
@@ -233,7 +233,7 @@ class Runner:
                 return
             self._carry_out(task, hold, toolbox, decision.tool, decision.arguments, key)
 
-    def _task(self, claimed: Claimed) -> Task:
+    def _task(self, claimed: ClaimReply) -> Task:
         assert claimed.run is not None
         assert claimed.agent is not None
         done = claimed.run.length - (claimed.step is not None)

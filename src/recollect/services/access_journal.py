@@ -32,7 +32,7 @@ log = logging.getLogger("recollect.journal")
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _RunningOperation:
     """The operation of the catalogue that is being carried out, and whether it has an entry of its own yet."""
 
     name: str
@@ -41,7 +41,7 @@ class _UnderWay:
     is_logged: bool = False
 
 
-_under_way: ContextVar[_UnderWay | None] = ContextVar("under_way", default=None)
+_under_way: ContextVar[_RunningOperation | None] = ContextVar("under_way", default=None)
 # What `audit verify` looks for by name, whichever operation let go of entries; that one has an entry of its own beside.
 KEPT_NAMES = frozenset({"retention", "drop partition"})
 
@@ -103,7 +103,7 @@ class Journal:
         `refused` is how the request is put down if it fails.
         """
         concerned = _owners(action, request)
-        known = _UnderWay(action, session=concerned["session"], agent=concerned["agent"])
+        known = _RunningOperation(action, session=concerned["session"], agent=concerned["agent"])
         token = _under_way.set(known)
         try:
             yield

@@ -33,7 +33,7 @@ KNOWN_SECONDS = 30.0  # how long a user's zone is believed before it is read aga
 MOST_KNOWN = 10_000
 
 
-class Asking:
+class RequestTimeZone:
     """Whose time is meant while a request is read. With neither store nor zone, times stay as they were given."""
 
     def __init__(self, tenant: Tenant | None = None, zone: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Asking:
         return zone_for(self._tenant, self.user)
 
 
-class Said(datetime):
+class UnparsedTime(datetime):
     """A time on its way to a service, which knows whose zone is meant: its words go along as they are."""
 
     words: str
@@ -111,14 +111,14 @@ def _is_bare_date(value: Any) -> bool:
     return isinstance(value, date) and not isinstance(value, datetime)
 
 
-def _as_said(value: Any, moment: datetime) -> Said:
-    said = Said(*moment.timetuple()[:6], moment.microsecond)
+def _as_said(value: Any, moment: datetime) -> UnparsedTime:
+    said = UnparsedTime(*moment.timetuple()[:6], moment.microsecond)
     said.words = value if isinstance(value, str) else value.isoformat()
     return said
 
 
 def _written(moment: datetime) -> str:
-    return moment.words if isinstance(moment, Said) else moment.isoformat()
+    return moment.words if isinstance(moment, UnparsedTime) else moment.isoformat()
 
 
 _SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}
@@ -142,12 +142,12 @@ def reading_whose(value: Any, handler: ModelWrapValidatorHandler[Any], info: Val
         asking.user = before
 
 
-class _Marked:
+class _ShownInZone:
     """Says of a text, or of the fields of a record, that times in it are shown in the zone."""
 
 
-MomentText = Annotated[str, _Marked()]
-RecordFields = Annotated[dict[str, Any], _Marked()]
+MomentText = Annotated[str, _ShownInZone()]
+RecordFields = Annotated[dict[str, Any], _ShownInZone()]
 
 
 def in_zone(reply: Any, zone: str) -> Any:
@@ -180,7 +180,7 @@ def _turn(reply: BaseModel, zone: ZoneInfo) -> None:
 @cache
 def _marked(reply: type[BaseModel]) -> frozenset[str]:
     fields = reply.model_fields.items()
-    return frozenset(name for name, field in fields if any(isinstance(one, _Marked) for one in field.metadata))
+    return frozenset(name for name, field in fields if any(isinstance(one, _ShownInZone) for one in field.metadata))
 
 
 @cache

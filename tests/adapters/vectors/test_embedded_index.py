@@ -22,7 +22,7 @@ from recollect.adapters.vectors.embedded import kernels, quantization, search, s
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.embedded.segment import open_segment
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
-from recollect.adapters.vectors.exact import SearchScope
+from recollect.adapters.vectors.exact import VectorFilter
 from recollect.errors import Closed, StoreFull
 from recollect.ports.vectors import VectorSnapshot
 from recollect.testing.vector_truths import MemoryTruth, nearest, packed
@@ -153,7 +153,7 @@ def test_codes_are_really_used_when_the_scope_is_wide(
     index.refresh()
     held = index._state.sections(("default", 16))
     searched = search.Search(
-        held, SearchScope.of("org0", "default", None), quantization.Query.of(np.ones(16, np.float32)), 2, 0, 50
+        held, VectorFilter.of("org0", "default", None), quantization.Query.of(np.ones(16, np.float32)), 2, 0, 50
     )
     assert 50 <= len(next(searched._batches()).seq) < 300
 
@@ -216,7 +216,7 @@ def test_few_rows_are_asked_of_the_truth(truth: MemoryTruth, open_index: OPEN, r
     held = index._state.sections(("default", 96))
     with truth.vector_snapshot() as snapshot:
         query = quantization.Query.of(clustered(random, 1, 96)[0])
-        searched = search.Search(held, SearchScope.of("org", "default", None), query, 10)
+        searched = search.Search(held, VectorFilter.of("org", "default", None), query, 10)
         assert len(searched.run(snapshot)) == 10
     assert searched.asked < 120
 

@@ -22,7 +22,13 @@ from recollect.adapters.vectors.embedded.segment import (
     parse,
     write_segment,
 )
-from recollect.adapters.vectors.embedded.segment_folder import Name, SegmentFolder, in_force, in_memory, parse_name
+from recollect.adapters.vectors.embedded.segment_folder import (
+    SegmentFolder,
+    SegmentName,
+    in_force,
+    in_memory,
+    parse_name,
+)
 from recollect.adapters.vectors.embedded.state import merge_run
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows
 from recollect.adapters.vectors.exact import decode, digest
@@ -322,9 +328,9 @@ def put(folder: SegmentFolder, rows: list[VectorRow], after: int, upto: int) -> 
 
 
 def test_names_carry_their_range() -> None:
-    assert parse_name(str(Name(1, 2**40, 3))) == (1, 2**40, 3)
+    assert parse_name(str(SegmentName(1, 2**40, 3))) == (1, 2**40, 3)
     assert parse_name("lock") is None
-    assert parse_name(f"{Name(1, 2, 3)}.tmp") is None
+    assert parse_name(f"{SegmentName(1, 2, 3)}.tmp") is None
 
 
 def test_the_wider_range_wins_then_the_younger(random: np.random.Generator, tmp_path: Path) -> None:
@@ -342,7 +348,7 @@ def test_leftovers_are_tidied_away_and_others_files_are_not(random: np.random.Ge
     folder, rows = SegmentFolder(tmp_path), rows_of(random, 3, 8)
     put(folder, rows, 0, 5)
     kept = put(folder, rows, 0, 9)
-    (tmp_path / f"{Name(0, 5, 9)}.tmp").write_bytes(b"half")
+    (tmp_path / f"{SegmentName(0, 5, 9)}.tmp").write_bytes(b"half")
     (tmp_path / "notes.txt").write_text("not ours")
     folder.tidy([kept])
     assert kept.path is not None

@@ -223,7 +223,7 @@ def test_a_pattern_that_fails_loses_its_trust_then_its_place(mem: Any) -> None:
     assert "0 of 4 uses worked" in mem.history(id).entries[-2].why
     told = mem.log(memory=id, action="pattern.report").entries
     assert {"demoted", "archived"} <= {entry.request.get("change") for entry in told}
-    with pytest.raises(Conflict, match="put aside"):
+    with pytest.raises(Conflict, match="is archived"):
         mem.pattern.apply(id)
 
 
@@ -237,7 +237,7 @@ def test_a_query_pattern_falls_out_when_the_tables_change(mem: Any) -> None:
     asked = {"task": "how many orders per month?", "kind": "query_pattern"}
     assert mem.pattern.suggest(**asked, schema_fingerprint="v1")[0].id == id
     drifted = mem.pattern.suggest(**asked, schema_fingerprint="v2")
-    assert (len(drifted), drifted.notes) == (0, ["1 left out: made for other tables than there are now"])
+    assert (len(drifted), drifted.notes) == (0, ["1 left out: made for tables that have changed since"])
     assert mem.pattern.apply(id, schema_fingerprint="v1").text == content["sql"]
     with pytest.raises(Conflict, match="changed"):
         mem.pattern.apply(id, schema_fingerprint="v2")
@@ -344,7 +344,7 @@ def test_a_language_model_words_the_pattern_and_its_cost_is_recorded(tmp_path: P
 @pytest.mark.parametrize(
     ("line", "note"),
     [
-        (ModelFailed("The model is away."), "worded without the language model: The model is away."),
+        (ModelFailed("The model is away."), "written without the language model: The model is away."),
         ({"problem_space": " ", "solution_template": "x"}, "was not used: a text is empty"),
         ({"nonsense": True}, "does not fit"),
     ],

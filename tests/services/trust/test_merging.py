@@ -52,7 +52,7 @@ def test_without_evidence_nothing_is_promoted_and_nothing_merged(mem: Any) -> No
 def test_what_is_trusted_gives_way_only_to_what_is(mem: Any) -> None:
     three(mem)
     mem.promote("said")
-    with pytest.raises(IllegalTransition, match="cannot give way to a hypothesis"):
+    with pytest.raises(IllegalTransition, match="cannot be merged into a hypothesis"):
         mem.merge("kept", ["said"])
     assert mem.merge("kept", ["said"], promote="verified").status == "verified"
 

@@ -215,7 +215,7 @@ def test_the_background_takes_nothing_away_that_it_may_not_look_at(mem: Any, por
     asked = Recollect(mem._core, Scope("default", "x", frozenset({"read"})), lambda store, scope: None, owns=False)
     found = asked.recall("port of red", purpose="act", limit=1)
     assert [hit.id for hit in found] == ["red"]
-    assert found.notes == ["1 of the citations of memory red cannot be looked at from here"]
+    assert found.notes == ["1 of the citations of memory red cannot be checked from here"]
 
 
 # -- renamed files -----------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ _TRANSIENT = {"40001", "40P01"}
 _LOST = {SAID_BY_A_POOLER, "57P01", "57P02", "57P03", "08000", "08003", "08006", "08001", "08004"}
 
 
-class Question(NamedTuple):
+class ReadStatement(NamedTuple):
     """A statement that reads. `binary` for what is mostly bytes."""
 
     statement: str
@@ -157,7 +157,7 @@ class Database:
 
     def read(self, tenant: str, work: Callable[[Connection], T]) -> T:
         """Runs work that only reads, again if its line turns out to be dead."""
-        begin = [Question(statement) for statement in self._begin_reading(tenant)]
+        begin = [ReadStatement(statement) for statement in self._begin_reading(tenant)]
 
         def once() -> T:
             with self._flight(begin) as (connection, _):
@@ -167,12 +167,12 @@ class Database:
 
         return self._persistently(once)
 
-    def ask(self, tenant: str, *questions: Question, role: str = APP) -> list[list[Row]]:
+    def ask(self, tenant: str, *questions: ReadStatement, role: str = APP) -> list[list[Row]]:
         """The answers to questions, in one round trip."""
         line = self.upkeep if role == UPKEEP else self
-        begin = [Question(_ENTER_POOLED if line.is_pooled else _ENTER, (role, tenant))]
+        begin = [ReadStatement(_ENTER_POOLED if line.is_pooled else _ENTER, (role, tenant))]
         if self.is_distributed:
-            begin = [Question(statement) for statement in line._begin_reading(tenant, role)]
+            begin = [ReadStatement(statement) for statement in line._begin_reading(tenant, role)]
 
         def once() -> list[list[Row]]:
             with line._flight(begin) as (connection, _):
@@ -185,7 +185,7 @@ class Database:
 
     def own(self, work: Callable[[Connection], T]) -> T:
         """Runs the work in one transaction as the user of the address: for tables that are not tenants' records."""
-        return self._persistently(lambda: self._write_once([Question("BEGIN"), Question(_NUMBER)], work))
+        return self._persistently(lambda: self._write_once([ReadStatement("BEGIN"), ReadStatement(_NUMBER)], work))
 
     def _settled(self) -> Sequence[str]:
         """What a session is told once, and a transaction behind a pooler each time."""
@@ -194,7 +194,7 @@ class Database:
     def _begin_reading(self, tenant: str, role: str = APP) -> list[str]:
         return ["BEGIN READ ONLY", *self._settled(), _as_role(role), _bound(tenant)]
 
-    def _begin_writing(self, tenant: str) -> list[Question]:
+    def _begin_writing(self, tenant: str) -> list[ReadStatement]:
         """Begin, bound to a tenant, when no other writer of the tenant is under way.
 
         So the steps may check first and write then, and `seq` grows in order of commit within a tenant. Writers of
@@ -203,21 +203,21 @@ class Database:
         no deadlock.
         """
         return [
-            Question("BEGIN"),
-            Question(_NUMBER),
-            *map(Question, self._settled()),
-            Question(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"),
-            Question(_as_role(APP)),
-            Question(_bound(tenant)),
-            Question(f"SELECT pg_advisory_xact_lock({_turn(tenant)})"),
-            Question(_LOCK),
+            ReadStatement("BEGIN"),
+            ReadStatement(_NUMBER),
+            *map(ReadStatement, self._settled()),
+            ReadStatement(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"),
+            ReadStatement(_as_role(APP)),
+            ReadStatement(_bound(tenant)),
+            ReadStatement(f"SELECT pg_advisory_xact_lock({_turn(tenant)})"),
+            ReadStatement(_LOCK),
         ]
 
-    def _begin_writing_quickly(self, tenant: str, by_key: bool) -> list[Question]:
+    def _begin_writing_quickly(self, tenant: str, by_key: bool) -> list[ReadStatement]:
         """The same in fewer statements; each costs about as much as a look-up by key."""
         enter = _ENTER_POOLED_TO_WRITE if self.is_pooled else _ENTER_TO_WRITE
         values = (APP, tenant, "force_generic_plan" if by_key else "auto", f"{BUSY_SECONDS}s", _turn(tenant))
-        return [Question("BEGIN"), Question(enter, values), Question(_LOCK)]
+        return [ReadStatement("BEGIN"), ReadStatement(enter, values), ReadStatement(_LOCK)]
 
     def _persistently(self, attempt: Callable[[], T]) -> T:
         def may_pass(error: Exception) -> float | None:
@@ -229,7 +229,7 @@ class Database:
 
         with self.our_errors():
             again = Retry(self._tries, first_pause_seconds=0.01)
-            return again.run(lambda number: attempt(), (_Undone, psycopg.Error), may_pass)
+            return again.run(lambda number: attempt(), (_CommitLost, psycopg.Error), may_pass)
 
     @contextmanager
     def _place_among_writers(self, tenant: str) -> Iterator[None]:
@@ -267,7 +267,7 @@ class Database:
             raise
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"a value does not fit into {self.label}") from error
-        except _Undone as undone:
+        except _CommitLost as undone:
             raise meaning(psycopg.OperationalError("lost"), self.label) from undone
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
             raise meaning(error, self.label) from error
@@ -285,7 +285,7 @@ class Database:
             pool.putconn(connection)
 
     @contextmanager
-    def _flight(self, begin: Sequence[Question]) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
+    def _flight(self, begin: Sequence[ReadStatement]) -> Iterator[tuple[Connection, list[psycopg.Cursor[Row]]]]:
         """A transaction whose statements are sent without waiting for the answers of those before."""
         pool = self._open_pool()
         connection = pool.getconn()
@@ -307,7 +307,7 @@ class Database:
             _leave(connection)
             pool.putconn(connection)
 
-    def _write_once(self, begin: Sequence[Question], work: Callable[[Connection], T]) -> T:
+    def _write_once(self, begin: Sequence[ReadStatement], work: Callable[[Connection], T]) -> T:
         """The second statement of `begin` says the number of the transaction, last in its answer."""
         number = ""
         try:
@@ -322,7 +322,7 @@ class Database:
             lost = error
         if self._is_committed(number, lost):
             return result
-        raise _Undone from lost
+        raise _CommitLost from lost
 
     def _is_committed(self, number: str, lost: psycopg.Error) -> bool:
         """What became of a transaction whose answer never came; raises when nobody can tell."""
@@ -412,7 +412,7 @@ def _turn(tenant: str) -> int:
     return int.from_bytes(hashlib.blake2b(tenant.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
 
 
-class _Undone(Exception):
+class _CommitLost(Exception):
     """The line was lost during COMMIT, and the server says that the transaction did not happen."""
 
 

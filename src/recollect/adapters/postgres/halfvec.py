@@ -16,7 +16,7 @@ OLDEST = (0, 8)  # the first pgvector whose HNSW walks on until the filters are 
 CREATE = "ask an administrator to run in this database: CREATE EXTENSION vector"
 
 
-class Half:
+class HalfVector:
     """A vector in the binary form of pgvector's halfvec."""
 
     def __init__(self, little_endian: bytes) -> None:
@@ -32,19 +32,19 @@ class Half:
 class _HalfDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Half) -> Buffer | None:
+    def dump(self, obj: HalfVector) -> Buffer | None:
         return obj.wire()
 
 
-psycopg.adapters.register_dumper(Half, _HalfDumper)
+psycopg.adapters.register_dumper(HalfVector, _HalfDumper)
 
 
-def half(vector: bytes) -> Half | None:
+def half(vector: bytes) -> HalfVector | None:
     """None for what pgvector cannot hold."""
     dimensions, odd = divmod(len(vector), 2)
     if odd or not 0 < dimensions <= MOST_DIMENSIONS or not np.isfinite(np.frombuffer(vector, dtype="<f2")).all():
         return None
-    return Half(vector)
+    return HalfVector(vector)
 
 
 def found(connection: Connection) -> tuple[str | None, bool]:

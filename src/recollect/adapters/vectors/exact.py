@@ -48,7 +48,7 @@ def unit_query(vector: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class SearchScope:
+class VectorFilter:
     """Whose rows, in which space, with which facets; what an index finds is held against it."""
 
     organization_id: str
@@ -56,7 +56,7 @@ class SearchScope:
     allowed: Mapping[int, frozenset[str | None]]
 
     @staticmethod
-    def of(organization_id: str, space: str, where: Mapping[str, Collection[str | None]] | None) -> SearchScope:
+    def of(organization_id: str, space: str, where: Mapping[str, Collection[str | None]] | None) -> VectorFilter:
         allowed = {}
         for facet, values in (where or {}).items():
             if facet not in FACETS:
@@ -64,7 +64,7 @@ class SearchScope:
             if isinstance(values, str):
                 raise InvalidInput(f"{facet!r} needs a collection of values", remedy=f"write {facet}=[…]")
             allowed[FACETS.index(facet)] = frozenset(values)
-        return SearchScope(organization_id, space, allowed)
+        return VectorFilter(organization_id, space, allowed)
 
     def admits(self, row: VectorRow, dimensions: int) -> bool:
         return (

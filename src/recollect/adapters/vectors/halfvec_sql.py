@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from recollect.adapters.postgres.connection import Connection, Row
-from recollect.adapters.postgres.halfvec import Half, half
+from recollect.adapters.postgres.halfvec import HalfVector, half
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.ports.vectors import FACETS
 
@@ -112,7 +112,7 @@ def scored(rows: Sequence[Row], most: int) -> list[Neighbour] | None:
     return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=lambda one: one[::-1])
 
 
-def _half(query: Vector) -> Half | None:
+def _half(query: Vector) -> HalfVector | None:
     return half(query.astype("<f2").tobytes())
 
 

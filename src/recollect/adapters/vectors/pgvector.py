@@ -19,10 +19,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.postgres.connection import Connection, Database, Question
+from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, half
 from recollect.adapters.ttl_cache import TtlCache
-from recollect.adapters.vectors.exact import SearchScope, unit_query
+from recollect.adapters.vectors.exact import VectorFilter, unit_query
 from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
@@ -93,13 +93,13 @@ class PgVectorStore:
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
         asked = unit_query(query)
-        SearchScope.of(organization_id, space, where)  # refuses what is no facet
+        VectorFilter.of(organization_id, space, where)  # refuses what is no facet
         if limit <= 0 or len(asked) > MOST_DIMENSIONS:
             return []
         database = self._store.database
         row_filter = self._row_filter(organization_id, space, len(asked), where or {})
         server = Server(
-            lambda text, values: database.ask(organization_id, Question(text, values))[0],
+            lambda text, values: database.ask(organization_id, ReadStatement(text, values))[0],
             lambda work: database.read(organization_id, work),
         )
         rows = EMBEDDINGS.nearest(row_filter, asked, limit, self._exact_rows, self._broad, server)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from recollect import app
-from recollect.services.admin.copy import Copied
-from recollect.services.admin.export import Restored
+from recollect.services.admin.copy import CopyReply
+from recollect.services.admin.export import RestoreBackupReply
 from recollect.services.admin.maintenance import Diagnosis
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Request
@@ -23,7 +23,7 @@ class CopyRequest(Request):
     organizations: list[str] = Field(default_factory=list, description="Only this organization; all if left out")
 
 
-def copy(request: CopyRequest, progress: Progress | None = None) -> Copied:
+def copy(request: CopyRequest, progress: Progress | None = None) -> CopyReply:
     """Bring all that one store holds into another, of any kind, and prove that both hold the same.
 
     Run it again to go on where it stopped, or to bring over what changed since.
@@ -38,7 +38,7 @@ class RestoreBackupRequest(Request):
     target: str = Field(description="An empty place: the path of a new file, or the address of an empty database")
 
 
-def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> Restored:
+def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> RestoreBackupReply:
     """Make a store from a backup, in an empty place, checked record by record before it counts."""
     return app.restore_backup(request.source, request.target)
 

@@ -40,9 +40,9 @@ def plain(reply: Reply, structured: Mapping[str, object]) -> str:
     """
     if isinstance(reply, Context):
         return reply.text
-    if isinstance(reply, graph.Done):
+    if isinstance(reply, graph.DeleteReply):
         return reply.message
-    if isinstance(reply, graph.Entities | graph.Relations | graph.Additions):
+    if isinstance(reply, graph.CreateEntitiesReply | graph.CreateRelationsReply | graph.AddObservationsReply):
         return json.dumps(*structured.values(), ensure_ascii=False, indent=2)
     return json.dumps(structured, ensure_ascii=False, indent=2)
 

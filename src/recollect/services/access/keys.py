@@ -81,7 +81,7 @@ def proves(token: str, sent: str) -> bool:
     return hmac.compare_digest(proof(token).encode(), sent.encode("utf-8", "replace"))
 
 
-class Introduction(NamedTuple):
+class SignedInUser(NamedTuple):
     """Who somebody is, for their own eyes, and the zone they are shown times in."""
 
     name: str
@@ -91,14 +91,14 @@ class Introduction(NamedTuple):
     has_password: bool = False
 
 
-def introduced(core: Core, principal: Principal) -> Introduction:
+def introduced(core: Core, principal: Principal) -> SignedInUser:
     """The user behind a key, or the key itself. UTC is what users have who chose no zone: they get the store's."""
     id = principal.key.user_id
     user = core.store.get(Scope(principal.scope.organization_id), User, id) if id is not None else None
     if user is None:
-        return Introduction(principal.key.name, "key", core.timezone)
+        return SignedInUser(principal.key.name, "key", core.timezone)
     zone = user.timezone if user.timezone != "UTC" else core.timezone
-    return Introduction(user.name, user.role or "", zone, user.email or "", user.password_hash is not None)
+    return SignedInUser(user.name, user.role or "", zone, user.email or "", user.password_hash is not None)
 
 
 def count_uses(core: Core, key: ApiKey, uses: int) -> None:
@@ -139,13 +139,13 @@ class KeyView(Reply):
     requests_per_day: int | None = None
 
 
-class KeyMade(KeyView):
+class NewKey(KeyView):
     """The key itself is here and nowhere else: it is not shown again."""
 
     key: str
 
 
-def add_key(tenant: Tenant, request: AddKeyRequest) -> KeyMade:
+def add_key(tenant: Tenant, request: AddKeyRequest) -> NewKey:
     """Make a key. It is shown this once; only its hash is kept."""
     refuse_beyond_own(tenant.scope, request.scopes)
     if request.user is not None:
@@ -157,7 +157,7 @@ def add_key(tenant: Tenant, request: AddKeyRequest) -> KeyMade:
 
 def make_key(
     tenant: Tenant, *, name: str, scopes: Iterable[str], user: str | None, ends: datetime | None, **more: Any
-) -> KeyMade:
+) -> NewKey:
     id = new_id()
     organization = base64.urlsafe_b64encode(tenant.scope.organization_id.encode()).decode().rstrip("=")
     token = f"{PREFIX}.{organization}.{id}.{secrets.token_urlsafe(32)}"
@@ -166,7 +166,7 @@ def make_key(
         ApiKey, tenant, id=id, name=name, key_hash=_hashed(token), scopes=granted, user_id=user, expires_at=ends, **more
     )
     commit(tenant, [Insert(key), logged(tenant, "create", "key.add", None, key=id)])
-    return KeyMade(key=token, **key_view(key).model_dump())
+    return NewKey(key=token, **key_view(key).model_dump())
 
 
 def key_view(key: ApiKey) -> KeyView:
@@ -220,7 +220,7 @@ def needs_owner(tenant: Tenant) -> bool:
     return not tenant.count(Query(ApiKey, (equal("is_console", False), *_valid())))
 
 
-def ensure_owner(tenant: Tenant) -> KeyMade:
+def ensure_owner(tenant: Tenant) -> NewKey:
     """An owner, made where there is none, and a key of its own."""
     owners = tenant.find(Query(User, (equal("role", "owner"),), (Order("id"),), 1)).records
     owner = owners[0] if owners else made(User, tenant, name="Owner", role="owner")

@@ -17,7 +17,7 @@ from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope, revised
 from recollect.ports.steps import Update
 from recollect.services.access.authorize import Principal
-from recollect.services.access.keys import INVALID_CREDENTIALS, KeyMade, make_key, revoking_steps
+from recollect.services.access.keys import INVALID_CREDENTIALS, NewKey, make_key, revoking_steps
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant
 from recollect.services.transaction import commit, logged
@@ -40,14 +40,14 @@ class ChangePasswordRequest(Request):
     new_password: Text = Field(max_length=LONGEST_PASSWORD, description="The one you want: ten characters or more")
 
 
-class SignedOut(Reply):
+class SignOutReply(Reply):
     """Who it was, and in how many places they were signed in until now."""
 
     user: str
     ended: int
 
 
-def change_password(tenant: Tenant, request: ChangePasswordRequest) -> SignedOut:
+def change_password(tenant: Tenant, request: ChangePasswordRequest) -> SignOutReply:
     """Change your own password; you are signed out everywhere. Keys of programs stay as they are.
 
     Only who knows the present one may: a borrowed key or a browser left open must not become an account. So nobody
@@ -65,7 +65,7 @@ def change_password(tenant: Tenant, request: ChangePasswordRequest) -> SignedOut
     ended = revoking_steps(tenant, user.id)
     entry = logged(tenant, "update", "user.change_password", None, user=user.id, ended=len(ended))
     commit(tenant, [Update(changed), *ended, entry])
-    return SignedOut(user=user.id, ended=len(ended))
+    return SignOutReply(user=user.id, ended=len(ended))
 
 
 def hashed_password(password: str) -> str:
@@ -91,7 +91,7 @@ def password_fits(password: str, kept: str | None) -> bool:
     return fits and kept is not None
 
 
-def sign_in(core: Core, organization: str, email: str, password: str, address: str | None = None) -> KeyMade:
+def sign_in(core: Core, organization: str, email: str, password: str, address: str | None = None) -> NewKey:
     """A key for the console, for as long as somebody stays signed in."""
     tenant = core.for_scope(Scope(organization, address=address))
     try:

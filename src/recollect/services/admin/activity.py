@@ -22,7 +22,7 @@ class ActivityRequest(Request):
     days: int = Field(30, ge=1, le=366, description="How many days back, today included")
 
 
-class Day(Reply):
+class ActivityDay(Reply):
     """One day, in the time zone of the caller."""
 
     date: str
@@ -32,7 +32,7 @@ class Day(Reply):
 
 
 class Activity(Reply):
-    days: list[Day]
+    days: list[ActivityDay]
 
 
 def activity(tenant: Tenant, request: ActivityRequest) -> Activity:
@@ -49,6 +49,8 @@ def activity(tenant: Tenant, request: ActivityRequest) -> Activity:
         remembered = made.get((number,), 0)
         total += remembered
         told.append(
-            Day(date=day.date().isoformat(), remembered=remembered, total=total, accesses=used.get((number,), 0))
+            ActivityDay(
+                date=day.date().isoformat(), remembered=remembered, total=total, accesses=used.get((number,), 0)
+            )
         )
     return Activity(days=told)

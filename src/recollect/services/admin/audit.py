@@ -105,7 +105,7 @@ class SealRequest(Request):
     """Seal the new entries of the access log."""
 
 
-class Sealed(Reply):
+class SealReply(Reply):
     """Store `anchor` elsewhere: with it you can verify later that nothing before it was changed or cut off."""
 
     entries: int
@@ -113,7 +113,7 @@ class Sealed(Reply):
     anchor: str | None = None
 
 
-def seal(tenant: Tenant, request: SealRequest) -> Sealed:
+def seal(tenant: Tenant, request: SealRequest) -> SealReply:
     """Chain every entry that has no seal yet to those before it."""
     tenant.journal.flush()
     entries = seals = 0
@@ -122,7 +122,7 @@ def seal(tenant: Tenant, request: SealRequest) -> Sealed:
         waiting = tenant.find(Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
         last = _last_seal(tenant)
         if not waiting:
-            return Sealed(entries=entries, seals=seals, anchor=_anchor(last) if last else None)
+            return SealReply(entries=entries, seals=seals, anchor=_anchor(last) if last else None)
         number, previous = (last.number + 1, last.digest) if last else (1, "")
         made = Seal(
             organization_id=tenant.scope.organization_id,
@@ -159,7 +159,7 @@ class VerifyLogRequest(Request):
     anchor: QueryText | None = Field(None, description="The `number:hash` of a seal that you stored elsewhere")
 
 
-class LogVerified(Reply):
+class VerifyLogReply(Reply):
     sound: bool
     entries: int
     seals: int
@@ -169,7 +169,7 @@ class LogVerified(Reply):
     problems: list[str] = Field(default_factory=list)
 
 
-def verify_log(tenant: Tenant, request: VerifyLogRequest) -> LogVerified:
+def verify_log(tenant: Tenant, request: VerifyLogRequest) -> VerifyLogReply:
     """Recompute every seal, and report entries that were changed, deleted, inserted, swapped or cut off."""
     tenant.journal.flush()
     number, digest, entries = 0, "", 0
@@ -189,7 +189,7 @@ def verify_log(tenant: Tenant, request: VerifyLogRequest) -> LogVerified:
     problems += _strays(tenant, number)
     unsealed = tenant.count(Query(AccessLog, (IsNull("seal"),)))
     anchor = f"{number}:{digest}" if number else None
-    return LogVerified(
+    return VerifyLogReply(
         sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, let_go=let_go,
         problems=problems,
     )  # fmt: skip

@@ -30,19 +30,19 @@ CHANGES = 10_000
 LEFT_OUT = frozenset({"lease", "erasure"})
 
 
-class CopiedTenant(Reply):
+class TenantCopy(Reply):
     organization: str
     records: int
     written: int
     hash: str
 
 
-class Copied(Reply):
+class CopyReply(Reply):
     """What was copied; the hash of each organization is the same on both sides."""
 
     records: int
     written: int
-    organizations: list[CopiedTenant] = Field(default_factory=list)
+    organizations: list[TenantCopy] = Field(default_factory=list)
 
 
 def copy(
@@ -50,7 +50,7 @@ def copy(
     target: RecordStore,
     organizations: Sequence[str] = (),
     progress: Progress = lambda done, total: None,
-) -> Copied:
+) -> CopyReply:
     """Copy every record of these organizations (by default all) from one store to another."""
     known = source.tenants()
     unknown = [name for name in organizations if name not in known]
@@ -61,15 +61,15 @@ def copy(
         )
     chosen = list(organizations) or known
     total = 2 * sum(_size(source, Scope(name)) for name in chosen)
-    meter = _Meter(progress, total)
+    meter = _ProgressMeter(progress, total)
     copied = [_copy_tenant(source, target, Scope(name), meter) for name in chosen]
     meter.finish()
-    return Copied(
+    return CopyReply(
         records=sum(one.records for one in copied), written=sum(one.written for one in copied), organizations=copied
     )
 
 
-class _Meter:
+class _ProgressMeter:
     """Counts the records copied and checked; the total is an estimate while others write."""
 
     def __init__(self, progress: Progress, total: int) -> None:
@@ -83,7 +83,7 @@ class _Meter:
         self._progress(self._total, self._total)
 
 
-def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _Meter) -> CopiedTenant:
+def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: _ProgressMeter) -> TenantCopy:
     """Copy one organization as of one moment; records the target already has are only read."""
     with source.snapshot(scope) as reading:
         _follow_deletions(source, reading, target, scope)
@@ -93,9 +93,7 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
             raise Conflict(
                 _difference(reading, target, scope), remedy="copy into an empty store that no one else writes to"
             )
-        return CopiedTenant(
-            organization=scope.organization_id, records=_size(reading, scope), written=written, hash=here
-        )
+        return TenantCopy(organization=scope.organization_id, records=_size(reading, scope), written=written, hash=here)
 
 
 def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, scope: Scope) -> None:
@@ -167,7 +165,7 @@ def _size(store: Reads, scope: Scope) -> int:
 
 
 def _copy_records(
-    source: Reads, target: RecordStore, scope: Scope, record: type[Record], meter: _Meter
+    source: Reads, target: RecordStore, scope: Scope, record: type[Record], meter: _ProgressMeter
 ) -> int:  # fmt: skip
     written = 0
     for batch in _batches(source, scope, record):
@@ -202,7 +200,7 @@ def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[
     return steps
 
 
-def content_hash(store: Reads, scope: Scope, meter: _Meter | None = None) -> str:
+def content_hash(store: Reads, scope: Scope, meter: _ProgressMeter | None = None) -> str:
     """The hash of every record of an organization, in an order that is the same on every store."""
     digest = hashlib.sha256()
     for record in _copied():

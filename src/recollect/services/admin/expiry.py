@@ -29,7 +29,7 @@ class SweepRequest(Request):
     dry_run: bool = Field(False, description="Only report how many")
 
 
-class Swept(Reply):
+class SweepReply(Reply):
     expired: int
     log_entries: int = 0
     states: int = 0
@@ -38,7 +38,7 @@ class Swept(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
+def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     """Delete for good every expired memory and agent state, what was removed and can no longer be restored, and file
     content that nothing uses any more.
 
@@ -49,7 +49,7 @@ def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
     memories, states = (tenant.count(Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
     removed = overdue(tenant)
     if request.dry_run:
-        return Swept(expired=memories, states=states, removed=len(removed))
+        return SweepReply(expired=memories, states=states, removed=len(removed))
     for party in removed:
         retry(partial(_bury, tenant, party), VersionConflict, RequirementFailed)
     blobs, _ = collect(tenant)
@@ -61,7 +61,9 @@ def sweep(tenant: Tenant, request: SweepRequest) -> Swept:
         commit(tenant, [*copies, *ends, entry])
     notes = erase_traces(tenant) if memories or states or blobs or removed or owed(tenant) else []
     entries = keep_retention(tenant)
-    return Swept(expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes)
+    return SweepReply(
+        expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes
+    )
 
 
 def _bury(tenant: Tenant, party: Record) -> None:

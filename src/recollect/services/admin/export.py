@@ -24,7 +24,7 @@ from recollect.domain.record import RECORDS, JsonObject, Record
 from recollect.errors import DamagedData, InvalidInput
 from recollect.ports.query import Query
 from recollect.ports.records import Reads, Scope
-from recollect.services.admin.salvage import Lost, fault, readable
+from recollect.services.admin.salvage import LostRecords, fault, readable
 from recollect.services.keyed_hashes import shown_record
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Reply, Request
@@ -49,7 +49,7 @@ class ExportRequest(Request):
     )
 
 
-class LeftOut(Reply):
+class SkippedRecords(Reply):
     """Records of a damaged store that could not be exported: one, or a range of ids. Where their number is not known,
     `id` and `to` are the readable records before and after them."""
 
@@ -60,18 +60,18 @@ class LeftOut(Reply):
     count: int | None = Field(1, description="How many; none if that cannot be read, either")
 
 
-class Transferred(Reply):
+class TransferReply(Reply):
     path: str
     records: int
     hash: str
     skipped: int = 0
     notes: list[str] = Field(default_factory=list)
-    left_out: list[LeftOut] = Field(
+    left_out: list[SkippedRecords] = Field(
         default_factory=list, description="The records of a damaged store that could not be exported"
     )
 
 
-def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d, t: None) -> TransferReply:
     """Write every record of the organization, parents first, with a hash at the end.
 
     If the store is damaged, nothing is written; with `damaged` set to skip, everything that can be read is, and the
@@ -79,25 +79,25 @@ def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d
     """
     target = Path(request.path)
 
-    def write(file: BinaryIO) -> Written:
-        return _written(tenant, request, _Target(file, target), progress)
+    def write(file: BinaryIO) -> ExportFooter:
+        return _written(tenant, request, _OutputFile(file, target), progress)
 
     try:
         done = tenant.folders.keep(target, write)
     except OSError as error:
         raise _cannot_write(target, error) from None
-    return Transferred(path=str(target), records=done.records, hash=done.hash, left_out=done.left_out)
+    return TransferReply(path=str(target), records=done.records, hash=done.hash, left_out=done.left_out)
 
 
-class Written(NamedTuple):
+class ExportFooter(NamedTuple):
     """The content of the last line of an export."""
 
     records: int
     hash: str
-    left_out: list[LeftOut]
+    left_out: list[SkippedRecords]
 
 
-class _Target:
+class _OutputFile:
     """A file being written; its errors name the file, not the store that is read."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -119,7 +119,7 @@ def exported_pieces(tenant: Tenant, request: ExportRequest) -> Iterator[bytes]:
     transaction open, and errors must come before the first byte is sent."""
     with ExitStack() as undone:
         file = undone.enter_context(tempfile.TemporaryFile(prefix="recollect-export-"))
-        _written(tenant, request, _Target(file, Path("a temporary file")), lambda done, total: None)
+        _written(tenant, request, _OutputFile(file, Path("a temporary file")), lambda done, total: None)
         file.seek(0)
         undone.pop_all()
     return _pieces(file)
@@ -130,14 +130,14 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
         yield from iter(partial(file.read, PIECE_BYTES), b"")
 
 
-def _written(tenant: Tenant, request: ExportRequest, target: _Target, progress: Progress) -> Written:
+def _written(tenant: Tenant, request: ExportRequest, target: _OutputFile, progress: Progress) -> ExportFooter:
     """Write all the lines; returns the number of records, their hash, and what was left out."""
     digest, count = hashlib.sha256(), -1
     with _remedied(request):
         # A store whose log is damaged cannot log the export, but must still be exportable.
         tenant.journal.flush_quietly() if request.damaged == "skip" else tenant.journal.flush()
     with _remedied(request), tenant.snapshot() as reading:
-        taking = _Taking(reading, tenant.scope, request.damaged == "skip")
+        taking = _RecordReader(reading, tenant.scope, request.damaged == "skip")
         records = _exported(request.audit)
         total = sum(taking.count(record) for record in records)
         for line in _lines(tenant, taking, records):
@@ -149,7 +149,7 @@ def _written(tenant: Tenant, request: ExportRequest, target: _Target, progress: 
     if taking.left_out:
         end["left_out"] = [one.model_dump(mode="json") for one in taking.left_out]
     target.write(_line(end))
-    return Written(count, digest.hexdigest(), taking.left_out)
+    return ExportFooter(count, digest.hexdigest(), taking.left_out)
 
 
 @contextmanager
@@ -164,19 +164,19 @@ def _remedied(request: ExportRequest) -> Iterator[None]:
         raise DamagedData(error.message, remedy=remedy, **error.details) from error
 
 
-def _lines(tenant: Tenant, taking: _Taking, records: list[type[Record]]) -> Iterator[bytes]:
+def _lines(tenant: Tenant, taking: _RecordReader, records: list[type[Record]]) -> Iterator[bytes]:
     yield _line({"format": FORMAT, "organization": tenant.scope.organization_id})
     for record in records:
         yield from (record_line(shown_record(tenant.keyring, tenant.scope, one)) for one in taking.records(record))
 
 
-class _Taking:
+class _RecordReader:
     """Reads all records, or all that are readable: what refers to a record that was left out is left out, too."""
 
     def __init__(self, reading: Reads, scope: Scope, skips: bool) -> None:
         self._reading, self._scope, self._skips = reading, scope, skips
         self._taken: dict[str, set[str]] = {}
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[SkippedRecords] = []
         self._is_run = False
 
     def count(self, record: type[Record]) -> int:
@@ -191,8 +191,8 @@ class _Taking:
         self._is_run = False
         taken = self._taken[record.shape.table] = set()
         for one in readable(self._reading, self._scope, record):
-            kept = one if isinstance(one, Lost) else self._whole(one)
-            if isinstance(kept, Lost):
+            kept = one if isinstance(one, LostRecords) else self._whole(one)
+            if isinstance(kept, LostRecords):
                 self._leave_out(kept)
                 continue
             self._is_run = False
@@ -200,31 +200,31 @@ class _Taking:
                 taken.add(kept.id)
             yield kept
 
-    def _whole(self, record: Record) -> Record | Lost:
+    def _whole(self, record: Record) -> Record | LostRecords:
         table, wrong = record.shape.table, fault(record)
         if wrong is not None or not self._skips:
-            return record if wrong is None else Lost(table, wrong, record.id)
+            return record if wrong is None else LostRecords(table, wrong, record.id)
         for name, reference in record.shape.references.items():
             there, id = self._taken.get(reference.to), getattr(record, name)
             if id is None or there is None or id in there:
                 continue
             if reference.on_delete == "cascade":
-                return Lost(table, f"its {reference.to} was left out", record.id)
+                return LostRecords(table, f"its {reference.to} was left out", record.id)
             record = record.changed(**{name: None})
         return record
 
-    def _leave_out(self, lost: Lost) -> None:
+    def _leave_out(self, lost: LostRecords) -> None:
         if not self._skips:
             where = f"the {lost.table} '{lost.id}'" if lost.between is None else f"a part of the table {lost.table}"
             raise DamagedData(f"{where} is damaged: {lost.why}", id=lost.id)
         last = self.left_out[-1] if self._is_run else None
         if lost.between is not None:
             first, end = lost.between
-            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=first, to=end, count=None))
+            self.left_out.append(SkippedRecords(table=lost.table, why=lost.why, id=first, to=end, count=None))
         elif last is not None and last.why == lost.why and last.count is not None:
             self.left_out[-1] = last.model_copy(update={"to": lost.id, "count": last.count + 1})
         else:
-            self.left_out.append(LeftOut(table=lost.table, why=lost.why, id=lost.id))
+            self.left_out.append(SkippedRecords(table=lost.table, why=lost.why, id=lost.id))
         self._is_run = True
 
 
@@ -270,20 +270,20 @@ class BackupRequest(Request):
     path: str = Field(description="The path of the copy; it must not exist yet")
 
 
-class BackedUp(Reply):
+class BackupReply(Reply):
     path: str
     bytes: int
 
 
-def backup(tenant: Tenant, request: BackupRequest) -> BackedUp:
+def backup(tenant: Tenant, request: BackupRequest) -> BackupReply:
     """A consistent copy of the store, taken while others write."""
     target = Path(request.path)
     tenant.journal.flush()
     tenant.store.backup(target)
-    return BackedUp(path=str(target), bytes=target.stat().st_size)
+    return BackupReply(path=str(target), bytes=target.stat().st_size)
 
 
-class Restored(Reply):
+class RestoreBackupReply(Reply):
     """Where the store is now, and how many memories it has in all organizations together."""
 
     store: str

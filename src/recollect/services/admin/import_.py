@@ -36,13 +36,13 @@ from recollect.ports.query import OneOf, Query
 from recollect.ports.steps import DeleteWhere, Insert, Put, Step
 from recollect.retry import retry
 from recollect.services.access.authorize import refuse_higher
-from recollect.services.admin.export import FORMAT, LEFT_OUT, LeftOut, Transferred, Written
+from recollect.services.admin.export import FORMAT, LEFT_OUT, ExportFooter, SkippedRecords, TransferReply
 from recollect.services.memories.content_hashes import difference
 from recollect.services.memories.indexing import Progress, refreshed
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
-from recollect.services.trust.import_trust import Proving
+from recollect.services.trust.import_trust import ImportCheck
 
 BATCH = 1000
 BATCH_BYTES = 8 << 20
@@ -63,7 +63,7 @@ class ImportRequest(Request):
     existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that exist already")
 
 
-def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> Transferred:
+def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> TransferReply:
     """Import an exported file: every line is checked before the first is written, then batches commit.
 
     A memory and its parts (tags, citations, history, vectors) are skipped or replaced together, and so are an item and
@@ -73,11 +73,11 @@ def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda 
     written = done = 0
     try:
         with path.open("rb") as file:
-            survey = _Survey(path.name, tenant, progress)
+            survey = _ImportFile(path.name, tenant, progress)
             survey.read(file)
             _refuse_higher_users(tenant, survey.users)
             _refuse_two_logs(tenant, survey.seals)
-            proving = Proving(tenant, survey.has_log, request.existing == "replace")
+            proving = ImportCheck(tenant, survey.has_log, request.existing == "replace")
             for batch in survey.batches(file, proving):
                 written += _write(tenant, batch, request.existing, written)
                 done += len(batch)
@@ -87,7 +87,7 @@ def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda 
     notes = [*proving.settle(), *refreshed(tenant)]
     written -= len(proving.fallen)  # each has one more version in its history than the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
-    return Transferred(path=str(path), records=written, hash=survey.hash, **told)
+    return TransferReply(path=str(path), records=written, hash=survey.hash, **told)
 
 
 def _refuse_damaged(name: str, number: int, record: Record) -> None:
@@ -135,7 +135,7 @@ def _refuse_two_logs(tenant: Tenant, seals: set[str]) -> None:
 
 
 @dataclass(slots=True)
-class _Survey:
+class _ImportFile:
     """A checked file: the positions of its lines, those of parts by their owner."""
 
     name: str
@@ -143,7 +143,7 @@ class _Survey:
     progress: Progress
     records: int = 0
     hash: str = ""
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[SkippedRecords] = field(default_factory=list)
     seals: set[str] = field(default_factory=set)
     users: set[str] = field(default_factory=set)
     _logs: set[int] = field(default_factory=set)
@@ -196,7 +196,7 @@ class _Survey:
         """Of the log entries that can be cited, only results come after memories in a file."""
         return _digest_of("result", id) in self._logs
 
-    def batches(self, file: IO[bytes], proving: Proving) -> Iterator[list[Record]]:
+    def batches(self, file: IO[bytes], proving: ImportCheck) -> Iterator[list[Record]]:
         """Records in the order of the file, each followed by its parts, with trust as it was checked here."""
         batch: list[Record] = []
         size = 0
@@ -236,7 +236,7 @@ def _line_at(file: IO[bytes], offset: int) -> bytes:
     return file.readline()
 
 
-def checked(file: IO[bytes], name: str) -> Written:
+def checked(file: IO[bytes], name: str) -> ExportFooter:
     """The last line: the number of records, the hash of all lines before it (checked), and what was left out."""
     digest, previous, header = hashlib.sha256(), b"", None
     for line in file:
@@ -249,10 +249,10 @@ def checked(file: IO[bytes], name: str) -> Written:
     if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest() or not isinstance(end.get("records"), int):
         raise DamagedData(f"'{name}' was cut short or changed", remedy="export it again; nothing was imported")
     try:
-        left_out = [LeftOut.model_validate(one) for one in end.get("left_out", [])]
+        left_out = [SkippedRecords.model_validate(one) for one in end.get("left_out", [])]
     except (ValidationError, TypeError):
         raise DamagedData(f"'{name}' was changed", remedy="export it again; nothing was imported") from None
-    return Written(int(end["records"]), digest.hexdigest(), left_out)
+    return ExportFooter(int(end["records"]), digest.hexdigest(), left_out)
 
 
 def _validated(line: bytes, tenant: Tenant) -> Record | None:

@@ -18,7 +18,7 @@ from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, Recollect
 from recollect.ports.models import Embedder
 from recollect.ports.query import Compare, IsNull, Linked, OneOf, Query, equal
 from recollect.ports.records import Part, Problem
-from recollect.services.admin.salvage import UNREADABLE, Lost, readable
+from recollect.services.admin.salvage import UNREADABLE, LostRecords, readable
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks.checkpoint_streams import check_items
 from recollect.services.memories.embeddings import facets_of, passages_of, text_hash
@@ -45,7 +45,7 @@ class ProblemView(Reply):
     count: int = Field(1, description="How many records it affects")
 
 
-class Verified(Reply):
+class VerifyReply(Reply):
     """What was read, and every problem; `sound` if there is none."""
 
     sound: bool
@@ -55,23 +55,23 @@ class Verified(Reply):
     problems: list[ProblemView] = Field(default_factory=list)
 
 
-def verify(tenant: Tenant, request: VerifyRequest) -> Verified:
+def verify(tenant: Tenant, request: VerifyRequest) -> VerifyReply:
     """Re-read every record, re-derive every hash, and compare the indexes with the records."""
     mine = (None, tenant.scope.organization_id)
     problems = [_viewed(problem) for problem in tenant.store.verify() if problem.organization_id in mine]
     partly: set[str] = set()
     for found in _to_the_end(tenant):
-        if isinstance(found, Partly):
+        if isinstance(found, PartialVectors):
             partly.add(found.id)
         elif not _is_told(found, problems):
             problems.append(found)
     memories, vectors = _counted(tenant, Memory), _counted(tenant, Embedding)
-    return Verified(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
+    return VerifyReply(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
 
 
-def _to_the_end(tenant: Tenant) -> Iterator[ProblemView | Partly]:
+def _to_the_end(tenant: Tenant) -> Iterator[ProblemView | PartialVectors]:
     """Run each check by itself: what one of them cannot read does not stop the others."""
-    parts: list[Callable[[], Iterable[ProblemView | Partly]]] = [
+    parts: list[Callable[[], Iterable[ProblemView | PartialVectors]]] = [
         lambda: _check_memories(tenant),
         lambda: map(_viewed, check_content(tenant)),
         lambda: map(_viewed, check_items(tenant)),
@@ -115,14 +115,14 @@ def _index_problems(core: Core) -> list[ProblemView]:
     ]
 
 
-def _check_memories(tenant: Tenant) -> Iterator[ProblemView | Partly]:
+def _check_memories(tenant: Tenant) -> Iterator[ProblemView | PartialVectors]:
     lacking: dict[str, ProblemView] = {}
     every = readable(tenant.store, tenant.scope, Memory, deleted="no", page=PAGE)
     while page := list(islice(every, PAGE)):
         for one in page:
             yield from _check_memory(one) if isinstance(one, Memory) else [_unread(one)]
         for problem in _vectors_checked(tenant, [one for one in page if isinstance(one, Memory)]):
-            if isinstance(problem, Partly):
+            if isinstance(problem, PartialVectors):
                 yield problem
                 continue
             first = lacking.get(problem.what)
@@ -130,7 +130,7 @@ def _check_memories(tenant: Tenant) -> Iterator[ProblemView | Partly]:
     yield from lacking.values()  # with another embedder all of them are missing
 
 
-def _unread(lost: Lost) -> ProblemView:
+def _unread(lost: LostRecords) -> ProblemView:
     what = lost.why
     if lost.between is not None:
         first, last = lost.between
@@ -138,7 +138,7 @@ def _unread(lost: Lost) -> ProblemView:
     return ProblemView(what=what, table=lost.table, id=lost.id)
 
 
-def _vectors_checked(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+def _vectors_checked(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | PartialVectors]:
     try:
         yield from _check_vectors(tenant, memories)
     except DamagedData as error:
@@ -152,14 +152,14 @@ def _check_memory(memory: Memory) -> Iterator[ProblemView]:
         yield ProblemView(what="its text does not match its content", table="memory", id=memory.id)
 
 
-def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | Partly]:
+def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | PartialVectors]:
     """Check that each memory has the vectors of its text by each configured model, with its filter fields."""
     if not memories:
         return
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
-    stored: dict[tuple[str, ...], list[_Kept]] = {}
+    stored: dict[tuple[str, ...], list[_StoredVector]] = {}
     for row in tenant.select(Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
-        stored.setdefault(row[:3], []).append(_Kept(*row[3:]))
+        stored.setdefault(row[:3], []).append(_StoredVector(*row[3:]))
     queued = {tuple(row) for row in tenant.select(Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))}
     own = {embedder.model: embedder for embedder in tenant.embedders}
     others: dict[str, dict[str, None]] = {}
@@ -173,16 +173,16 @@ def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemVi
             if found is not None:
                 what = found.replace("MODEL", f"{model} in {namespace}")
                 problem = ProblemView(what=what, table="memory", id=memory.id, part="vectors")
-                yield Partly(memory.id) if found == _PARTLY else problem
+                yield PartialVectors(memory.id) if found == _PARTLY else problem
 
 
-class Partly(NamedTuple):
+class PartialVectors(NamedTuple):
     """A long memory whose vectors are from before passages: they are of its beginning only."""
 
     id: str
 
 
-class _Kept(NamedTuple):
+class _StoredVector(NamedTuple):
     facets: list[str | None]
     text_hash: str
     given: bool
@@ -193,7 +193,7 @@ _VECTOR = ("facets", "text_hash", "given", "start")
 _PARTLY = "has a vector of its beginning only"
 
 
-def _check_kept(memory: Memory, kept: list[_Kept], embedder: Embedder | None, is_owed: bool) -> str | None:
+def _check_kept(memory: Memory, kept: list[_StoredVector], embedder: Embedder | None, is_owed: bool) -> str | None:
     """The problem with the vectors of a memory by one model in one namespace."""
     if not kept:
         return None if is_owed or embedder is None else "has no vector by MODEL"
@@ -213,7 +213,7 @@ class DoctorRequest(Request):
     fix: bool = Field(False, description="Rebuild indexes that have problems, and do pending work")
 
 
-class Finding(Reply):
+class DoctorFinding(Reply):
     name: str
     well: bool
     says: str
@@ -222,7 +222,7 @@ class Finding(Reply):
 
 class Diagnosis(Reply):
     well: bool
-    findings: list[Finding]
+    findings: list[DoctorFinding]
     mended: list[str] = Field(default_factory=list)
 
 
@@ -239,43 +239,43 @@ def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
     return Diagnosis(well=all(finding.well for finding in findings), findings=findings, mended=mended)
 
 
-def _examined(tenant: Tenant) -> list[Finding]:
+def _examined(tenant: Tenant) -> list[DoctorFinding]:
     """Every finding; a store too damaged to be queried is one, too."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     for examine in (_presence, _index_state, _health, _pending):
         try:
             findings += examine(tenant)
         except DamagedData as error:
-            findings.append(Finding(name="damage", well=False, says=error.message, remedy=RESTORE))
+            findings.append(DoctorFinding(name="damage", well=False, says=error.message, remedy=RESTORE))
     return findings
 
 
-def _index_state(tenant: Tenant) -> Iterator[Finding]:
+def _index_state(tenant: Tenant) -> Iterator[DoctorFinding]:
     """How far the vector index is behind: a little is normal, being unavailable is a problem."""
     try:
         says, remedy = f"{tenant.vectors.label}, {tenant.vectors.behind()} behind", ""
     except IndexFailed as failure:
         says, remedy = f"{failure.message}; it is too far behind, so recall does not use it", failure.remedy
-    yield Finding(name="vectors", well=not remedy, says=says, remedy=remedy)
+    yield DoctorFinding(name="vectors", well=not remedy, says=says, remedy=remedy)
 
 
-def _health(tenant: Tenant) -> Iterator[Finding]:
+def _health(tenant: Tenant) -> Iterator[DoctorFinding]:
     verified = verify(tenant, VerifyRequest())
     derived = [problem for problem in verified.problems if problem.part != "records"]
     truth = [problem for problem in verified.problems if problem not in derived]
-    yield Finding(
+    yield DoctorFinding(
         name="records",
         well=not truth,
         says=f"{verified.memories} memories, {_listed(truth)}",
         remedy=RESTORE if truth else "",
     )
-    yield Finding(
+    yield DoctorFinding(
         name="indexes",
         well=not derived,
         says=f"{verified.vectors} vectors, {_listed(derived)}",
         remedy="recollect doctor --fix" if derived else "",
     )
-    yield Finding(
+    yield DoctorFinding(
         name="passages",
         well=not verified.partly,
         says=f"{verified.partly} long memories have a vector of their beginning only",
@@ -283,29 +283,29 @@ def _health(tenant: Tenant) -> Iterator[Finding]:
     )
 
 
-def _pending(tenant: Tenant) -> Iterator[Finding]:
+def _pending(tenant: Tenant) -> Iterator[DoctorFinding]:
     vectors = tenant.count(Query(IndexTask))
-    yield Finding(
+    yield DoctorFinding(
         name="queue",
         well=vectors == 0,
         says=f"{vectors} vectors owed",
         remedy="recollect doctor --fix" if vectors else "",
     )
     traces = owed(tenant)
-    yield Finding(
+    yield DoctorFinding(
         name="erasure",
         well=traces == 0,
         says=f"{traces} deletions whose traces are still on disk",
         remedy="recollect doctor --fix" if traces else "",
     )
     due = tenant.count(Query(Memory, (Compare("expires_at", "<=", now()),), deleted="yes"))
-    yield Finding(name="expiry", well=True, says=f"{due} expired memories to delete with `recollect sweep`")
+    yield DoctorFinding(name="expiry", well=True, says=f"{due} expired memories to delete with `recollect sweep`")
     yield from _items_behind(tenant)
     broken = tenant.count(Query(Citation, (equal("state", "broken"),)))
-    yield Finding(name="citations", well=True, says=f"{broken} citations are broken")
+    yield DoctorFinding(name="citations", well=True, says=f"{broken} citations are broken")
 
 
-def _items_behind(tenant: Tenant) -> Iterator[Finding]:
+def _items_behind(tenant: Tenant) -> Iterator[DoctorFinding]:
     """The texts of items are not stored, so only whoever put them can have their vectors made again."""
     if tenant.embedder is None:
         return
@@ -318,15 +318,15 @@ def _items_behind(tenant: Tenant) -> Iterator[Finding]:
     ):
         count = tenant.count(Query(Item, where))
         if count:
-            yield Finding(name="items", well=True, says=f"{count} {says}", remedy="put them again")
+            yield DoctorFinding(name="items", well=True, says=f"{count} {says}", remedy="put them again")
 
 
-def _presence(tenant: Tenant) -> Iterator[Finding]:
+def _presence(tenant: Tenant) -> Iterator[DoctorFinding]:
     """An emptied store looks healthy to checks that read what is left, so its change counter is compared."""
     changes = tenant.store.changes(tenant.scope, 0, 1)
     present = tenant.scope.organization_id in tenant.store.tenants()
     well = present or not changes
-    yield Finding(
+    yield DoctorFinding(
         name="store",
         well=well,
         says=f"{tenant.store.capabilities.name}, organization '{tenant.scope.organization_id}'"
@@ -334,7 +334,7 @@ def _presence(tenant: Tenant) -> Iterator[Finding]:
         remedy="" if well else RESTORE,
     )
     for remark in tenant.store.capabilities.remarks:
-        yield Finding(name=remark.name, well=True, says=remark.says, remedy=remark.remedy)
+        yield DoctorFinding(name=remark.name, well=True, says=remark.says, remedy=remark.remedy)
 
 
 def _listed(problems: list[ProblemView]) -> str:
@@ -345,7 +345,7 @@ def _listed(problems: list[ProblemView]) -> str:
     return f"{sum(problem.count for problem in problems)} problems, the first: {first.what}{where}"
 
 
-def _repair(tenant: Tenant, findings: list[Finding]) -> list[str]:
+def _repair(tenant: Tenant, findings: list[DoctorFinding]) -> list[str]:
     ailing = {finding.name for finding in findings if not finding.well}
     done: list[str] = []
     if "erasure" in ailing:

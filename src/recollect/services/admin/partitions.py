@@ -53,7 +53,7 @@ class PartitionView(Reply):
     bytes: int
 
 
-class DropView(Reply):
+class PartitionDrop(Reply):
     """A month that was or would be dropped: how many rows, whose, and what belongs to them."""
 
     partition: str
@@ -63,15 +63,15 @@ class DropView(Reply):
     hanging: dict[str, int] = Field(default_factory=dict)
 
 
-class Layout(Reply):
+class PartitionsReply(Reply):
     partitions: list[PartitionView]
     made: list[str] = Field(default_factory=list)
-    drops: list[DropView] = Field(default_factory=list)
+    drops: list[PartitionDrop] = Field(default_factory=list)
     applied: bool = False
     note: str = ""
 
 
-def partitions(tenant: Tenant, request: PartitionsRequest) -> Layout:
+def partitions(tenant: Tenant, request: PartitionsRequest) -> PartitionsReply:
     """Show the partitions of the store, create months ahead, drop old ones: only a plan unless `apply` is set."""
     store, before = tenant.store, _before(request)
     if not isinstance(store, Partitioned):
@@ -80,7 +80,7 @@ def partitions(tenant: Tenant, request: PartitionsRequest) -> Layout:
                 f"a {store.capabilities.name} store has no partitions",
                 remedy="use `recollect sweep` and `recollect prune` to delete old memories",
             )
-        return Layout(partitions=[], note=f"A {store.capabilities.name} store has no partitions.")
+        return PartitionsReply(partitions=[], note=f"A {store.capabilities.name} store has no partitions.")
     made = store.make_ahead(request.ahead) if request.ahead is not None else []
     plan = _plan(store, "memory" if request.memories else "access_log", before) if before else []
     drops = [_view(store, tenant, one, request.all_organizations) for one in plan]
@@ -88,7 +88,7 @@ def partitions(tenant: Tenant, request: PartitionsRequest) -> Layout:
         _refuse_others(drops, request.all_organizations)
         for partition in plan:
             _drop(tenant, store, partition)
-    return Layout(
+    return PartitionsReply(
         partitions=[
             PartitionView(name=p.name, table=p.table, holds=p.holds, rows=p.rows, bytes=p.bytes)
             for p in store.partitions()
@@ -124,10 +124,10 @@ def _plan(store: Partitioned, table: str, before: datetime) -> list[Partition]:
     return [one for one in store.partitions() if one.table == table and one.ends is not None and one.ends <= before]
 
 
-def _view(store: Partitioned, tenant: Tenant, partition: Partition, everybody: bool) -> DropView:
+def _view(store: Partitioned, tenant: Tenant, partition: Partition, everybody: bool) -> PartitionDrop:
     rows = store.rows_by_tenant(partition)
     mine = {id: count for id, count in rows.items() if everybody or id == tenant.scope.organization_id}
-    return DropView(
+    return PartitionDrop(
         partition=partition.name,
         rows=sum(rows.values()),
         organizations=mine,
@@ -136,7 +136,7 @@ def _view(store: Partitioned, tenant: Tenant, partition: Partition, everybody: b
     )
 
 
-def _refuse_others(drops: Sequence[DropView], everybody: bool) -> None:
+def _refuse_others(drops: Sequence[PartitionDrop], everybody: bool) -> None:
     if not everybody and any(one.others for one in drops):
         raise Denied(
             "these months hold records of other organizations",
@@ -228,14 +228,14 @@ class MigrateRequest(Request):
     distribute: bool = Field(False, description="Distribute the tables over a Citus cluster, by organization")
 
 
-class Migrated(Reply):
+class MigrateReply(Reply):
     """What was done; opening a store applies migrations as well, so often there is nothing to do."""
 
     applied: list[str]
     distributed: list[str] = Field(default_factory=list)
 
 
-def migrate(tenant: Tenant, request: MigrateRequest) -> Migrated:
+def migrate(tenant: Tenant, request: MigrateRequest) -> MigrateReply:
     """Apply pending migrations, each in one transaction."""
     if request.distribute and not isinstance(tenant.store, Distributable):
         raise Unsupported(
@@ -244,4 +244,4 @@ def migrate(tenant: Tenant, request: MigrateRequest) -> Migrated:
         )
     applied = tenant.store.migrate()
     distributed = tenant.store.distribute() if request.distribute and isinstance(tenant.store, Distributable) else []
-    return Migrated(applied=applied, distributed=distributed)
+    return MigrateReply(applied=applied, distributed=distributed)

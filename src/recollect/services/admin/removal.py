@@ -16,7 +16,14 @@ from recollect.retry import retry
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.access.projects import ProjectView, project_view
 from recollect.services.access.users import UserView, user_view
-from recollect.services.admin.removal_plan import Plan, RecordCount, counted, planned, removing_steps, returning_steps
+from recollect.services.admin.removal_plan import (
+    RecordCount,
+    RemovalPlan,
+    counted,
+    planned,
+    removing_steps,
+    returning_steps,
+)
 from recollect.services.agents.agents import AgentView, agent_view
 from recollect.services.conversations.sessions import SessionView, session_view
 from recollect.services.erasure import erase_traces, owing
@@ -111,11 +118,11 @@ def _remove(tenant: Tenant, record: type[Record], request: RemovalRequest) -> Re
     return removal.model_copy(update={"deleted": done.deleted, "notes": erase_traces(tenant)})
 
 
-def _described(tenant: Tenant, plan: Plan, request: RemovalRequest) -> Removal:
+def _described(tenant: Tenant, plan: RemovalPlan, request: RemovalRequest) -> Removal:
     kept: dict[str, list[str]] = {}
     for table, id in sorted(plan.kept):
         kept.setdefault(table, []).append(id)
-    root = plan.reach.root
+    root = plan.dependents.root
     return Removal(
         type=root.shape.table,
         id=root.id,

@@ -61,7 +61,7 @@ class RecordCount(Reply):
 
 
 @dataclass
-class Reach:
+class Dependents:
     """All records that depend on a party, the owner of each, and the parent of each."""
 
     root: Record
@@ -111,9 +111,9 @@ class Reach:
         return tables
 
 
-def reach(tenant: Tenant, root: Record) -> Reach:
+def dependents_of(tenant: Tenant, root: Record) -> Dependents:
     """Everything that deleting a party would delete, by the references that records declare."""
-    found = Reach(root)
+    found = Dependents(root)
     found.owners[found.start] = _owner_of_party(root)
     frontier: dict[str, list[str]] = {root.shape.table: [root.id]}
     spoken_in: dict[Key, str] = {}
@@ -171,7 +171,7 @@ def _rows(
             yield told["id"], told[link], told.get(user or ""), told.get("session_id")
 
 
-def _settle_replies(tenant: Tenant, found: Reach, spoken_in: dict[Key, str]) -> None:
+def _settle_replies(tenant: Tenant, found: Dependents, spoken_in: dict[Key, str]) -> None:
     """Messages of a session without a user belong to the owner of the session."""
     users: dict[str, str] = {}
     for some in _chunks(sorted(set(spoken_in.values()))):
@@ -189,10 +189,10 @@ def _chunks(ids: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RemovalPlan:
     """What a removal deletes, and what it hands over to whom."""
 
-    reach: Reach
+    dependents: Dependents
     others: set[Key]
     kept: set[Key]
     going: dict[str, list[str]]
@@ -203,11 +203,11 @@ class Plan:
     def refusal(self) -> Conflict | None:
         if not self.others or self.with_others or self.heir is not None:
             return None
-        root = self.reach.root
+        root = self.dependents.root
         remedy = "give with_others=True to remove it nevertheless"
         if not isinstance(root, Session):
             remedy = f"name another {root.shape.table} in hand_over_to to keep it for them, or {remedy}"
-        owners = sorted({owner[1] for key in self.others if (owner := self.reach.owners[key])})
+        owners = sorted({owner[1] for key in self.others if (owner := self.dependents.owners[key])})
         return Conflict(
             f"{len(self.others)} records that depend on {root.shape.table} '{root.id[:80]}' belong to other users",
             remedy=f"{remedy}; dry_run=True shows what and whose",
@@ -217,14 +217,14 @@ class Plan:
         )
 
 
-def planned(tenant: Tenant, root: Record, heir: str | None, with_others: bool) -> Plan:
+def planned(tenant: Tenant, root: Record, heir: str | None, with_others: bool) -> RemovalPlan:
     """What removing a party does, without doing it."""
     if heir is not None:
         _check_heir(tenant, root, heir)
-    hanging = reach(tenant, root)
+    hanging = dependents_of(tenant, root)
     others = hanging.others()
     kept = hanging.shared() if heir is not None and not with_others else set()
-    return Plan(hanging, others, kept, hanging.going(kept), heir, with_others)
+    return RemovalPlan(hanging, others, kept, hanging.going(kept), heir, with_others)
 
 
 def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
@@ -235,10 +235,10 @@ def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
     load(tenant, type(root), heir)
 
 
-def counted(tenant: Tenant, plan: Plan, tables: dict[str, list[str]]) -> list[RecordCount]:
+def counted(tenant: Tenant, plan: RemovalPlan, tables: dict[str, list[str]]) -> list[RecordCount]:
     """How many records of which type belong to whom."""
-    counts = Counter((table, plan.reach.owners[table, id]) for table, ids in tables.items() for id in ids)
-    others = {plan.reach.owners[key] for key in plan.others}
+    counts = Counter((table, plan.dependents.owners[table, id]) for table, ids in tables.items() for id in ids)
+    others = {plan.dependents.owners[key] for key in plan.others}
     names = _names(tenant, {owner for _, owner in counts if owner})
     return [
         RecordCount(
@@ -262,7 +262,7 @@ def _names(tenant: Tenant, owners: set[tuple[str, str]]) -> dict[tuple[str, str]
     return names
 
 
-def removing_steps(tenant: Tenant, plan: Plan, *, for_good: bool, moment: datetime) -> list[Step]:
+def removing_steps(tenant: Tenant, plan: RemovalPlan, *, for_good: bool, moment: datetime) -> list[Step]:
     """Hand over what stays, require that nothing of others was added meanwhile, then hide or delete the rest."""
     steps = [*_handing_steps(tenant, plan), *_guards(plan)]
     if for_good:
@@ -270,13 +270,13 @@ def removing_steps(tenant: Tenant, plan: Plan, *, for_good: bool, moment: dateti
     return [*steps, *_hiding_steps(tenant, plan, moment)]
 
 
-def _handing_steps(tenant: Tenant, plan: Plan) -> list[Step]:
+def _handing_steps(tenant: Tenant, plan: RemovalPlan) -> list[Step]:
     if plan.heir is None or not plan.kept:
         return []
-    root = plan.reach.root
+    root = plan.dependents.root
     steps: list[Step] = [Require(type(root), plan.heir)]
     for record in _records(tenant, plan.kept, deleted=True):
-        link = plan.reach.links[record.shape.table, record.id]
+        link = plan.dependents.links[record.shape.table, record.id]
         if isinstance(record, Memory):
             moved = identified(record, **{link: plan.heir})
             why = f"its {root.shape.table} {root.id} was removed"
@@ -289,11 +289,11 @@ def _handing_steps(tenant: Tenant, plan: Plan) -> list[Step]:
     return steps
 
 
-def _guards(plan: Plan) -> list[Step]:
+def _guards(plan: RemovalPlan) -> list[Step]:
     """Fails if others began to use what is removed since it was read; then it is planned again."""
     if plan.with_others:
         return []
-    root, steps = plan.reach.root, list[Step]()
+    root, steps = plan.dependents.root, list[Step]()
     known = tuple(plan.going.get("session", ()))
     seen = (OneOf("id", known, wanted=False),) if known else ()
     if isinstance(root, Agent):
@@ -302,7 +302,9 @@ def _guards(plan: Plan) -> list[Step]:
     for some in _chunks(plan.going.get("project", ())):
         steps.append(Absent(Session, (OneOf("project_id", some), *seen)))
     own = {
-        owner[1] for key, owner in plan.reach.owners.items() if owner and owner[0] == "user" and key not in plan.others
+        owner[1]
+        for key, owner in plan.dependents.owners.items()
+        if owner and owner[0] == "user" and key not in plan.others
     }
     for some in _chunks(known):
         spoken: tuple[Filter, ...] = (OneOf("session_id", some), IsNull("user_id", wanted=False))
@@ -311,9 +313,9 @@ def _guards(plan: Plan) -> list[Step]:
     return steps
 
 
-def _hiding_steps(tenant: Tenant, plan: Plan, moment: datetime) -> list[Step]:
+def _hiding_steps(tenant: Tenant, plan: RemovalPlan, moment: datetime) -> list[Step]:
     """Hide them, all with the same time, by which they can be restored."""
-    why = f"its {plan.reach.root.shape.table} {plan.reach.root.id} was removed"
+    why = f"its {plan.dependents.root.shape.table} {plan.dependents.root.id} was removed"
     memories, messages = plan.going.get("memory", []), plan.going.get("message", [])
     steps = forgetting_steps(tenant, memories, messages)
     fallen: list[Memory] = []
@@ -341,12 +343,12 @@ def _records(tenant: Tenant, keys: Iterable[Key], *, deleted: bool = False) -> I
             yield from tenant.find(query).records
 
 
-def _deleting_steps(tenant: Tenant, plan: Plan) -> list[Step]:
+def _deleting_steps(tenant: Tenant, plan: RemovalPlan) -> list[Step]:
     """Delete for good, with what patterns and summaries repeat of it.
 
     The links of memories that stay are cleared first, so that their history and vectors follow in the same write.
     """
-    root = plan.reach.root
+    root = plan.dependents.root
     steps = erasing_steps(tenant, plan.going.get("memory", []), plan.going.get("message", []))
     gone = {*plan.going.get("memory", ()), *(step.id for step in steps if isinstance(step, Delete))}
     for id, fields in _links_to_clear(tenant, plan.going).items():
@@ -370,7 +372,7 @@ def _links_to_clear(tenant: Tenant, going: dict[str, list[str]]) -> dict[str, di
 def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
     """Restore a removed party and exactly what was hidden with it."""
     _refuse_orphan(tenant, root)
-    hanging = reach(tenant, root).going(set())
+    hanging = dependents_of(tenant, root).going(set())
     steps: list[Step] = []
     memories: list[Memory] = []
     for record in _records(tenant, _hideable(hanging), deleted=True):

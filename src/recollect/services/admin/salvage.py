@@ -27,7 +27,7 @@ UNREADABLE = (CANNOT_BE_READ, IS_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRecords:
     """A record that cannot be read; with `between`, all records between two ids, of unknown number."""
 
     table: str
@@ -38,7 +38,7 @@ class Lost:
 
 def readable(
     reading: Reads, scope: Scope, record: type[R], *, deleted: Deleted = "yes", page: int = PAGE
-) -> Iterator[R | Lost]:
+) -> Iterator[R | LostRecords]:
     """Every record of a type in the order of ids, or in its place a note that it is lost."""
     last: str | None = None
     while True:
@@ -78,7 +78,7 @@ def _ids_after(
 
 def _beyond(
     reading: Reads, scope: Scope, record: type[R], last: str | None, page: int, deleted: Deleted
-) -> Iterator[R | Lost]:
+) -> Iterator[R | LostRecords]:
     """The ids from the other end, as far as they can be read."""
     ids: list[str] = []
     while True:
@@ -87,17 +87,17 @@ def _beyond(
         ids += fresh
         if not more or len(fresh) < len(more):
             break
-    yield Lost(record.shape.table, "their ids cannot be read", between=(last, ids[-1] if ids else None))
+    yield LostRecords(record.shape.table, "their ids cannot be read", between=(last, ids[-1] if ids else None))
     for id in reversed(ids):
         yield _one(reading, scope, record, id)
 
 
-def _one(reading: Reads, scope: Scope, record: type[R], id: str) -> R | Lost:
+def _one(reading: Reads, scope: Scope, record: type[R], id: str) -> R | LostRecords:
     try:
         found = reading.get(scope, record, id, deleted=True)
     except DamagedData:
-        return Lost(record.shape.table, CANNOT_BE_READ, id)
-    return found if found is not None else Lost(record.shape.table, IS_MISSING, id)
+        return LostRecords(record.shape.table, CANNOT_BE_READ, id)
+    return found if found is not None else LostRecords(record.shape.table, IS_MISSING, id)
 
 
 def fault(record: Record) -> str | None:

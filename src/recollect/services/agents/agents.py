@@ -189,7 +189,7 @@ class InContextRequest(AgentRequest):
     version: int | None = Field(None, ge=1, description="Only if the agent still has this version")
 
 
-class InContext(Reply):
+class InContextReply(Reply):
     """The messages an agent has in mind, the oldest first."""
 
     agent: str
@@ -197,13 +197,13 @@ class InContext(Reply):
     version: int
 
 
-def in_context(tenant: Tenant, request: InContextRequest) -> InContext:
+def in_context(tenant: Tenant, request: InContextRequest) -> InContextReply:
     """Set, append or trim the messages an agent has in mind; without any, show them."""
     if request.messages is None and not request.append and request.keep is None:
         agent = load(tenant, Agent, request.id)
-        return InContext(agent=agent.id, messages=agent.message_ids, version=agent.version)
+        return InContextReply(agent=agent.id, messages=agent.message_ids, version=agent.version)
 
-    def attempt() -> InContext:
+    def attempt() -> InContextReply:
         agent = as_of_version(load(tenant, Agent, request.id), request.version)
         ids = _in_mind(agent.message_ids if request.messages is None else request.messages, request)
         fresh = [id for id in ids if id not in set(agent.message_ids)]
@@ -214,7 +214,7 @@ def in_context(tenant: Tenant, request: InContextRequest) -> InContext:
         except RequirementFailed:
             _refuse_strangers(tenant, agent, fresh)
             raise
-        return InContext(agent=agent.id, messages=ids, version=after.version)
+        return InContextReply(agent=agent.id, messages=ids, version=after.version)
 
     return retry_unless_pinned(request.version, attempt)
 

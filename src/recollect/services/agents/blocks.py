@@ -305,12 +305,12 @@ class RemoveBlockRequest(BlockRequest):
     dry_run: bool = Field(False, description="Only say which agents would lose it")
 
 
-class BlockRemoved(Reply):
+class RemoveBlockReply(Reply):
     id: str
     agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(tenant: Tenant, request: RemoveBlockRequest) -> BlockRemoved:
+def remove(tenant: Tenant, request: RemoveBlockRequest) -> RemoveBlockReply:
     """Delete a block for good, from every agent that has it, traces included."""
     block = load(tenant, Block, request.id)
     having = sharing(tenant, BlockLink, "block_id", block.id)
@@ -319,7 +319,7 @@ def remove(tenant: Tenant, request: RemoveBlockRequest) -> BlockRemoved:
         entry = logged(tenant, "delete", "remove block", None, id=block.id)
         commit(tenant, [*alone, Delete(Block, block.id), owing(tenant, block.id), entry])
         erase_traces(tenant)
-    return BlockRemoved(id=block.id, agents=having)
+    return RemoveBlockReply(id=block.id, agents=having)
 
 
 class AttachBlockRequest(BlockRequest):

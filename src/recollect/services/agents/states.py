@@ -134,20 +134,20 @@ def list_states(tenant: Tenant, request: ListStatesRequest) -> StatePage:
     return StatePage(states=[_view(state) for state in page.records], next=page.next)
 
 
-class StateDropped(Reply):
+class DropStateReply(Reply):
     dropped: bool
 
 
-def drop(tenant: Tenant, request: StateRequest) -> StateDropped:
+def drop(tenant: Tenant, request: StateRequest) -> DropStateReply:
     """Delete a state for good, traces included; says whether there was one."""
     load(tenant, Agent, request.agent)
     state = _stored(tenant, request)
     if state is None:
-        return StateDropped(dropped=False)
+        return DropStateReply(dropped=False)
     entry = logged(tenant, "delete", "drop state", None, id=state.id)
     commit(tenant, [Delete(AgentState, state.id), owing(tenant, state.id), entry])
     erase_traces(tenant)
-    return StateDropped(dropped=not _is_over(state))
+    return DropStateReply(dropped=not _is_over(state))
 
 
 def _stored(tenant: Tenant, request: StateRequest) -> AgentState | None:

@@ -155,19 +155,19 @@ class RemoveToolRequest(ToolRequest):
     dry_run: bool = Field(False, description="Only say which agents would lose it")
 
 
-class ToolRemoved(Reply):
+class RemoveToolReply(Reply):
     id: str
     agents: list[str] = Field(default_factory=list, description="The agents that had it")
 
 
-def remove(tenant: Tenant, request: RemoveToolRequest) -> ToolRemoved:
+def remove(tenant: Tenant, request: RemoveToolRequest) -> RemoveToolReply:
     """Delete a tool, from every agent that has it."""
     tool = load(tenant, Tool, request.id)
     having = sharing(tenant, ToolLink, "tool_id", tool.id)
     if not request.dry_run:
         alone = [] if request.with_others else only_for(ToolLink, "tool_id", tool.id, having)
         commit(tenant, [*alone, Delete(Tool, tool.id), logged(tenant, "delete", "remove tool", None, id=tool.id)])
-    return ToolRemoved(id=tool.id, agents=having)
+    return RemoveToolReply(id=tool.id, agents=having)
 
 
 class AttachToolRequest(ToolRequest):

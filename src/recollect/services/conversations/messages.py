@@ -114,14 +114,14 @@ class AddMessagesRequest(Request):
     agent: Id | None = Field(None, description="The agent of those that name none")
 
 
-class MessagesAdded(Reply):
+class AddMessagesReply(Reply):
     messages: list[MessageView]
 
 
-def add_many(tenant: Tenant, request: AddMessagesRequest) -> MessagesAdded:
+def add_many(tenant: Tenant, request: AddMessagesRequest) -> AddMessagesReply:
     """Add several messages, all or none, in the order given."""
     drafts = _in_order(tenant, [_draft(tenant, one, request) for one in request.messages])
-    return MessagesAdded(messages=_added(tenant, drafts))
+    return AddMessagesReply(messages=_added(tenant, drafts))
 
 
 def _in_order(tenant: Tenant, drafts: Sequence[Message]) -> list[Message]:
@@ -238,7 +238,7 @@ def _not_there(draft: Message) -> list[Step]:
     return [Absent(Message, _same_otid(None, draft.otid))] if draft.otid and draft.session_id is None else []
 
 
-class Whose(Request):
+class MessageSelection(Request):
     """Messages of a session, an agent or a user."""
 
     session: Id | None = Field(None, description="Only of this session")
@@ -254,7 +254,7 @@ class Whose(Request):
             raise InvalidInput("nothing says whose messages", remedy="give session, agent or user")
 
 
-class ListMessagesRequest(Whose):
+class ListMessagesRequest(MessageSelection):
     """Which messages to list, and from which end."""
 
     role: Role | None = Field(None, description="Only by this role")
@@ -280,7 +280,7 @@ def list_messages(tenant: Tenant, request: ListMessagesRequest) -> MessagePage:
     return MessagePage(messages=[view(one) for one in page.records], next=page.next)
 
 
-class SearchMessagesRequest(Whose):
+class SearchMessagesRequest(MessageSelection):
     """Find messages by their words."""
 
     query: QueryText = Field(min_length=1, description="The words to look for, any of them")
@@ -294,13 +294,13 @@ class MessageHit(MessageView):
     score: float
 
 
-class MessagesFound(ListReply[MessageHit]):
+class SearchMessagesReply(ListReply[MessageHit]):
     """Messages that were found, the best first."""
 
     hits: list[MessageHit]
 
 
-def search(tenant: Tenant, request: SearchMessagesRequest) -> MessagesFound:
+def search(tenant: Tenant, request: SearchMessagesRequest) -> SearchMessagesReply:
     """Messages that have any of the words, the best first."""
     facets = {
         name: (value,)
@@ -318,7 +318,7 @@ def search(tenant: Tenant, request: SearchMessagesRequest) -> MessagesFound:
     found = Query(Message, (OneOf("id", tuple(hit.id for hit in hits)),))
     by_id = {message.id: message for message in tenant.find(found).records} if hits else {}
     shown = [(by_id[hit.id], hit.score) for hit in hits if hit.id in by_id]
-    return MessagesFound(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
+    return SearchMessagesReply(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
 
 
 class MessageRequest(Request):
@@ -332,12 +332,12 @@ def show(tenant: Tenant, request: MessageRequest) -> MessageView:
     return view(load(tenant, Message, request.id))
 
 
-class MessagesRemoved(Reply):
+class RemoveMessagesReply(Reply):
     removed: int
     users: dict[str, int] = Field(default_factory=dict, description="How many of them each user said")
 
 
-def remove(tenant: Tenant, request: MessageRequest) -> MessagesRemoved:
+def remove(tenant: Tenant, request: MessageRequest) -> RemoveMessagesReply:
     """Delete a message for good, traces included."""
     message = load(tenant, Message, request.id)
     entry = logged(tenant, "delete", "remove message", None, id=message.id)
@@ -346,23 +346,23 @@ def remove(tenant: Tenant, request: MessageRequest) -> MessagesRemoved:
         [*erasing_steps(tenant, [], [message.id]), Delete(Message, message.id), owing(tenant, message.id), entry],
     )
     erase_traces(tenant)
-    return MessagesRemoved(removed=1)
+    return RemoveMessagesReply(removed=1)
 
 
-class ClearMessagesRequest(Whose):
+class ClearMessagesRequest(MessageSelection):
     """Whose messages to delete; those of several users only if that is said."""
 
     with_others: bool = Field(False, description="Also if several users said them")
     dry_run: bool = Field(False, description="Only say how many, and whose they are")
 
 
-def clear(tenant: Tenant, request: ClearMessagesRequest) -> MessagesRemoved:
+def clear(tenant: Tenant, request: ClearMessagesRequest) -> RemoveMessagesReply:
     """Delete all messages of a session, an agent or a user for good, traces included."""
     request.refuse_nobody()
     rows = tenant.select(Query(Message, request.filters()), ("id", "user_id"))
     ids, users = [id for id, _ in rows], dict(Counter(user for _, user in rows if user is not None))
     if request.dry_run:
-        return MessagesRemoved(removed=0, users=users)
+        return RemoveMessagesReply(removed=0, users=users)
     if len(users) > 1 and not request.with_others:
         raise Conflict(
             f"{len(users)} users said them",
@@ -375,16 +375,16 @@ def clear(tenant: Tenant, request: ClearMessagesRequest) -> MessagesRemoved:
         these = DeleteWhere(Message, (OneOf("id", tuple(ids)),))  # what is said from now on stays
         commit(tenant, [*erasing_steps(tenant, [], ids), these, owing(tenant, ids[0]), entry])
         erase_traces(tenant)
-    return MessagesRemoved(removed=len(ids), users=users)
+    return RemoveMessagesReply(removed=len(ids), users=users)
 
 
-class Popped(Reply):
+class PopMessagesReply(Reply):
     """The message that was taken; none when there was none."""
 
     message: MessageView | None = None
 
 
-def pop(tenant: Tenant, request: Whose) -> Popped:
+def pop(tenant: Tenant, request: MessageSelection) -> PopMessagesReply:
     """Take the last message away and give it back. Of several callers at once, each gets another one.
 
     Unlike `remove` it does not sweep up the traces on disk, since programs take back messages often.
@@ -394,7 +394,7 @@ def pop(tenant: Tenant, request: Whose) -> Popped:
     while True:
         found = tenant.find(last).records
         if not found:
-            return Popped()
+            return PopMessagesReply()
         message = found[0]
         still_there = Require(Message, message.id, {"version": message.version})
         try:
@@ -403,7 +403,7 @@ def pop(tenant: Tenant, request: Whose) -> Popped:
             commit(tenant, [still_there, *copies, Delete(Message, message.id), entry])
         except RequirementFailed:
             continue  # somebody else took it: take the one before
-        return Popped(message=view(message))
+        return PopMessagesReply(message=view(message))
 
 
 def view(message: Message, duplicate: bool = False) -> MessageView:

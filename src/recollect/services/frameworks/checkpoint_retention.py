@@ -118,18 +118,18 @@ class DeleteCheckpointsRequest(Request):
     runs: list[Text] = Field(default_factory=list, description="Delete the checkpoints that these runs made")
 
 
-class CheckpointsDeleted(Reply):
+class DeleteCheckpointsReply(Reply):
     checkpoints: int
 
 
-def delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+def delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> DeleteCheckpointsReply:
     """Delete checkpoints for good, with their pending writes."""
     if (request.thread is None) == (not request.runs):
         raise InvalidInput("either a thread or runs must be given", remedy="give one of the two")
     return retry(lambda: _delete(tenant, request), *CONCURRENT_WRITES)
 
 
-def _delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDeleted:
+def _delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> DeleteCheckpointsReply:
     if request.thread is not None:
         whole = dict.fromkeys(lines_of(tenant, *named(request.thread)))
         return _delete_from(tenant, whole, "checkpoint.delete")
@@ -141,7 +141,7 @@ def _delete(tenant: Tenant, request: DeleteCheckpointsRequest) -> CheckpointsDel
     return _delete_from(tenant, {line: some for line, some in ids.items() if line in lines}, "checkpoint.delete")
 
 
-def _delete_from(tenant: Tenant, lines: Mapping[str, list[str] | None], action: str) -> CheckpointsDeleted:
+def _delete_from(tenant: Tenant, lines: Mapping[str, list[str] | None], action: str) -> DeleteCheckpointsReply:
     """Deletes these checkpoints of each line, or the whole line for None, in one transaction."""
     steps: list[Step] = []
     count = 0
@@ -158,7 +158,7 @@ def _delete_from(tenant: Tenant, lines: Mapping[str, list[str] | None], action: 
             steps += [Update(revised(line, tenant.scope, **last)), *deleting_steps(tenant, line, deleted, checkpoints)]
     if steps:
         commit(tenant, [*steps, logged(tenant, "delete", action, None, checkpoints=count)])
-    return CheckpointsDeleted(checkpoints=count)
+    return DeleteCheckpointsReply(checkpoints=count)
 
 
 class PruneCheckpointsRequest(Request):
@@ -169,14 +169,14 @@ class PruneCheckpointsRequest(Request):
     keep_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Delete those older than this")
 
 
-def prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+def prune(tenant: Tenant, request: PruneCheckpointsRequest) -> DeleteCheckpointsReply:
     """Delete old checkpoints."""
     if request.keep is None and request.keep_seconds is None:
         raise InvalidInput("neither keep nor keep_seconds is given", remedy="give at least one of them")
     return retry(lambda: _prune(tenant, request), *CONCURRENT_WRITES)
 
 
-def _prune(tenant: Tenant, request: PruneCheckpointsRequest) -> CheckpointsDeleted:
+def _prune(tenant: Tenant, request: PruneCheckpointsRequest) -> DeleteCheckpointsReply:
     names = [None] if request.threads is None else request.threads
     ids = [id for name in names for id in lines_of(tenant, *named(name))]
     old = {id: outlived(checkpoints_of(tenant, id), request.keep, request.keep_seconds) for id in ids}

@@ -105,7 +105,7 @@ def _read_stream(tenant: Tenant, line: str, stream: str, spans: Sequence[Span]) 
 
 
 @dataclass(slots=True)
-class Appended:
+class NewItems:
     """New items: their first number in each stream, the steps that write them, and the line's counters afterwards."""
 
     starts: dict[str, int] = field(default_factory=dict)
@@ -113,12 +113,12 @@ class Appended:
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def append(tenant: Tenant, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> Appended:
+def append(tenant: Tenant, line: CheckpointLine, items: Mapping[str, Sequence[bytes]]) -> NewItems:
     """New items at the ends of their streams; small runs are merged when there are many.
 
     The caller writes the line in the same transaction, so no other writer can have appended or merged in between.
     """
-    ends, small, done = dict(line.ends), dict(line.small), Appended()
+    ends, small, done = dict(line.ends), dict(line.small), NewItems()
     for stream, fresh in items.items():
         if not fresh:
             continue

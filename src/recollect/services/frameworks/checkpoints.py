@@ -254,16 +254,16 @@ class CopyCheckpointsRequest(Request):
     target: ThreadName = Field(description="The thread to create; it must not have checkpoints yet")
 
 
-class CheckpointsCopied(Reply):
+class CopyCheckpointsReply(Reply):
     checkpoints: int
 
 
-def copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+def copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CopyCheckpointsReply:
     """Copy a thread with all its namespaces, checkpoints, items and writes, as of one moment."""
     return retry(lambda: _copy(tenant, request), *CONCURRENT_WRITES)
 
 
-def _copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
+def _copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CopyCheckpointsReply:
     if lines_of(tenant, *named(request.target)):
         raise Conflict(
             f"the thread '{request.target[:80]}' already has checkpoints",
@@ -286,7 +286,7 @@ def _copy(tenant: Tenant, request: CopyCheckpointsRequest) -> CheckpointsCopied:
             steps.append(_copied(writes, target, "writes", writes.checkpoint_id, writes.task_id))
     if steps:
         commit(tenant, [*steps, logged(tenant, "create", "checkpoint.copy", None, checkpoints=count)])
-    return CheckpointsCopied(checkpoints=count)
+    return CopyCheckpointsReply(checkpoints=count)
 
 
 def _copied(record: Checkpoint | CheckpointItems | CheckpointWrites, line: str, kind: str, *key: str) -> Step:

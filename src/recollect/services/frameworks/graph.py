@@ -57,7 +57,7 @@ class Graph(Reply):
     relations: list[Relation]
 
 
-class Done(Reply):
+class DeleteReply(Reply):
     success: bool = True
     message: str
 
@@ -68,7 +68,7 @@ class CreateEntitiesRequest(Request):
     entities: list[Entity] = Field(description="The entities to add; an existing one is left as it is")
 
 
-class Entities(Reply):
+class CreateEntitiesReply(Reply):
     entities: list[Entity]
 
 
@@ -78,11 +78,11 @@ class CreateRelationsRequest(Request):
     relations: list[Relation] = Field(description="The relations to add; an existing one is left as it is")
 
 
-class Relations(Reply):
+class CreateRelationsReply(Reply):
     relations: list[Relation]
 
 
-class Observed(Request):
+class ObservationsToAdd(Request):
     entityName: Name = Field(description="The name of the entity to add to")
     contents: list[Text] = Field(description="New facts about it, one each")
 
@@ -90,16 +90,16 @@ class Observed(Request):
 class AddObservationsRequest(Request):
     """Facts to add to entities."""
 
-    observations: list[Observed] = Field(description="The observations to add, for each entity")
+    observations: list[ObservationsToAdd] = Field(description="The observations to add, for each entity")
 
 
-class Added(Reply):
+class AddedObservations(Reply):
     entityName: str
     addedObservations: list[str]
 
 
-class Additions(Reply):
-    results: list[Added]
+class AddObservationsReply(Reply):
+    results: list[AddedObservations]
 
 
 class DeleteEntitiesRequest(Request):
@@ -108,7 +108,7 @@ class DeleteEntitiesRequest(Request):
     entityNames: list[Text] = Field(description="The names of the entities to delete")
 
 
-class Unobserved(Request):
+class ObservationsToDelete(Request):
     entityName: Text = Field(description="The name of the entity")
     observations: list[Text] = Field(description="The observations to delete, word for word")
 
@@ -116,7 +116,7 @@ class Unobserved(Request):
 class DeleteObservationsRequest(Request):
     """Facts to delete from entities."""
 
-    deletions: list[Unobserved] = Field(description="The observations to delete, for each entity")
+    deletions: list[ObservationsToDelete] = Field(description="The observations to delete, for each entity")
 
 
 class DeleteRelationsRequest(Request):
@@ -160,22 +160,22 @@ class _Node:
         return Entity(name=self.name, entityType=self.content.get("type") or "", observations=observations)
 
 
-def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> Entities:
+def create_entities(tenant: Tenant, request: CreateEntitiesRequest) -> CreateEntitiesReply:
     """Add entities; existing names are left as they are. Returns the entities that were added."""
     wanted = {one.name: one for one in reversed(request.entities)}
 
-    def create() -> Entities:
+    def create() -> CreateEntitiesReply:
         known = {node.name: node for node in reversed(_nodes(tenant))}
         new = [one for name, one in reversed(wanted.items()) if name not in known or not known[name].is_described]
         described = [one for one in new if one.name in known]
         _change(tenant, [(known[one.name], _content(one)) for one in described])
         _add(tenant, [_content(one) for one in new if one.name not in known])
-        return Entities(entities=new)
+        return CreateEntitiesReply(entities=new)
 
     return retry(create, VersionConflict)
 
 
-def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relations:
+def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> CreateRelationsReply:
     """Add relations; existing ones are left as they are. Returns the relations that were added."""
     for one in request.relations:
         if one.relationType == SUPERSEDES:
@@ -194,13 +194,13 @@ def create_relations(tenant: Tenant, request: CreateRelationsRequest) -> Relatio
     if new:
         links = [made(Relationship, tenant, source_id=a, target_id=b, type=type) for a, b, type in new]
         commit(tenant, [*map(Insert, links), logged(tenant, "update", "create_relations", None, count=len(new))])
-    return Relations(relations=list(new.values()))
+    return CreateRelationsReply(relations=list(new.values()))
 
 
-def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additions:
+def add_observations(tenant: Tenant, request: AddObservationsRequest) -> AddObservationsReply:
     """Add facts to entities; those already known are skipped. Nothing is added if an entity does not exist."""
 
-    def add() -> Additions:
+    def add() -> AddObservationsReply:
         nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
         known: dict[str, list[str]] = {}
         results = []
@@ -210,17 +210,17 @@ def add_observations(tenant: Tenant, request: AddObservationsRequest) -> Additio
             has = known.setdefault(one.entityName, list(nodes[one.entityName].content.get("observations", [])))
             new = [fact for fact in one.contents if fact not in has]
             has += new
-            results.append(Added(entityName=one.entityName, addedObservations=new))
+            results.append(AddedObservations(entityName=one.entityName, addedObservations=new))
         _observe(tenant, nodes, known)
-        return Additions(results=results)
+        return AddObservationsReply(results=results)
 
     return retry(add, VersionConflict)
 
 
-def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> Done:
+def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> DeleteReply:
     """Delete facts from entities; they stay in the history of the memory."""
 
-    def delete() -> Done:
+    def delete() -> DeleteReply:
         nodes = {node.name: node for node in reversed(_nodes(tenant)) if node.is_described}
         known: dict[str, list[str]] = {}
         for one in request.deletions:
@@ -229,28 +229,28 @@ def delete_observations(tenant: Tenant, request: DeleteObservationsRequest) -> D
                 has = known.get(one.entityName, before)
                 known[one.entityName] = [fact for fact in has if fact not in one.observations]
         _observe(tenant, nodes, known)
-        return Done(message="Observations deleted successfully")
+        return DeleteReply(message="Observations deleted successfully")
 
     return retry(delete, VersionConflict)
 
 
-def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> Done:
+def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> DeleteReply:
     """Forget entities and their relations; `restore` brings both back."""
     names = set(request.entityNames)
 
-    def delete() -> Done:
+    def delete() -> DeleteReply:
         gone = [load(tenant, Memory, node.id) for node in _nodes(tenant) if node.name in names]
         steps: list[Step] = reinstated_steps(tenant, gone) if gone else []
         for memory in gone:
             steps += change_steps(tenant, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
         if gone:
             commit(tenant, steps)
-        return Done(message="Entities deleted successfully")
+        return DeleteReply(message="Entities deleted successfully")
 
     return retry(delete, VersionConflict)
 
 
-def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> Done:
+def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> DeleteReply:
     """Delete relations; one that does not exist is ignored."""
     ids = {node.name: node.id for node in reversed(_nodes(tenant))}
     steps: list[Step] = []
@@ -260,7 +260,7 @@ def delete_relations(tenant: Tenant, request: DeleteRelationsRequest) -> Done:
             steps.append(DeleteWhere(Relationship, (*ends, equal("type", one.relationType))))
     if steps:
         commit(tenant, [*steps, logged(tenant, "delete", "delete_relations", None, count=len(steps))])
-    return Done(message="Relations deleted successfully")
+    return DeleteReply(message="Relations deleted successfully")
 
 
 def read_graph(tenant: Tenant, request: ReadGraphRequest) -> Graph:

@@ -39,7 +39,7 @@ from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, 
 from recollect.ports.steps import Delete, DeleteWhere, Put, Step, Touch
 from recollect.services.erasure import erase_traces, owing
 from recollect.services.memories.embeddings import (
-    Vectorized,
+    PassageVector,
     cost_of,
     left_out,
     passage_vectors,
@@ -70,14 +70,14 @@ class PutItemRequest(Request):
     )
 
 
-class ItemsPut(Reply):
+class PutItemsReply(Reply):
     put: int
     deleted: int
     vectors: int = Field(0, description="How many vectors were made: one for each passage of each text")
     notes: list[str] = Field(default_factory=list)
 
 
-def put(tenant: Tenant, request: PutItemRequest) -> ItemsPut:
+def put(tenant: Tenant, request: PutItemRequest) -> PutItemsReply:
     """Store a value under a key, in place of the previous one."""
     return put_many(tenant, PutItemsRequest(items=[request]))
 
@@ -90,7 +90,7 @@ class PutItemsRequest(Request):
     )
 
 
-def put_many(tenant: Tenant, request: PutItemsRequest) -> ItemsPut:
+def put_many(tenant: Tenant, request: PutItemsRequest) -> PutItemsReply:
     """Put and delete several items: all, or none."""
     last = {item_id(path_of(one.namespace), one.key): one for one in request.items}
     before = {one.id: one for one in tenant.find(Query(Item, (OneOf("id", tuple(last)),))).records}
@@ -105,7 +105,7 @@ def put_many(tenant: Tenant, request: PutItemsRequest) -> ItemsPut:
     if steps:
         entry = logged(tenant, "update", "item.put", None, put=len(kept), deleted=len(gone))
         commit(tenant, [*steps, entry])
-    return ItemsPut(put=len(kept), deleted=len(gone), vectors=len(vectors), notes=notes)
+    return PutItemsReply(put=len(kept), deleted=len(gone), vectors=len(vectors), notes=notes)
 
 
 def _item(tenant: Tenant, id: str, given: PutItemRequest, before: Item | None) -> Item:
@@ -174,7 +174,7 @@ def _share(embedder: Embedder, bound: int | None, texts: Sequence[str]) -> int:
     return most
 
 
-def _vector(tenant: Tenant, text: tuple[str, str, str], model: str, part: int, found: Vectorized) -> ItemVector:
+def _vector(tenant: Tenant, text: tuple[str, str, str], model: str, part: int, found: PassageVector) -> ItemVector:
     item_id, path, place = text
     vector: ItemVector = made(
         ItemVector,
@@ -210,18 +210,18 @@ class GetItemRequest(Request):
     refresh: bool = Field(False, description="Restart its time to live")
 
 
-class ItemFound(Reply):
+class GetItemReply(Reply):
     item: ItemView | None
 
 
-def get(tenant: Tenant, request: GetItemRequest) -> ItemFound:
+def get(tenant: Tenant, request: GetItemRequest) -> GetItemReply:
     """The item, if it exists."""
     found = tenant.get(Item, item_id(path_of(request.namespace), request.key))
     if found is None or not _is_living(found, now()):
-        return ItemFound(item=None)
+        return GetItemReply(item=None)
     if request.refresh:
         _refresh(tenant, [found])
-    return ItemFound(item=_view(found))
+    return GetItemReply(item=_view(found))
 
 
 def _refresh(tenant: Tenant, items: Sequence[Item]) -> None:
@@ -257,13 +257,13 @@ class SearchItemsRequest(Request):
     refresh: bool = Field(False, description="Restart the time to live of the items found")
 
 
-class ItemsFound(ListReply[ItemView]):
+class SearchItemsReply(ListReply[ItemView]):
     """The items found, the most similar or the newest first."""
 
     items: list[ItemView]
 
 
-def search(tenant: Tenant, request: SearchItemsRequest) -> ItemsFound:
+def search(tenant: Tenant, request: SearchItemsRequest) -> SearchItemsReply:
     """Items of a namespace prefix that match a filter, the most similar or the newest first."""
     where = (*_below(request.prefix), *_living(), *_asked(request.filter))
     ranked: list[tuple[Item, float | None]]
@@ -277,7 +277,7 @@ def search(tenant: Tenant, request: SearchItemsRequest) -> ItemsFound:
     shown = ranked[request.offset : request.offset + request.limit]
     if request.refresh:
         _refresh(tenant, [one for one, _ in shown])
-    return ItemsFound(items=[_view(one, score) for one, score in shown])
+    return SearchItemsReply(items=[_view(one, score) for one, score in shown])
 
 
 def _most_similar(
@@ -406,17 +406,17 @@ class SweepItemsRequest(Request):
     """Delete expired items."""
 
 
-class ItemsSwept(Reply):
+class SweepItemsReply(Reply):
     expired: int
     notes: list[str] = Field(default_factory=list)
 
 
-def sweep(tenant: Tenant, request: SweepItemsRequest) -> ItemsSwept:
+def sweep(tenant: Tenant, request: SweepItemsRequest) -> SweepItemsReply:
     """Delete every expired item for good, traces included; it is not returned before that, either."""
     expired = (Compare("expires_at", "<=", now()),)
     count = tenant.count(Query(Item, expired))
     if not count:
-        return ItemsSwept(expired=0)
+        return SweepItemsReply(expired=0)
     entry = logged(tenant, "delete", "item.sweep", None, count=count)
     commit(tenant, [DeleteWhere(Item, expired), owing(tenant, "item.sweep"), entry])
-    return ItemsSwept(expired=count, notes=erase_traces(tenant))
+    return SweepItemsReply(expired=count, notes=erase_traces(tenant))

@@ -20,26 +20,28 @@ OFFLINE = "extract"
 
 
 @dataclass(frozen=True, slots=True)
-class Wording(Generic[A]):
+class GeneratedText(Generic[A]):
     value: A
     metadata: JsonObject = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def worded(core: Core, prompt: Prompt, otherwise: A, objection: Callable[[A], str | None]) -> Wording[A]:
+def generated(core: Core, prompt: Prompt, otherwise: A, objection: Callable[[A], str | None]) -> GeneratedText[A]:
     """The model's answer unless there is an objection to it; otherwise the offline one."""
     if core.language_model is None:
-        return Wording(otherwise, {"made_by": OFFLINE})
+        return GeneratedText(otherwise, {"made_by": OFFLINE})
     try:
         answer = core.language_model.ask(prompt, type(otherwise))
     except ModelFailed as failure:
-        return Wording(otherwise, {"made_by": OFFLINE}, (f"written without the language model: {failure.message}",))
+        return GeneratedText(
+            otherwise, {"made_by": OFFLINE}, (f"written without the language model: {failure.message}",)
+        )
     usage = _usage(answer.usage)
     problem = objection(answer.value)
     if problem:
         note = f"the answer of the language model was not used: {problem}"
-        return Wording(otherwise, {"made_by": OFFLINE, "usage": usage}, (note,))
-    return Wording(answer.value, {"made_by": answer.usage.model, "usage": usage})
+        return GeneratedText(otherwise, {"made_by": OFFLINE, "usage": usage}, (note,))
+    return GeneratedText(answer.value, {"made_by": answer.usage.model, "usage": usage})
 
 
 def _usage(usage: Usage) -> JsonObject:

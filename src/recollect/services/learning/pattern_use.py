@@ -75,7 +75,7 @@ class Suggestion(Reply):
     reasons: list[str]
 
 
-class Suggested(Reply):
+class SuggestReply(Reply):
     """The best first. `notes` say what was left out and why."""
 
     suggestions: list[Suggestion] = Field(default_factory=list)
@@ -88,7 +88,7 @@ class Suggested(Reply):
         return self.suggestions[index]
 
 
-def suggest(tenant: Tenant, request: SuggestRequest) -> Suggested:
+def suggest(tenant: Tenant, request: SuggestRequest) -> SuggestReply:
     """Patterns for a task, ranked by how well they match it and how reliably they work."""
     owners = {name: value for name in ("user", "agent", "project") if (value := getattr(request, name))}
     asked = RecallRequest(
@@ -113,7 +113,7 @@ def suggest(tenant: Tenant, request: SuggestRequest) -> Suggested:
     if len(proven) < len(fitting):
         notes.append(f"{len(fitting) - len(proven)} left out: tried fewer than {request.min_evidence} times")
     note_search(tenant, asked, [one.id for one in best], "suggest")
-    return Suggested(suggestions=best, notes=notes)
+    return SuggestReply(suggestions=best, notes=notes)
 
 
 def _has_fingerprint(pattern: Memory, wanted: str | None) -> bool:
@@ -159,7 +159,7 @@ class ApplyRequest(Request):
     idempotency_key: Id | None = Field(None, description="The same key again returns the first application")
 
 
-class Applied(Reply):
+class ApplyReply(Reply):
     """The pattern with the details of the task filled in. Report its outcome with the id in `application`."""
 
     application: str
@@ -169,7 +169,7 @@ class Applied(Reply):
     rate: Rate
 
 
-def apply(tenant: Tenant, request: ApplyRequest) -> Applied:
+def apply(tenant: Tenant, request: ApplyRequest) -> ApplyReply:
     """Record the application of a pattern, and return it filled in."""
     pattern = _pattern(tenant, request.id)
     if pattern.status == "archived":
@@ -193,7 +193,7 @@ def apply(tenant: Tenant, request: ApplyRequest) -> Applied:
     text = filled(template, values)
     rate = rate_of(posteriors(tenant, [pattern])[pattern.id])
     missing = [slot for slot in slots_of(template) if slot not in values]
-    return Applied(application=use.id, pattern=pattern.id, text=text, missing=missing, rate=rate)
+    return ApplyReply(application=use.id, pattern=pattern.id, text=text, missing=missing, rate=rate)
 
 
 def _first_use(tenant: Tenant, request: ApplyRequest, pattern: Memory) -> PatternUse:
@@ -212,7 +212,7 @@ class ReportRequest(Request):
     note: Text = Field("", max_length=10_000, description="Why it worked or did not")
 
 
-class Reported(Reply):
+class ReportReply(Reply):
     """The pattern after the report. `repeated`: it was reported before, and nothing changed."""
 
     application: str
@@ -223,13 +223,13 @@ class Reported(Reply):
     consequence: str = Field("", description="How the report changed the status of the pattern, if it did")
 
 
-def report(tenant: Tenant, request: ReportRequest) -> Reported:
+def report(tenant: Tenant, request: ReportRequest) -> ReportReply:
     """Report once whether an application worked; a pattern that keeps failing is demoted, then archived."""
     # The same may just have been reported, or the pattern changed.
     return retry(lambda: _report(tenant, request), VersionConflict)
 
 
-def _report(tenant: Tenant, request: ReportRequest) -> Reported:
+def _report(tenant: Tenant, request: ReportRequest) -> ReportReply:
     use = load(tenant, PatternUse, request.application)
     pattern = load(tenant, Memory, use.pattern_id, deleted=True)
     outcome: UseOutcome = "success" if request.success else "failure"
@@ -242,10 +242,10 @@ def _report(tenant: Tenant, request: ReportRequest) -> Reported:
     commit(tenant, [Update(done), entry, *consequences])
     now_it_is = load(tenant, Memory, pattern.id, deleted=True).status
     fell = f"it is now {now_it_is}" if now_it_is != pattern.status else ""
-    return Reported(application=use.id, pattern=pattern.id, rate=rate_of(after), status=now_it_is, consequence=fell)
+    return ReportReply(application=use.id, pattern=pattern.id, rate=rate_of(after), status=now_it_is, consequence=fell)
 
 
-def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) -> Reported:
+def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) -> ReportReply:
     if use.outcome != outcome:
         raise Conflict(
             f"that application was already reported as a {use.outcome}",
@@ -253,7 +253,7 @@ def _repeated(tenant: Tenant, use: PatternUse, pattern: Memory, outcome: str) ->
             id=use.id,
         )
     rate = rate_of(posteriors(tenant, [pattern])[pattern.id])
-    return Reported(application=use.id, pattern=pattern.id, rate=rate, status=pattern.status, repeated=True)
+    return ReportReply(application=use.id, pattern=pattern.id, rate=rate, status=pattern.status, repeated=True)
 
 
 class ShowPatternRequest(Request):

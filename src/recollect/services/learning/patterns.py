@@ -24,7 +24,7 @@ from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
 from recollect.ports.query import Compare, Filter, Linked, OneOf, Order, Query, equal
 from recollect.ports.steps import Absent, Insert, Require, Step
-from recollect.services.learning.generation import Wording, worded
+from recollect.services.learning.generation import GeneratedText, generated
 from recollect.services.learning.success_rates import (
     COUNTER,
     EVIDENCE,
@@ -80,7 +80,7 @@ class LearnRequest(Request):
     limit: int = Field(MOST_AT_ONCE, ge=1, le=MOST_AT_ONCE, description="How many new episodes to read, newest first")
 
 
-class Learned(Reply):
+class LearnReply(Reply):
     """What learning changed."""
 
     episodes: int = Field(0, description="How many episodes without a pattern were read")
@@ -102,9 +102,9 @@ class _Group:
     failed: list[Memory] = field(default_factory=list)
 
 
-def learn(tenant: Tenant, request: LearnRequest, progress: Progress = lambda done, of: None) -> Learned:
+def learn(tenant: Tenant, request: LearnRequest, progress: Progress = lambda done, of: None) -> LearnReply:
     """Generalise the episodes that belong to no pattern yet; each pattern is a transaction of its own."""
-    report = Learned()
+    report = LearnReply()
     episodes = _unassigned(tenant, request)
     report.episodes = len(episodes)
     by_owner: dict[str | None, list[Memory]] = {}
@@ -136,7 +136,7 @@ def _unassigned(tenant: Tenant, request: LearnRequest) -> list[Memory]:
 
 
 def _groups(
-    tenant: Tenant, request: LearnRequest, owner: str | None, episodes: list[Memory], report: Learned
+    tenant: Tenant, request: LearnRequest, owner: str | None, episodes: list[Memory], report: LearnReply
 ) -> list[_Group]:
     """The patterns that episodes join, and the new ones, in a fixed order."""
     known, members = _known(tenant, request, owner)
@@ -178,7 +178,7 @@ def _known(
     return known, members
 
 
-def _vectors(core: Core, texts: Sequence[str], report: Learned) -> Vectors | None:
+def _vectors(core: Core, texts: Sequence[str], report: LearnReply) -> Vectors | None:
     if core.embedder is None or not texts:
         return None
     try:
@@ -203,7 +203,7 @@ def _nearest(alike: Matrix, row: int, groups: list[_Group], threshold: float) ->
     return groups[best] if best >= 0 and scores[best] >= threshold else None
 
 
-def _settle(tenant: Tenant, group: _Group, report: Learned) -> None:
+def _settle(tenant: Tenant, group: _Group, report: LearnReply) -> None:
     """Commit the changes of one pattern. One that was changed concurrently is left for the next run."""
     try:
         notes = _grow(tenant, group.pattern, group, report) if group.pattern else _found(tenant, group, report)
@@ -214,7 +214,7 @@ def _settle(tenant: Tenant, group: _Group, report: Learned) -> None:
     report.notes += [note for note in notes if note not in report.notes]
 
 
-def _found(tenant: Tenant, group: _Group, report: Learned) -> tuple[str, ...]:
+def _found(tenant: Tenant, group: _Group, report: LearnReply) -> tuple[str, ...]:
     wording = _worded(tenant, group.joined)
     ids = [episode.id for episode in group.joined]
     request = RememberRequest(
@@ -240,7 +240,7 @@ def _still(group: _Group) -> list[Step]:
     return [Require(Memory, one.id, {"content_hash": one.content_hash}) for one in (*group.joined, *group.failed)]
 
 
-def _grow(tenant: Tenant, pattern: Memory, group: _Group, report: Learned) -> tuple[str, ...]:
+def _grow(tenant: Tenant, pattern: Memory, group: _Group, report: LearnReply) -> tuple[str, ...]:
     """Link the episodes that join a pattern; while its text is not verified, write it again."""
     keeps_wording = pattern.status in TRUSTED or not group.joined
     evidence = evidence_of(tenant, [pattern.id])[pattern.id]
@@ -274,12 +274,12 @@ def _link(tenant: Tenant, pattern: Memory, episode: Memory, type: str) -> Relati
     return link
 
 
-def _revised(pattern: Memory, wording: Wording[PatternWording], members: Sequence[Memory]) -> JsonObject:
+def _revised(pattern: Memory, wording: GeneratedText[PatternWording], members: Sequence[Memory]) -> JsonObject:
     content = {**pattern.content, **wording.value.model_dump(), GENERALIZED: [one.id for one in members]}
     return {**new_content(pattern, content), "metadata": {**pattern.metadata, **wording.metadata}}
 
 
-def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
+def _worded(core: Core, episodes: Sequence[Memory]) -> GeneratedText[PatternWording]:
     template = generalized([tried(episode) for episode in episodes])
     offline = PatternWording(
         problem_space=clipped(template.problem, MOST_OF_A_PROBLEM),
@@ -287,7 +287,7 @@ def _worded(core: Core, episodes: Sequence[Memory]) -> Wording[PatternWording]:
     )
     shown = episodes[:SHOWN_TO_THE_MODEL]
     material = "\n\n".join(_material(number, one.content) for number, one in enumerate(shown, 1))
-    return worded(core, Prompt(INSTRUCTIONS, material), offline, _objection)
+    return generated(core, Prompt(INSTRUCTIONS, material), offline, _objection)
 
 
 def _material(number: int, content: JsonObject) -> str:

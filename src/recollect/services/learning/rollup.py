@@ -22,8 +22,8 @@ from recollect.errors import Conflict, InvalidInput
 from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Order, Query, equal
 from recollect.ports.steps import Delete, Touch
 from recollect.services.learning.summaries import (
-    Item,
-    Unit,
+    SummaryItem,
+    SummaryTask,
     covered_ids,
     digest_of,
     dropping,
@@ -57,7 +57,7 @@ class MakeSummaryRequest(Request):
     ids: list[Id] = Field(default_factory=list, description="These memories, instead of a session")
 
 
-class Summarized(Reply):
+class MakeSummaryReply(Reply):
     """A summary that was written, or that already existed."""
 
     id: str
@@ -67,22 +67,22 @@ class Summarized(Reply):
     notes: list[str] = Field(default_factory=list)
 
 
-def make(tenant: Tenant, request: MakeSummaryRequest) -> Summarized:
+def make(tenant: Tenant, request: MakeSummaryRequest) -> MakeSummaryReply:
     """Summarise a part of a session, or some memories; the same again returns the existing summary."""
     items = _asked_for(tenant, request)
     if not items:
         raise InvalidInput("there is nothing to summarise", remedy="give a session with messages, or ids")
     key = f"stretch:{digest_of(items)}"
     session = load(tenant, Session, request.session) if request.session else None
-    unit = Unit("stretch", key, tuple(items), _owners(items, session))
+    unit = SummaryTask("stretch", key, tuple(items), _owners(items, session))
     found = _summaries(tenant, "stretch", *of_key(key))
     if found:
-        return Summarized(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)
+        return MakeSummaryReply(id=found[0].id, text=found[0].text, covers=covered_ids(found[0]), existing=True)
     memory, notes = write(tenant, unit)
-    return Summarized(id=memory.id, text=memory.text, covers=covered_ids(memory), notes=list(notes))
+    return MakeSummaryReply(id=memory.id, text=memory.text, covers=covered_ids(memory), notes=list(notes))
 
 
-def _asked_for(tenant: Tenant, request: MakeSummaryRequest) -> list[Item]:
+def _asked_for(tenant: Tenant, request: MakeSummaryRequest) -> list[SummaryItem]:
     if bool(request.ids) == bool(request.session):
         raise InvalidInput("give either a session or ids", remedy="summary.make(session=…) or summary.make(ids=[…])")
     if request.session:
@@ -103,7 +103,7 @@ class RollUpRequest(Request):
     include_open: bool = Field(False, description="Also open sessions and today")
 
 
-class RolledUp(Reply):
+class RollUpReply(Reply):
     """How many summaries were written on each level, and how many were deleted because what they cover has changed."""
 
     written: dict[str, int] = Field(default_factory=dict)
@@ -112,18 +112,18 @@ class RolledUp(Reply):
 
 
 @dataclass(slots=True)
-class _Run:
+class _RollUp:
     tenant: Tenant
     request: RollUpRequest
     progress: Progress
     moment: datetime = field(default_factory=now)
-    report: RolledUp = field(default_factory=RolledUp)
+    report: RollUpReply = field(default_factory=RollUpReply)
     done: int = 0
     total: int = 0
     alone: dict[str, list[Memory]] = field(default_factory=dict)
     """By level: the summaries of a lower level that serve for it, because they are its only part."""
 
-    def write(self, unit: Unit) -> None:
+    def write(self, unit: SummaryTask) -> None:
         try:
             _, notes = write(self.tenant, unit)
         except Conflict as conflict:
@@ -167,9 +167,9 @@ def _changed_meanwhile(conflict: Conflict) -> str:
     return f"changed meanwhile, roll up again: {conflict.message}"
 
 
-def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RolledUp:
+def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda done, of: None) -> RollUpReply:
     """Write every summary that is due, from the bottom up."""
-    run = _Run(tenant, request, progress)
+    run = _RollUp(tenant, request, progress)
     where = _sessions_asked(tenant, request)
     run.total = tenant.count(Query(Session, where)) + 2
     for session in _pages(tenant, Query(Session, where, (Order("id"),))):
@@ -199,7 +199,7 @@ def _pages(tenant: Tenant, query: Query[Session]) -> Iterator[Session]:
             return
 
 
-def _said(tenant: Tenant, session: str) -> list[Item]:
+def _said(tenant: Tenant, session: str) -> list[SummaryItem]:
     """The messages of a session and its memories that do not expire, in order."""
     moment = now()
     lasting: tuple[Filter, ...] = (
@@ -221,7 +221,7 @@ def _summaries(tenant: Tenant, level: str, *where: Filter) -> list[Memory]:
     return tenant.find(Query(Memory, (*living, *where), (Order("occurred_at"),))).records
 
 
-def _roll_session(run: _Run, session: Session) -> None:
+def _roll_session(run: _RollUp, session: Session) -> None:
     items = _said(run.tenant, session.id)
     is_over = run.request.include_open or _is_over(session, items, run.moment)
     stretches = _stretches(run, session)
@@ -231,30 +231,32 @@ def _roll_session(run: _Run, session: Session) -> None:
     covered = {id for one in stretches if one not in stale for id in covered_ids(one)}
     for stretch in _runs(items, covered, is_over):
         # Named after its first item: a concurrent roll-up that has seen more items starts there, too.
-        run.write(Unit("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session)))
+        run.write(
+            SummaryTask("stretch", f"stretch:{session.id}/{stretch[0].id}", tuple(stretch), _owners(stretch, session))
+        )
     if is_over and items:
         parts = [memory_item(one) for one in _stretches(run, session)]
         _keep_one(run, "session", f"session:{session.id}", parts, _owners(parts, session))
 
 
-def _stretches(run: _Run, session: Session) -> list[Memory]:
+def _stretches(run: _RollUp, session: Session) -> list[Memory]:
     return _summaries(run.tenant, "stretch", equal("session_id", session.id))
 
 
-def _is_over(session: Session, items: Sequence[Item], moment: datetime) -> bool:
+def _is_over(session: Session, items: Sequence[SummaryItem], moment: datetime) -> bool:
     return session.ended_at is not None or bool(items and items[-1].at < moment - OVER_AFTER)
 
 
-def _holds(stretch: Memory, current: dict[str, Item]) -> bool:
+def _holds(stretch: Memory, current: dict[str, SummaryItem]) -> bool:
     """Whether everything that a summary covers still exists unchanged."""
     ids = covered_ids(stretch)
     parts = sorted((current[id] for id in ids if id in current), key=lambda item: (item.at, item.id))
     return len(parts) == len(ids) and not is_stale(stretch, parts)
 
 
-def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[list[Item]]:
+def _runs(items: Sequence[SummaryItem], covered: set[str], is_over: bool) -> Iterator[list[SummaryItem]]:
     """Stretches of items not covered yet; a short one only before a covered item or at the end of a session."""
-    stretch: list[Item] = []
+    stretch: list[SummaryItem] = []
     for item in items:
         if item.id not in covered:
             stretch.append(item)
@@ -265,7 +267,7 @@ def _runs(items: Sequence[Item], covered: set[str], is_over: bool) -> Iterator[l
         yield stretch
 
 
-def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: dict[str, str | None]) -> None:
+def _keep_one(run: _RollUp, level: str, key: str, parts: Sequence[SummaryItem], owners: dict[str, str | None]) -> None:
     """The one summary with this key: left alone if it covers these parts unchanged, else written again.
 
     A single part serves for its level, so that no second summary says the same.
@@ -280,14 +282,14 @@ def _keep_one(run: _Run, level: str, key: str, parts: Sequence[Item], owners: di
         return
     run.drop([one.id for one in standing])
     if parts:
-        run.write(Unit(level, key, tuple(parts), owners))
+        run.write(SummaryTask(level, key, tuple(parts), owners))
 
 
 Group = tuple[str, ...]
 
 
 def _roll_above(
-    run: _Run, level: str, below: str, key_of: Callable[[Memory], Group | None], is_due: Callable[[Group], bool]
+    run: _RollUp, level: str, below: str, key_of: Callable[[Memory], Group | None], is_due: Callable[[Group], bool]
 ) -> None:
     """One summary for each group of those below."""
     if run.request.session:
@@ -303,7 +305,7 @@ def _roll_above(
         _keep_one(run, level, f"{level}:{'/'.join(key)}", parts, _owners(parts) | {"session": None})
 
 
-def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
+def _day_of(run: _RollUp) -> Callable[[Memory], Group | None]:
     def key(summary: Memory) -> Group:
         day = _day(run, summary.occurred_at, summary.user_id)
         return day, summary.project_id or "", summary.user_id or "", summary.agent_id or ""
@@ -311,13 +313,13 @@ def _day_of(run: _Run) -> Callable[[Memory], Group | None]:
     return key
 
 
-def _day(run: _Run, moment: datetime, user: str | None) -> str:
+def _day(run: _RollUp, moment: datetime, user: str | None) -> str:
     """The day in the time zone of its user, else of the store."""
     zone = zone_of(run.tenant, user) if user else None
     return moment.astimezone(ZoneInfo(zone or run.tenant.timezone)).date().isoformat()
 
 
-def _is_today(run: _Run, key: Group) -> bool:
+def _is_today(run: _RollUp, key: Group) -> bool:
     return key[0] >= _day(run, run.moment, key[2])
 
 
@@ -325,7 +327,7 @@ def _project_of(summary: Memory) -> Group | None:
     return (summary.project_id,) if summary.project_id else None
 
 
-def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, str | None]:
+def _owners(items: Sequence[SummaryItem], session: Session | None = None) -> dict[str, str | None]:
     """The owners of all the items. Messages and memories without an owner belong to the owner of their session."""
     owners: dict[str, str | None] = {"session": session.id if session else None}
     for name in ("user", "agent", "project"):
@@ -337,7 +339,7 @@ def _owners(items: Sequence[Item], session: Session | None = None) -> dict[str, 
     return owners
 
 
-def _owner(item: Item, field: str, session: Session | None) -> str | None:
+def _owner(item: SummaryItem, field: str, session: Session | None) -> str | None:
     own = getattr(item.memory, field) if item.memory else None
     if own is not None or session is None or (item.memory and item.memory.kind == "summary"):
         return own  # a summary without an owner has several: the owner of the session must not become the only one
@@ -401,7 +403,7 @@ def level_of(memory: Memory) -> str:
     return higher[0] if higher and memory.kind == "summary" else memory.level
 
 
-def _branch(tenant: Tenant, item: Item, depth: int, levels: int) -> Iterator[TreeLine]:
+def _branch(tenant: Tenant, item: SummaryItem, depth: int, levels: int) -> Iterator[TreeLine]:
     summary = item.memory if item.memory and item.memory.kind == "summary" else None
     parts = parts_of(tenant, summary) if summary else []
     text = " ".join(item.text.split())

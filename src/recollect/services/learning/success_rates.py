@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from recollect.domain.learning import Outcome, PatternUse, Posterior, posterior, verdict
+from recollect.domain.learning import PatternUse, Posterior, TrialOutcome, posterior, verdict
 from recollect.domain.memory import TRUSTED, Memory, Relationship
 from recollect.domain.record import now
 from recollect.ports.query import Compare, IsNull, OneOf, Query
@@ -70,11 +70,13 @@ def evidence_of(tenant: Tenant, ids: Sequence[str]) -> dict[str, dict[str, list[
     return found
 
 
-def posteriors(tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[Outcome] = ()) -> dict[str, Posterior]:
+def posteriors(
+    tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[TrialOutcome] = ()
+) -> dict[str, Posterior]:
     """The success rate of each pattern, by all its evidence and the episodes about to join it."""
     moment = now()
     ids = [pattern.id for pattern in patterns]
-    uses: dict[str, list[Outcome]] = {id: [] for id in ids}
+    uses: dict[str, list[TrialOutcome]] = {id: [] for id in ids}
     told = Query(PatternUse, (OneOf("pattern_id", tuple(ids)), IsNull("outcome", wanted=False)))
     for use in tenant.find(told).records if ids else []:
         uses[use.pattern_id].append(reported(use))
@@ -87,21 +89,21 @@ def posteriors(tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[Out
     }
 
 
-def reported(use: PatternUse) -> Outcome:
-    return Outcome(use.outcome == "success", use.reported_at or use.updated_at)
+def reported(use: PatternUse) -> TrialOutcome:
+    return TrialOutcome(use.outcome == "success", use.reported_at or use.updated_at)
 
 
-def _brought(pattern: Memory) -> list[Outcome]:
+def _brought(pattern: Memory) -> list[TrialOutcome]:
     """The counts a pattern was created with, dated to its creation."""
     used = float(pattern.content.get("usage_count", 0))
     worked = min(float(pattern.content.get("success_count", 0)), used)
     counts = {True: worked, False: used - worked}
-    return [Outcome(success, pattern.occurred_at, count) for success, count in counts.items() if count]
+    return [TrialOutcome(success, pattern.occurred_at, count) for success, count in counts.items() if count]
 
 
-def of_episodes(evidence: dict[str, list[Memory]]) -> list[Outcome]:
+def of_episodes(evidence: dict[str, list[Memory]]) -> list[TrialOutcome]:
     return [
-        Outcome(bool(episode.content.get("success")), episode.occurred_at)
+        TrialOutcome(bool(episode.content.get("success")), episode.occurred_at)
         for episodes in evidence.values()
         for episode in episodes
     ]

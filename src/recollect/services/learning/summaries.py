@@ -31,7 +31,7 @@ from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.steps import Absent, Delete, Require, Step
-from recollect.services.learning.generation import Wording, worded
+from recollect.services.learning.generation import GeneratedText, generated
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import fresh_steps
@@ -61,7 +61,7 @@ class SummaryWording(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SummaryItem:
     """A memory or message that a summary covers, as it is now."""
 
     id: str
@@ -73,12 +73,12 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SummaryTask:
     """Something to summarise: its level, a key that is unique among summaries, its items and owners."""
 
     level: str
     key: str
-    items: tuple[Item, ...]
+    items: tuple[SummaryItem, ...]
     owners: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -86,22 +86,22 @@ class Unit:
         return digest_of(self.items)
 
 
-def digest_of(items: Sequence[Item]) -> str:
+def digest_of(items: Sequence[SummaryItem]) -> str:
     return "s1:" + hashlib.sha256(canonical([[item.id, item.digest] for item in items])).hexdigest()[:32]
 
 
-def memory_item(memory: Memory) -> Item:
-    return Item(memory.id, memory.text, memory.author, memory.occurred_at, memory.content_hash, memory)
+def memory_item(memory: Memory) -> SummaryItem:
+    return SummaryItem(memory.id, memory.text, memory.author, memory.occurred_at, memory.content_hash, memory)
 
 
-def message_item(message: Message) -> Item:
+def message_item(message: Message) -> SummaryItem:
     text = message.text or ""
     by = message.name or message.role
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Item(message.id, text, by, message.created_at, digest)
+    return SummaryItem(message.id, text, by, message.created_at, digest)
 
 
-def write(tenant: Tenant, unit: Unit) -> tuple[Memory, tuple[str, ...]]:
+def write(tenant: Tenant, unit: SummaryTask) -> tuple[Memory, tuple[str, ...]]:
     """Store the summary of a unit; notes say why the answer of a language model was not used."""
     wording = _worded(tenant, unit)
     covered = [item.id for item in unit.items if item.memory]
@@ -132,7 +132,7 @@ def of_key(key: str) -> tuple[Any, ...]:
     return (equal("kind", "summary"), Compare("metadata", "=", key, key="summary_of"))
 
 
-def _worded(tenant: Tenant, unit: Unit) -> Wording[SummaryWording]:
+def _worded(tenant: Tenant, unit: SummaryTask) -> GeneratedText[SummaryWording]:
     room = ROOM[unit.level]
     read = _sentences(tenant, unit)
     chosen = extract(read, room)
@@ -152,10 +152,10 @@ def _worded(tenant: Tenant, unit: Unit) -> Wording[SummaryWording]:
         unheard = numbers_in(written.summary) - numbers_in(material)
         return f"it names {len(unheard)} numbers that are not in what it read" if unheard else None
 
-    return worded(tenant, prompt, offline, objection)
+    return generated(tenant, prompt, offline, objection)
 
 
-def _sentences(tenant: Tenant, unit: Unit) -> list[Sentence]:
+def _sentences(tenant: Tenant, unit: SummaryTask) -> list[Sentence]:
     """The sentences of all items, each with the stored vector of its passage."""
     stored = _stored_vectors(tenant, [item.id for item in unit.items if item.memory])
     found: list[Sentence] = []
@@ -192,7 +192,7 @@ class UndoSummaryRequest(Request):
     id: Id = Field(description="The summary")
 
 
-class Undone(Reply):
+class UndoSummaryReply(Reply):
     """What was deleted: the summary and those above it that were made from it. What it covered is unchanged."""
 
     id: str
@@ -200,13 +200,13 @@ class Undone(Reply):
     covers: list[str] = Field(default_factory=list)
 
 
-def undo(tenant: Tenant, request: UndoSummaryRequest) -> Undone:
+def undo(tenant: Tenant, request: UndoSummaryRequest) -> UndoSummaryReply:
     """Delete a summary with those above it; rolling up again writes them again."""
     summary = load_summary(tenant, request.id)
     above = dropping(tenant, [summary.id])
     commit(tenant, [*above, logged(tenant, "delete", "undo summary", None, id=summary.id)])
     also = [step.id for step in above if isinstance(step, Delete) and step.id != summary.id]
-    return Undone(id=summary.id, also=also, covers=covered_ids(summary))
+    return UndoSummaryReply(id=summary.id, also=also, covers=covered_ids(summary))
 
 
 def dropping(tenant: Tenant, ids: Sequence[str]) -> list[Step]:
@@ -225,10 +225,10 @@ def load_summary(tenant: Tenant, id: str) -> Memory:
     return memory
 
 
-def parts_of(tenant: Tenant, summary: Memory) -> list[Item]:
+def parts_of(tenant: Tenant, summary: Memory) -> list[SummaryItem]:
     """What a summary covers, as it is now, in its order; deleted items are left out."""
     covers, messages = tuple(summary.content.get("covers", [])), tuple(summary.content.get("messages", []))
-    found: dict[str, Item] = {}
+    found: dict[str, SummaryItem] = {}
     if covers:
         living = (OneOf("id", covers), Compare("status", "!=", "archived"))
         found |= {one.id: memory_item(one) for one in tenant.find(Query(Memory, living)).records}
@@ -238,7 +238,7 @@ def parts_of(tenant: Tenant, summary: Memory) -> list[Item]:
     return sorted((found[id] for id in (*covers, *messages) if id in found), key=lambda item: (item.at, item.id))
 
 
-def is_stale(summary: Memory, parts: Sequence[Item]) -> bool:
+def is_stale(summary: Memory, parts: Sequence[SummaryItem]) -> bool:
     return summary.metadata.get("digest") not in (None, digest_of(parts))
 
 
@@ -248,7 +248,7 @@ class ShowSummaryRequest(Request):
     id: Id = Field(description="The summary")
 
 
-class Part(Reply):
+class SummaryPart(Reply):
     id: str
     kind: str
     level: str
@@ -266,7 +266,7 @@ class SummaryView(Reply):
     stale: bool
     status: str
     at: datetime
-    parts: list[Part]
+    parts: list[SummaryPart]
     above: list[str] = Field(default_factory=list, description="The summaries made from this one")
     made_by: str = ""
     usage: JsonObject = Field(default_factory=dict, description="What the language model used, if one wrote it")
@@ -294,6 +294,6 @@ def show_summary(tenant: Tenant, request: ShowSummaryRequest) -> SummaryView:
     )
 
 
-def part_view(item: Item) -> Part:
+def part_view(item: SummaryItem) -> SummaryPart:
     kind, level = (item.memory.kind, item.memory.level) if item.memory else ("message", "item")
-    return Part(id=item.id, kind=kind, level=level, text=item.text, by=item.by, at=item.at)
+    return SummaryPart(id=item.id, kind=kind, level=level, text=item.text, by=item.by, at=item.at)

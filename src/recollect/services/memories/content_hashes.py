@@ -17,7 +17,7 @@ from recollect.domain.record import Json, Record
 from recollect.errors import DamagedData, InvalidInput
 
 
-class Hashed(Protocol):
+class HashedContent(Protocol):
     """What of a memory its hash is compared with."""
 
     @property
@@ -52,7 +52,7 @@ def check_revision(revision: Revision) -> Revision:
     return revision
 
 
-def left_out_note(memory: Hashed) -> str | None:
+def left_out_note(memory: HashedContent) -> str | None:
     """What is said of a damaged memory where others are shown; None if it reads as it was written."""
     what = _difference(memory)
     return _left_out(memory.id, what) if what else None
@@ -67,7 +67,7 @@ def _left_out(id: str, what: str) -> str:
     return f"memory '{id}' is damaged and left out ({what}): run `recollect verify`"
 
 
-def _check(memory: Hashed) -> None:
+def _check(memory: HashedContent) -> None:
     """DamagedData unless content and text are what the hash was made of."""
     what = _difference(memory)
     if what:
@@ -93,13 +93,13 @@ def difference(record: Record) -> str:
         return "it is not a state of a memory"
 
 
-def _difference(memory: Hashed) -> str:
+def _difference(memory: HashedContent) -> str:
     if content_hash(memory.kind, memory.content) != memory.content_hash:
         return "its content does not match its hash"
     return "its text does not match its content" if _text_differs(memory) else ""
 
 
-def _text_differs(memory: Hashed) -> bool:
+def _text_differs(memory: HashedContent) -> bool:
     """Only for kinds whose wording is ours: how users' own ones read may change with their program."""
     content, shape = memory.content, KINDS.get(memory.kind)
     if shape is None or shape.__module__ != kinds.__name__:

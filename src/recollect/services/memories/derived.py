@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
-from recollect.domain.pattern_templates import Try, generalized
+from recollect.domain.pattern_templates import TaskExample, generalized
 from recollect.domain.provenance import Citation, cite
 from recollect.errors import IllegalTransition
 from recollect.ports.query import OneOf, Query, equal
@@ -113,5 +113,5 @@ def _without(tenant: Tenant, pattern: Memory, gone: set[str]) -> list[Step]:
     ]
 
 
-def tried(episode: Memory) -> Try:
-    return Try(str(episode.content.get("task_description", "")), str(episode.content.get("action_plan", "")))
+def tried(episode: Memory) -> TaskExample:
+    return TaskExample(str(episode.content.get("task_description", "")), str(episode.content.get("action_plan", "")))

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Cut, Passage, cut
+from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, PassageSelection, cut
 from recollect.domain.questions import embedded_text
 from recollect.domain.relevance import Codes, token_codes
 from recollect.errors import EmbedderFailed, InvalidInput
@@ -37,7 +37,7 @@ _MARKS = 16  # what a model adds to a text, and what the estimate of its tokens 
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorized:
+class PassageVector:
     """The vector of one passage, or of a whole memory; token codes where they are kept."""
 
     vector: Vectors
@@ -46,7 +46,7 @@ class Vectorized:
 
 
 @dataclass(slots=True)
-class Indexed:
+class IndexingResult:
     """What became of the vectors of one memory."""
 
     made: dict[str, int] = field(default_factory=dict)
@@ -75,12 +75,12 @@ def text_hash(memory: Memory) -> str:
     return hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
 
 
-def passages_of(memory: Memory, embedder: Embedder) -> Cut:
+def passages_of(memory: Memory, embedder: Embedder) -> PassageSelection:
     """What of a memory gets a vector."""
     return read_whole(text_of(memory), embedder)
 
 
-def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> Cut:
+def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> PassageSelection:
     """What of a text gets a vector: passages that the model reads whole."""
     window = embedder.window - _MARKS if isinstance(embedder, WindowedEmbedder) else PASSAGE_TOKENS
     return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)), most)
@@ -88,11 +88,11 @@ def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> Cut:
 
 def index_steps(
     core: Core, memories: Sequence[Memory], given: Sequence[GivenVectors] | None = None
-) -> tuple[list[Step], list[Indexed]]:
+) -> tuple[list[Step], list[IndexingResult]]:
     """The steps that index new memories by every embedder and keep the vectors given, and what became of each."""
     own = given if given is not None else [{} for _ in memories]
     steps: list[Step] = []
-    became = [Indexed() for _ in memories]
+    became = [IndexingResult() for _ in memories]
     for embedder in core.embedders:
         wanting = [place for place, kept in enumerate(own) if embedder.model not in kept]
         asked = _at_once(core, embedder, memories, wanting)
@@ -113,7 +113,7 @@ def index_steps(
             became[place].notes += left_out(passages_of(memories[place], embedder))
     for memory, kept, became_of_it in zip(memories, own, became, strict=True):
         for model, vector in kept.items():
-            whole = embeddings(memory, model, [Vectorized(vector)], given=True)
+            whole = embeddings(memory, model, [PassageVector(vector)], given=True)
             steps += [Insert(record) for record in whole]
             became_of_it.made[model] = 1
     return steps, became
@@ -143,7 +143,7 @@ def cost_of(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> float:
     return float(len(read_whole(text, embedder, most).passages))
 
 
-def left_out(found: Cut) -> list[str]:
+def left_out(found: PassageSelection) -> list[str]:
     """What a receipt says of a text that is longer than its vectors."""
     taken = len(found.passages)
     if taken == found.of:
@@ -191,14 +191,14 @@ def _stored(core: Core, memory: Memory) -> list[Embedding]:
     return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
 
 
-def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[list[Vectorized]]:
+def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[list[PassageVector]]:
     """A vector for each passage of each memory, with token codes where the settings want them."""
     return passage_vectors(embedder, [text_of(memory) for memory in memories], coded=core.late_interaction)
 
 
 def passage_vectors(
     embedder: Embedder, texts: Sequence[str], *, coded: bool = False, most: int = MOST_PASSAGES
-) -> list[list[Vectorized]]:
+) -> list[list[PassageVector]]:
     """A vector for each passage of each text, with token codes if wanted and the model tells tokens apart."""
     cuts = [read_whole(text, embedder, most).passages for text in texts]
     parts = [text[one.start : one.end] for text, some in zip(texts, cuts, strict=True) for one in some]
@@ -212,7 +212,7 @@ def passage_vectors(
         vectors = embedder.embed(parts)
     made = iter(zip(usable(vectors, embedder, len(parts)), codes, strict=True))
     return [
-        [Vectorized(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
+        [PassageVector(vector, code, one) for one, (vector, code) in zip(some, islice(made, len(some)), strict=True)]
         for some in cuts
     ]
 
@@ -258,7 +258,7 @@ def unit(vector: Sequence[float]) -> Vectors:
     return (scaled / np.linalg.norm(scaled)).astype(np.float32)
 
 
-def embeddings(memory: Memory, model: str, made: Sequence[Vectorized], given: bool = False) -> Iterator[Embedding]:
+def embeddings(memory: Memory, model: str, made: Sequence[PassageVector], given: bool = False) -> Iterator[Embedding]:
     digest, facets = text_hash(memory), facets_of(memory)
     for namespace in memory.namespaces:
         for part, one in enumerate(made):

@@ -39,23 +39,23 @@ class ForgetRequest(Request):
     version: int | None = Field(None, ge=1, description="Only if it still has this version")
 
 
-class Forgotten(Reply):
+class ForgetReply(Reply):
     id: str
     restorable: bool
     notes: list[str] = Field(default_factory=list)
 
 
-def forget(tenant: Tenant, request: ForgetRequest) -> Forgotten:
+def forget(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(tenant, Memory, request.id, version=request.version)
     steps = change_steps(tenant, memory, "forgotten", request.why, is_deleted=True)
     steps += forgetting_steps(tenant, [memory.id])
     steps += fallen_steps(tenant, [memory], "was forgotten")
     commit(tenant, [*steps, *reinstated_steps(tenant, [memory])])
-    return Forgotten(id=memory.id, restorable=True)
+    return ForgetReply(id=memory.id, restorable=True)
 
 
-def restore(tenant: Tenant, request: ForgetRequest) -> Forgotten:
+def restore(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
     """Bring a forgotten memory back as it was."""
     memory = load(tenant, Memory, request.id, deleted=True, version=request.version)
     if not memory.is_deleted:
@@ -68,7 +68,7 @@ def restore(tenant: Tenant, request: ForgetRequest) -> Forgotten:
         )
     _refuse_owner_removed(tenant, memory)
     commit(tenant, change_steps(tenant, memory, "restored", request.why, is_deleted=False))
-    return Forgotten(id=memory.id, restorable=False)
+    return ForgetReply(id=memory.id, restorable=False)
 
 
 def _refuse_owner_removed(tenant: Tenant, memory: Memory) -> None:
@@ -80,19 +80,19 @@ def _refuse_owner_removed(tenant: Tenant, memory: Memory) -> None:
             )
 
 
-def erase(tenant: Tenant, request: ForgetRequest) -> Forgotten:
+def erase(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
     try:
         memory = load(tenant, Memory, request.id, deleted=True, version=request.version)
     except NotFound:
         if not is_owed(tenant, request.id):
             raise
-        return Forgotten(id=request.id, restorable=False, notes=erase_traces(tenant))
+        return ForgetReply(id=request.id, restorable=False, notes=erase_traces(tenant))
     reinstated = reinstated_steps(tenant, [memory])
     entry = logged(tenant, "delete", "erase", None, id=memory.id)
     copies = erasing_steps(tenant, [memory.id])
     commit(tenant, [*reinstated, *copies, Delete(Memory, memory.id), owing(tenant, memory.id), entry])
-    return Forgotten(id=memory.id, restorable=False, notes=erase_traces(tenant))
+    return ForgetReply(id=memory.id, restorable=False, notes=erase_traces(tenant))
 
 
 class PruneRequest(Request):
@@ -108,12 +108,12 @@ class PruneRequest(Request):
     dry_run: bool = Field(False, description="Only say what would be forgotten")
 
 
-class Pruned(Reply):
+class PruneReply(Reply):
     forgotten: list[str]
     kept: int
 
 
-def prune(tenant: Tenant, request: PruneRequest) -> Pruned:
+def prune(tenant: Tenant, request: PruneRequest) -> PruneReply:
     """Forget, restorably, what matters least by priority, trust, importance, use and age."""
     if request.keep is None and request.older_than_days is None and request.unread_for_days is None:
         raise InvalidInput("nothing says what to prune", remedy="give keep, older_than_days or unread_for_days")
@@ -129,7 +129,7 @@ def prune(tenant: Tenant, request: PruneRequest) -> Pruned:
         for start in range(0, len(ids), PAGE):
             some = ids[start : start + PAGE]
             retry(partial(_forget_all, tenant, some), VersionConflict)  # others change or prune them, too
-    return Pruned(forgotten=ids, kept=total - len(ids))
+    return PruneReply(forgotten=ids, kept=total - len(ids))
 
 
 _WORTH_FIELDS = ("id", "priority", "status", "importance", "access_count", "last_accessed", "occurred_at")

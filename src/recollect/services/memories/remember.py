@@ -27,7 +27,7 @@ from recollect.ports.query import equal
 from recollect.ports.steps import Absent, Insert, Step
 from recollect.services.memories.draft import Draft, RememberRequest, draft_of
 from recollect.services.memories.embeddings import (
-    Indexed,
+    IndexingResult,
     check_lengths,
     index_steps,
 )
@@ -136,7 +136,7 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
     ]
 
 
-def _fresh_steps(tenant: Tenant, drafts: Sequence[Draft]) -> tuple[list[Step], dict[str, Indexed]]:
+def _fresh_steps(tenant: Tenant, drafts: Sequence[Draft]) -> tuple[list[Step], dict[str, IndexingResult]]:
     if not drafts:
         return [], {}
     vectors, indexed = index_steps(tenant, [draft.memory for draft in drafts], [draft.given for draft in drafts])
@@ -167,7 +167,7 @@ def _memory_steps(tenant: Tenant, draft: Draft) -> list[Step]:
     return steps
 
 
-def _receipt(draft: Draft, indexed: Indexed, seq: int) -> Receipt:
+def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
     return Receipt(
         id=draft.memory.id,
         version=draft.memory.version,

@@ -22,7 +22,7 @@ from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
 from recollect.services.memories.embeddings import (
-    Vectorized,
+    PassageVector,
     embeddings,
 )
 from recollect.services.memories.revise import Receipt, change_steps, current
@@ -166,7 +166,7 @@ def _new_vectors(tenant: Tenant, draft: Draft, known: Memory | Draft) -> list[Em
         record
         for model, vector in draft.given.items()
         if model not in models
-        for record in embeddings(memory, model, [Vectorized(vector)], given=True)
+        for record in embeddings(memory, model, [PassageVector(vector)], given=True)
     ]
 
 

@@ -79,7 +79,7 @@ class RecentResult(Reply):
     memory: str | None = None
 
 
-class Recalled(Reply):
+class RecallReply(Reply):
     """The hits, best first. `notes` says what could not be searched, for instance when a model is away."""
 
     hits: list[Hit] = Field(default_factory=list)
@@ -97,7 +97,7 @@ class Recalled(Reply):
         return self.hits[index]
 
 
-def recall(tenant: Tenant, request: RecallRequest) -> Recalled:
+def recall(tenant: Tenant, request: RecallRequest) -> RecallReply:
     """Find memories by words and by meaning, best first, each with the reasons for its rank."""
     found = find(tenant, request)
     recheck = rechecking(tenant, request)
@@ -113,7 +113,7 @@ def rechecking(tenant: Tenant, request: RecallRequest) -> Recheck | None:
     return None if when == "none" or request.as_of is not None else Recheck(tenant, when)
 
 
-def _rechecked(tenant: Tenant, request: RecallRequest, found: Recalled, recheck: Recheck) -> Recalled:
+def _rechecked(tenant: Tenant, request: RecallRequest, found: RecallReply, recheck: Recheck) -> RecallReply:
     """What falls is no longer there to act on: the next best take its place, and are looked at too."""
     for _ in range(LOOKS):
         if not recheck.look([hit.id for hit in found.hits]) or request.purpose != "act":
@@ -133,7 +133,7 @@ def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | No
     return hit.model_copy(update={"status": status, "citations": cited, "why": why})
 
 
-def find(tenant: Tenant, request: RecallRequest, *, to_use: bool = False, at_least: int = 0) -> Recalled:
+def find(tenant: Tenant, request: RecallRequest, *, to_use: bool = False, at_least: int = 0) -> RecallReply:
     """With `to_use` the hits go straight into a prompt: what hardly answers is left out, as it is to act.
 
     The best few, `at_least`, are kept all the same: where little is known, the words of a question may meet nothing,
@@ -154,7 +154,7 @@ def find(tenant: Tenant, request: RecallRequest, *, to_use: bool = False, at_lea
         if left_out:
             told = f"{left_out} that hardly answer were left out (match below {least:.2f}): min_match=0 shows them"
             notes = [*notes, told]
-        return Recalled(hits=hits, left_out=left_out, recent=_recent(tenant, request, hits), notes=notes)
+        return RecallReply(hits=hits, left_out=left_out, recent=_recent(tenant, request, hits), notes=notes)
 
 
 def question_of(tenant: Tenant, request: RecallRequest, moment: datetime) -> Question:

@@ -24,7 +24,7 @@ from recollect.services.erasure import erase_traces, owing
 from recollect.services.leases import NOBODY, is_held, taking
 from recollect.services.requests import Reply, Request
 from recollect.services.runs.execution import store_result
-from recollect.services.runs.history import Standing, Timeline, lease_name, on_branch, standing, timeline
+from recollect.services.runs.history import RunProgress, Timeline, lease_name, on_branch, progress_of, timeline
 from recollect.services.runs.queue import unmoved
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
@@ -79,26 +79,26 @@ def resume(tenant: Tenant, request: ResumeRequest) -> Timeline:
 
     def resumed(run: Execution) -> Timeline:
         _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to continue from one of its steps")
-        stands = standing(tenant, run)
-        status, steps = _resumption(tenant, run, stands)
+        progress = progress_of(tenant, run)
+        status, steps = _resumption(tenant, run, progress)
         if run.status == status and not any(isinstance(step, Update) for step in steps):
             return timeline(tenant, run, SHOWN)
-        note = stands.in_words() if status == "paused" else request.why
+        note = progress.in_words() if status == "paused" else request.why
         return _changed(tenant, run, "resume run", steps, status=status, note=note, error=None, ended_at=None)
 
     return _with_retries(tenant, request.id, resumed)
 
 
-def _resumption(tenant: Tenant, run: Execution, stands: Standing) -> tuple[str, list[Step]]:
+def _resumption(tenant: Tenant, run: Execution, progress: RunProgress) -> tuple[str, list[Step]]:
     """The status that a run continues with, and the steps that go with it."""
     if _is_held(tenant, run):  # its worker is still alive and simply continues
         return "running", []
-    if stands.todo != "ask" or stands.last is None:
-        return "queued", unmoved(run, stands)
-    if stands.last.status == "uncertain":
+    if progress.todo != "ask" or progress.last is None:
+        return "queued", unmoved(run, progress)
+    if progress.last.status == "uncertain":
         return "paused", []
-    marked = Update(revised(stands.last, tenant.scope, status="uncertain"))
-    return "paused", [*_fence_off(tenant, run), *unmoved(run, stands), marked]
+    marked = Update(revised(progress.last, tenant.scope, status="uncertain"))
+    return "paused", [*_fence_off(tenant, run), *unmoved(run, progress), marked]
 
 
 def _with_retries(tenant: Tenant, id: str, change: Callable[[Execution], Timeline]) -> Timeline:
@@ -106,12 +106,12 @@ def _with_retries(tenant: Tenant, id: str, change: Callable[[Execution], Timelin
     for _ in range(PATIENCE):
         try:
             return change(load(tenant, Execution, id))
-        except _WentOn:
+        except _ConcurrentChange:
             continue
     return change(load(tenant, Execution, id))
 
 
-class _WentOn(Conflict):
+class _ConcurrentChange(Conflict):
     """The run was changed since it was read."""
 
 
@@ -130,8 +130,8 @@ class SettleRequest(RunRequest):
 def settle(tenant: Tenant, request: SettleRequest) -> Timeline:
     """Settle a step whose outcome is unknown, so that the run can continue."""
     run = load(tenant, Execution, request.id)
-    stands = standing(tenant, run)
-    cycle = stands.last
+    progress = progress_of(tenant, run)
+    cycle = progress.last
     if cycle is None or cycle.status != "uncertain" or (request.step or cycle.number) != cycle.number:
         raise IllegalTransition(f"run '{run.id}' has no such step to settle", remedy="see run.show", id=run.id)
     if request.verdict != "happened" and request.output is not None:
@@ -247,11 +247,11 @@ def rewind(tenant: Tenant, request: RewindRequest) -> Timeline:
         raise Conflict(
             f"a worker is working on run '{run.id}'", remedy="pause it and wait until the step has ended", id=run.id
         )
-    stands = standing(tenant, run)
-    if request.to >= stands.length:
-        raise InvalidInput(f"run '{run.id}' has {stands.length} steps", remedy="give an earlier step to keep")
-    abandoned = _abandoned_by(tenant, run, request.to, stands.length)
-    steps = [*_fence_off(tenant, run), *unmoved(run, stands)]
+    progress = progress_of(tenant, run)
+    if request.to >= progress.length:
+        raise InvalidInput(f"run '{run.id}' has {progress.length} steps", remedy="give an earlier step to keep")
+    abandoned = _abandoned_by(tenant, run, request.to, progress.length)
+    steps = [*_fence_off(tenant, run), *unmoved(run, progress)]
     steps += [Update(revised(cycle, tenant.scope, status="abandoned")) for cycle in abandoned]
     status = "paused" if request.paused else "queued"
     rewinds = [*(run.rewinds or []), request.to]
@@ -275,12 +275,12 @@ class RemoveRunRequest(Request):
     id: Id = Field(description="The run")
 
 
-class RunRemoved(Reply):
+class RemoveRunReply(Reply):
     id: str
     deleted: int
 
 
-def remove(tenant: Tenant, request: RemoveRunRequest) -> RunRemoved:
+def remove(tenant: Tenant, request: RemoveRunRequest) -> RemoveRunReply:
     """Delete a run with its steps for good; memories made from its results stay, without that evidence."""
     run = load(tenant, Execution, request.id, deleted=True)
     if _is_held(tenant, run):
@@ -292,7 +292,7 @@ def remove(tenant: Tenant, request: RemoveRunRequest) -> RunRemoved:
     entry = logged(tenant, "delete", "remove run", None, id=run.id)
     done = tenant.transact([Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), owing(tenant, run.id), entry])
     erase_traces(tenant)
-    return RunRemoved(id=run.id, deleted=done.deleted)
+    return RemoveRunReply(id=run.id, deleted=done.deleted)
 
 
 def _refuse_unless(run: Execution, statuses: tuple[str, ...], remedy: str) -> None:
@@ -322,6 +322,6 @@ def _commit(tenant: Tenant, run: Execution, steps: list[Step]) -> None:
     try:
         commit(tenant, steps)
     except Conflict:
-        raise _WentOn(
+        raise _ConcurrentChange(
             f"run '{run.id}' was changed meanwhile", remedy="see run.show, and try again", id=run.id
         ) from None

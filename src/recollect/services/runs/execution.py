@@ -25,7 +25,7 @@ from recollect.services.leases import ending, fenced, held_with
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import remembering
 from recollect.services.requests import Reply, Request
-from recollect.services.runs.history import RunView, Standing, lease_name, run_view, standing
+from recollect.services.runs.history import RunProgress, RunView, lease_name, progress_of, run_view
 from recollect.services.tenant import Tenant
 from recollect.services.times import Through
 from recollect.services.transaction import commit, load, logged, made
@@ -76,7 +76,7 @@ def start(tenant: Tenant, request: StartRequest) -> RunView:
         if raced is None:
             raise
         return run_view(tenant, raced, duplicate=True)
-    return run_view(tenant, run, Standing(0, "think"))
+    return run_view(tenant, run, RunProgress(0, "think"))
 
 
 def _started_before(tenant: Tenant, request: StartRequest) -> Execution | None:
@@ -113,7 +113,7 @@ class ProposeRequest(DriveRequest):
     number: int | None = Field(None, ge=1, description="The number of the step, to recognise a repeated call")
 
 
-class Proposed(Reply):
+class ProposeReply(Reply):
     """The stored step: carry it out now, with its idempotency key."""
 
     run: str
@@ -124,16 +124,16 @@ class Proposed(Reply):
     duplicate: bool = False
 
 
-def propose(tenant: Tenant, request: ProposeRequest) -> Proposed:
+def propose(tenant: Tenant, request: ProposeRequest) -> ProposeReply:
     """Store the next step before it is carried out."""
     run = load(tenant, Execution, request.id)
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     for _ in range(PROPOSE_ATTEMPTS):
-        stands = standing(tenant, run)
-        if _is_repeated(stands, request):
-            return _proposed(stands.last, duplicate=True)
-        _refuse_a_step(run, stands)
-        cycle = _next_cycle(tenant, run, stands, request.snapshot)
+        progress = progress_of(tenant, run)
+        if _is_repeated(progress, request):
+            return _proposed(progress.last, duplicate=True)
+        _refuse_a_step(run, progress)
+        cycle = _next_cycle(tenant, run, progress, request.snapshot)
         steps = [*_driving(run, request.fence), *_proposal_steps(tenant, cycle, request)]
         try:
             commit(tenant, [*steps, logged(tenant, "create", "propose", None, id=run.id, step=cycle.number)])
@@ -145,23 +145,23 @@ def propose(tenant: Tenant, request: ProposeRequest) -> Proposed:
     raise Conflict("too many runs of this agent propose steps at the same time", remedy="try again", id=run.id)
 
 
-def _is_repeated(stands: Standing, request: ProposeRequest) -> bool:
-    if request.number is None or stands.last is None or stands.last.number != request.number:
+def _is_repeated(progress: RunProgress, request: ProposeRequest) -> bool:
+    if request.number is None or progress.last is None or progress.last.number != request.number:
         return False
-    call = stands.proposal.tool_call if stands.proposal is not None else None
-    return stands.last.status == "open" and call == _call(request)
+    call = progress.proposal.tool_call if progress.proposal is not None else None
+    return progress.last.status == "open" and call == _call(request)
 
 
 def _call(request: ProposeRequest) -> JsonObject | None:
     return None if request.tool is None else {"tool": request.tool, "arguments": request.arguments}
 
 
-def _refuse_a_step(run: Execution, stands: Standing) -> None:
+def _refuse_a_step(run: Execution, progress: RunProgress) -> None:
     if run.status != "running":
         raise not_running(run)
-    if stands.todo != "think":
+    if progress.todo != "think":
         raise IllegalTransition(
-            f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
+            f"step {progress.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
         )
     if is_overdue(run):
         raise IllegalTransition(
@@ -170,7 +170,7 @@ def _refuse_a_step(run: Execution, stands: Standing) -> None:
             id=run.id,
             reason="deadline_passed",
         )
-    if run.max_steps is not None and stands.length >= run.max_steps:
+    if run.max_steps is not None and progress.length >= run.max_steps:
         raise IllegalTransition(
             f"run '{run.id}' has taken all of its {run.max_steps} steps",
             remedy="fail or finish it",
@@ -190,11 +190,11 @@ def is_overdue(run: Execution) -> bool:
     return run.deadline is not None and run.deadline <= now()
 
 
-def _next_cycle(tenant: Tenant, run: Execution, stands: Standing, snapshot: JsonObject) -> Cycle:
+def _next_cycle(tenant: Tenant, run: Execution, progress: RunProgress, snapshot: JsonObject) -> Cycle:
     latest = Query(Cycle, (equal("agent_id", run.agent_id),), (Order("index", descending=True),), limit=1)
     rows = tenant.select(latest, ("index",))
     index = rows[0][0] + 1 if rows else 0
-    place = {"branch": branch_of(run), "number": stands.length + 1, "index": index}
+    place = {"branch": branch_of(run), "number": progress.length + 1, "index": index}
     cycle: Cycle = made(Cycle, tenant, agent_id=run.agent_id, execution_id=run.id, snapshot=snapshot, **place)
     _check_size(cycle.snapshot, "snapshot")
     return cycle
@@ -228,10 +228,10 @@ def _refusal(tenant: Tenant, run: Execution, fence: int, failed: RequirementFail
     return failed if current.status == "running" else not_running(current)
 
 
-def _proposed(cycle: Cycle | None, duplicate: bool = False) -> Proposed:
+def _proposed(cycle: Cycle | None, duplicate: bool = False) -> ProposeReply:
     assert cycle is not None
     assert cycle.execution_id is not None
-    return Proposed(
+    return ProposeReply(
         run=cycle.execution_id, number=cycle.number, cycle=cycle.id, index=cycle.index, idempotency_key=cycle.id,
         duplicate=duplicate,
     )  # fmt: skip
@@ -259,7 +259,7 @@ class RecordRequest(DriveRequest):
     kind: Literal["result", "observation"] = Field("result", description="The kind of the memory")
 
 
-class Recorded(Reply):
+class RecordReply(Reply):
     """The stored result: the next step may start now."""
 
     run: str
@@ -269,12 +269,12 @@ class Recorded(Reply):
     duplicate: bool = False
 
 
-def record(tenant: Tenant, request: RecordRequest) -> Recorded:
+def record(tenant: Tenant, request: RecordRequest) -> RecordReply:
     """Store the result of a step, and a memory of it, before the next step starts."""
     run = load(tenant, Execution, request.id)
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
-    stands = standing(tenant, run)
-    cycle = stands.last
+    progress = progress_of(tenant, run)
+    cycle = progress.last
     if cycle is None or (request.number or cycle.number) != cycle.number or cycle.status not in ("open", "done"):
         raise IllegalTransition(
             f"run '{run.id}' has no such step without a result", remedy="propose it first", id=run.id
@@ -286,20 +286,20 @@ def record(tenant: Tenant, request: RecordRequest) -> Recorded:
     return store_result(tenant, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
 
 
-def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: RecordRequest) -> Recorded:
+def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: RecordRequest) -> RecordReply:
     stored = tenant.find(Query(Result, (equal("cycle_id", cycle.id),), limit=1)).records[0]
     same = ("outcome", "summary", "output", "error", "artifacts")
     if request.number != cycle.number or any(getattr(stored, name) != getattr(request, name) for name in same):
         raise IllegalTransition(
             f"step {cycle.number} of run '{run.id}' already has a result", remedy="propose the next step", id=run.id
         )
-    return Recorded(run=run.id, number=cycle.number, result=stored.id, memory=stored.memory_id, duplicate=True)
+    return RecordReply(run=run.id, number=cycle.number, result=stored.id, memory=stored.memory_id, duplicate=True)
 
 
 def store_result(
     tenant: Tenant, run: Execution, cycle: Cycle, given: JsonObject, *, kind: str | None,
     fence: int | None, action: str = "record", also: Sequence[Step] = (),
-) -> Recorded:  # fmt: skip
+) -> RecordReply:  # fmt: skip
     """Store the result, a memory of it if a kind is given, and the end of its cycle in one transaction.
 
     A worker passes its fencing number; a person who settles a step has none.
@@ -321,7 +321,7 @@ def store_result(
             if kind is None or not looks_left:
                 raise
             # The same was remembered, or its duplicate was forgotten, since it was looked for: try again.
-    return Recorded(run=run.id, number=cycle.number, result=result.id, memory=memory)
+    return RecordReply(run=run.id, number=cycle.number, result=result.id, memory=memory)
 
 
 def _memory_of(
@@ -365,16 +365,16 @@ def finish(tenant: Tenant, request: FinishRequest) -> RunView:
     run = _run_to_end(tenant, request, "succeeded")
     if run.status == "succeeded":
         return run_view(tenant, run)
-    stands = standing(tenant, run)
-    if stands.todo != "think":
+    progress = progress_of(tenant, run)
+    if progress.todo != "think":
         raise IllegalTransition(
-            f"step {stands.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
+            f"step {progress.length} of run '{run.id}' has no result yet", remedy="record its result first", id=run.id
         )
     _check_size(request.result, "result")
     remember = run.remembers if request.remember is None else request.remember
     fields = {"result": request.result, "note": request.summary}
     for looks_left in (2, 1, 0):
-        steps = _memory_of_all(tenant, run, stands, request.summary) if remember else []
+        steps = _memory_of_all(tenant, run, progress, request.summary) if remember else []
         try:
             return _ended(tenant, run, request.fence, "succeeded", steps, **fields)
         except (RequirementFailed, ReferenceMissing):
@@ -384,11 +384,11 @@ def finish(tenant: Tenant, request: FinishRequest) -> RunView:
     raise AssertionError
 
 
-def _memory_of_all(tenant: Tenant, run: Execution, stands: Standing, summary: str) -> list[Step]:
+def _memory_of_all(tenant: Tenant, run: Execution, progress: RunProgress, summary: str) -> list[Step]:
     if not summary.strip():
         return []
     asked = _remember_request(run, summary, True, "result", run.id, now())
-    return remembering(tenant, asked, stands.last.id if stands.last else None)[0]
+    return remembering(tenant, asked, progress.last.id if progress.last else None)[0]
 
 
 def fail(tenant: Tenant, request: FailRequest) -> RunView:

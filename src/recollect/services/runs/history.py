@@ -15,7 +15,7 @@ from pydantic import Field
 
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
 from recollect.domain.record import Id, JsonArray, JsonObject, Name, QueryText
-from recollect.domain.run_branches import Stretch, between, branch_of, history_of
+from recollect.domain.run_branches import BranchSpan, between, branch_of, history_of
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.services.leases import is_held
 from recollect.services.requests import PageReply, Reply, Request
@@ -94,7 +94,7 @@ class RunView(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """The progress of a run: its last own cycle, if any, and what to do next."""
 
     length: int
@@ -132,25 +132,25 @@ def on_branch(run: str, branch: int) -> tuple[Filter, ...]:
     return (equal("execution_id", run), Compare("branch", "=", branch))
 
 
-def standing(tenant: Tenant, run: Execution) -> Standing:
+def progress_of(tenant: Tenant, run: Execution) -> RunProgress:
     """Follows from the last cycle alone, however many there are."""
     own = history_of(run)[-1]
     query = Query(Cycle, on_branch(run.id, own.branch), (Order("number", descending=True),), limit=1)
     found = tenant.find(query).records
     if not found:
-        return Standing(own.after, "think")
+        return RunProgress(own.after, "think")
     last = found[0]
     if last.status == "done":
-        return Standing(last.number, "think", last)
+        return RunProgress(last.number, "think", last)
     return _at(last, tenant.find(Query(Proposal, (equal("cycle_id", last.id),), limit=1)).records[0])
 
 
-def _at(last: Cycle, proposal: Proposal) -> Standing:
+def _at(last: Cycle, proposal: Proposal) -> RunProgress:
     safe = last.status == "again" or (last.status == "open" and proposal.is_repeatable)
-    return Standing(last.number, "act" if safe else "ask", last, proposal)
+    return RunProgress(last.number, "act" if safe else "ask", last, proposal)
 
 
-def standings(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, Standing]:
+def progress_of_all(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, RunProgress]:
     """The progress of several runs, read together: the number of steps of a branch tells which is the last."""
     if not runs:
         return {}
@@ -166,24 +166,24 @@ def standings(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, Standing]:
     cycles = {one.execution_id: one for one in tenant.find(Query(Cycle, (OneOf("id", ids),))).records}
     undone = OneOf("cycle_id", tuple(one.id for one in cycles.values() if one.status != "done"))
     proposals = {one.cycle_id: one for one in tenant.find(Query(Proposal, (undone,))).records}
-    stands: dict[str, Standing] = {}
+    progress: dict[str, RunProgress] = {}
     for run in runs:
         cycle = cycles.get(run.id)
         if cycle is None:
-            stands[run.id] = Standing(history_of(run)[-1].after, "think")
+            progress[run.id] = RunProgress(history_of(run)[-1].after, "think")
         elif cycle.id in proposals:
-            stands[run.id] = _at(cycle, proposals[cycle.id])
+            progress[run.id] = _at(cycle, proposals[cycle.id])
         else:
-            stands[run.id] = Standing(cycle.number, "think", cycle)
-    return stands
+            progress[run.id] = RunProgress(cycle.number, "think", cycle)
+    return progress
 
 
-def steps_between(tenant: Tenant, stretches: Sequence[Stretch], first: int, last: int) -> list[StepView]:
+def steps_between(tenant: Tenant, stretches: Sequence[BranchSpan], first: int, last: int) -> list[StepView]:
     """The steps with these numbers, both ends included, oldest first."""
     return _viewed(tenant, cycles_between(tenant, stretches, first, last))
 
 
-def cycles_between(tenant: Tenant, stretches: Sequence[Stretch], first: int, last: int) -> list[Cycle]:
+def cycles_between(tenant: Tenant, stretches: Sequence[BranchSpan], first: int, last: int) -> list[Cycle]:
     cycles: list[Cycle] = []
     for part in between(stretches, first, last):
         numbers = (Compare("number", ">", part.after), Compare("number", "<=", part.upto))
@@ -222,18 +222,18 @@ _SAME_NAME = (
 ).split()
 
 
-def run_view(tenant: Tenant, run: Execution, stands: Standing | None = None, **more: Any) -> RunView:
-    stands = stands or standing(tenant, run)
-    return _view(run, stands, tenant.get(Lease, lease_name(run.id)), **more)
+def run_view(tenant: Tenant, run: Execution, progress: RunProgress | None = None, **more: Any) -> RunView:
+    progress = progress or progress_of(tenant, run)
+    return _view(run, progress, tenant.get(Lease, lease_name(run.id)), **more)
 
 
-def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) -> RunView:
+def _view(run: Execution, progress: RunProgress, lease: Lease | None, **more: Any) -> RunView:
     held_until = lease.expires_at if lease is not None and is_held(lease) else None
-    is_asking = stands.todo == "ask" and held_until is None and run.ended_at is None
+    is_asking = progress.todo == "ask" and held_until is None and run.ended_at is None
     return RunView(
-        next=_next(run, stands, held_until),
-        length=stands.length,
-        asks=stands.length if is_asking else None,
+        next=_next(run, progress, held_until),
+        length=progress.length,
+        asks=progress.length if is_asking else None,
         agent=run.agent_id,
         session=run.session_id,
         message=run.message_id,
@@ -247,18 +247,18 @@ def _view(run: Execution, stands: Standing, lease: Lease | None, **more: Any) ->
     )
 
 
-def _next(run: Execution, stands: Standing, held_until: datetime | None) -> str:
+def _next(run: Execution, progress: RunProgress, held_until: datetime | None) -> str:
     if run.status in ("succeeded", "cancelled"):
         return "nothing: it has ended"
     if held_until is not None:
-        return f"{run.worker} is working on step {stands.length if stands.proposal else stands.length + 1}"
+        return f"{run.worker} is working on step {progress.length if progress.proposal else progress.length + 1}"
     when = {
         "queued": "when a worker claims it: ",
         "running": "its worker stopped responding; when another claims it: ",
-        "paused": "" if stands.todo == "ask" else "when it is resumed: ",
+        "paused": "" if progress.todo == "ask" else "when it is resumed: ",
         "failed": "if it is resumed nevertheless: ",
     }
-    return when[run.status] + stands.in_words()
+    return when[run.status] + progress.in_words()
 
 
 class ShowRunRequest(Request):
@@ -284,12 +284,12 @@ def show(tenant: Tenant, request: ShowRunRequest) -> Timeline:
 
 
 def timeline(tenant: Tenant, run: Execution, limit: int = 50, before: int | None = None) -> Timeline:
-    stands = standing(tenant, run)
-    last = min(stands.length, (before or stands.length + 1) - 1)
+    progress = progress_of(tenant, run)
+    last = min(progress.length, (before or progress.length + 1) - 1)
     first = max(last - limit, 0) + 1
     steps = steps_between(tenant, history_of(run), first, last)
     forks = tenant.select(Query(Execution, (equal("parent_id", run.id),), (Order("id"),)), ("id",))
-    view = run_view(tenant, run, stands)
+    view = run_view(tenant, run, progress)
     given_up = _abandoned(tenant, run, limit)
     return Timeline(
         **dict(view), timeline=steps, more=first - 1, abandoned=given_up, forks=[id for (id,) in forks]
@@ -339,8 +339,8 @@ def runs(tenant: Tenant, request: RunsRequest) -> RunPage:
     )
     query = Query(Execution, where, (Order("id", descending=True),), request.limit, request.after)
     page, total = counted_page(tenant, query)
-    stands = standings(tenant, page.records)
+    progress = progress_of_all(tenant, page.records)
     names = OneOf("id", tuple(lease_name(run.id) for run in page.records))
     leases = {run_of(one.id): one for one in tenant.find(Query(Lease, (names,))).records}
-    views = [_view(run, stands[run.id], leases.get(run.id)) for run in page.records]
+    views = [_view(run, progress[run.id], leases.get(run.id)) for run in page.records]
     return RunPage(runs=views, next=page.next, total=total)

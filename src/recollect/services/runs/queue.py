@@ -24,14 +24,14 @@ from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now,
 from recollect.services.requests import Reply, Request
 from recollect.services.runs.execution import DriveRequest, is_overdue, not_running
 from recollect.services.runs.history import (
+    RunProgress,
     RunView,
-    Standing,
     StepView,
     lease_name,
     on_branch,
+    progress_of,
     run_of,
     run_view,
-    standing,
     steps_between,
 )
 from recollect.services.tenant import Tenant
@@ -69,7 +69,7 @@ class AgentBrief(Reply):
     metadata: JsonObject = Field(default_factory=dict)
 
 
-class Claimed(Reply):
+class ClaimReply(Reply):
     """A run to work on; `run` is empty when there is none. `todo` says whether to think or to carry out `step`."""
 
     run: RunView | None = None
@@ -81,12 +81,12 @@ class Claimed(Reply):
     agent: AgentBrief | None = None
 
 
-def claim(tenant: Tenant, request: ClaimRequest) -> Claimed:
+def claim(tenant: Tenant, request: ClaimRequest) -> ClaimReply:
     """Take the next run that has no worker."""
     return _claimed_before(tenant, request) or _claim(tenant, request)
 
 
-def _claimed_before(tenant: Tenant, request: ClaimRequest) -> Claimed | None:
+def _claimed_before(tenant: Tenant, request: ClaimRequest) -> ClaimReply | None:
     """The run that the same claim already got, if its answer was lost."""
     if request.idempotency_key is None:
         return None
@@ -95,7 +95,7 @@ def _claimed_before(tenant: Tenant, request: ClaimRequest) -> Claimed | None:
         run = tenant.get(Execution, run_of(lease.id))
         agent = tenant.get(Agent, run.agent_id) if run else None
         if run is not None and agent is not None and run.status == "running":
-            return _claimed(tenant, run, standing(tenant, run), lease, agent)
+            return _claimed(tenant, run, progress_of(tenant, run), lease, agent)
     return None
 
 
@@ -103,17 +103,17 @@ def _this_claim(key: str) -> tuple[Filter, ...]:
     return (equal("claim_key", key), *held_now())
 
 
-def _claim(tenant: Tenant, request: ClaimRequest) -> Claimed:
+def _claim(tenant: Tenant, request: ClaimRequest) -> ClaimReply:
     if request.id is not None:
         return _claim_one(tenant, load(tenant, Execution, request.id), request)
     for run in _claimable(tenant, request):
         taken = _take(tenant, run, request)
         if taken is not None:
             return taken
-    return _claimed_before(tenant, request) or Claimed()
+    return _claimed_before(tenant, request) or ClaimReply()
 
 
-def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed:
+def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> ClaimReply:
     lease = tenant.get(Lease, lease_name(run.id))
     if lease is not None and is_held(lease):
         raise Conflict(
@@ -126,10 +126,10 @@ def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed
         if taken is not None:
             return taken
         run = load(tenant, Execution, run.id)
-    stands = standing(tenant, run)
-    if run.status == "paused" and stands.todo == "ask":
+    progress = progress_of(tenant, run)
+    if run.status == "paused" and progress.todo == "ask":
         raise IllegalTransition(
-            f"run '{run.id}' must be settled: step {stands.length} may or may not have happened",
+            f"run '{run.id}' must be settled: step {progress.length} may or may not have happened",
             remedy="say which with run.settle",
             id=run.id,
         )
@@ -176,15 +176,15 @@ def _all(tenant: Tenant, where: tuple[Filter, ...]) -> Iterator[Execution]:
         after = page.next
 
 
-def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | None:
+def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> ClaimReply | None:
     """The run with its lease; None if another worker took it first, or if it cannot continue."""
     agent = tenant.get(Agent, run.agent_id)
     held = tenant.get(Lease, lease_name(run.id))
     moment = now()
     if agent is None or agent.status != "active" or is_held(held, moment):
         return None
-    stands = standing(tenant, run)
-    verdict = _verdict(run, stands)
+    progress = progress_of(tenant, run)
+    verdict = _verdict(run, progress)
     until = moment + timedelta(seconds=request.seconds) if verdict["status"] == "running" else moment
     lease, taking_it = taking(held, tenant, lease_name(run.id), request.worker, until, request.idempotency_key)
     continued = revised(run, tenant.scope, **verdict, **_counted(run, request.worker, moment))
@@ -192,9 +192,9 @@ def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | No
     steps = [
         *once,
         taking_it,
-        *unmoved(run, stands),
+        *unmoved(run, progress),
         Update(continued),
-        *_cycle_steps(tenant, stands, verdict["status"]),
+        *_cycle_steps(tenant, progress, verdict["status"]),
     ]
     action = "claim" if verdict["status"] == "running" else f"run {verdict['status']}"
     try:
@@ -203,18 +203,18 @@ def _take(tenant: Tenant, run: Execution, request: ClaimRequest) -> Claimed | No
         return None  # another worker took it first, or the previous one recorded one more step
     if verdict["status"] != "running":
         return None
-    return _claimed(tenant, load(tenant, Execution, run.id), stands, lease, agent)
+    return _claimed(tenant, load(tenant, Execution, run.id), progress, lease, agent)
 
 
-def _verdict(run: Execution, stands: Standing) -> JsonObject:
+def _verdict(run: Execution, progress: RunProgress) -> JsonObject:
     """The fields of a run that is claimed: it runs, asks to be settled, or fails."""
     crashes = run.crashes + (run.status == "running")
     if is_overdue(run):
         why = {"code": "deadline_passed", "message": "its deadline has passed"}
     elif run.max_crashes is not None and crashes > run.max_crashes:
         why = {"code": "too_many_crashes", "message": f"{crashes} workers crashed on it"}
-    elif stands.todo == "ask":
-        return {"status": "paused", "note": stands.in_words()}
+    elif progress.todo == "ask":
+        return {"status": "paused", "note": progress.in_words()}
     else:
         return {"status": "running", "note": ""}
     return {"status": "failed", "ended_at": now(), "error": why, "note": why["message"]}
@@ -226,36 +226,36 @@ def _counted(run: Execution, worker: str, moment: datetime) -> JsonObject:
     return {"attempts": run.attempts + 1, "crashes": crashes, "worker": worker, "started_at": started}
 
 
-def _cycle_steps(tenant: Tenant, stands: Standing, status: str) -> list[Step]:
+def _cycle_steps(tenant: Tenant, progress: RunProgress, status: str) -> list[Step]:
     """Count a step that is started again; mark one whose outcome is unknown."""
-    last = stands.last
-    if last is None or stands.todo == "think" or status == "failed":
+    last = progress.last
+    if last is None or progress.todo == "think" or status == "failed":
         return []
-    if stands.todo == "ask":
+    if progress.todo == "ask":
         return [Update(revised(last, tenant.scope, status="uncertain"))]
     return [Update(revised(last, tenant.scope, status="open", attempts=last.attempts + 1))]
 
 
-def unmoved(run: Execution, stands: Standing) -> list[Step]:
+def unmoved(run: Execution, progress: RunProgress) -> list[Step]:
     """Steps that fail unless the run is where it was when read: its previous worker may have continued meanwhile."""
     here = on_branch(run.id, branch_of(run))
-    steps: list[Step] = [Absent(Cycle, (*here, Compare("number", ">", stands.length)))]
-    if stands.last is not None:
-        steps.append(Require(Cycle, stands.last.id, {"version": stands.last.version}))
+    steps: list[Step] = [Absent(Cycle, (*here, Compare("number", ">", progress.length)))]
+    if progress.last is not None:
+        steps.append(Require(Cycle, progress.last.id, {"version": progress.last.version}))
     return steps
 
 
-def _claimed(tenant: Tenant, run: Execution, stands: Standing, lease: Lease, agent: Agent) -> Claimed:
-    first = max(stands.length - 1, 1)
-    latest = steps_between(tenant, history_of(run), first, stands.length)
-    is_acting = stands.todo == "act"
+def _claimed(tenant: Tenant, run: Execution, progress: RunProgress, lease: Lease, agent: Agent) -> ClaimReply:
+    first = max(progress.length - 1, 1)
+    latest = steps_between(tenant, history_of(run), first, progress.length)
+    is_acting = progress.todo == "act"
     done = latest[:-1] if is_acting else latest
     brief = AgentBrief(**{name: getattr(agent, name) for name in AgentBrief.model_fields})
-    return Claimed(
-        run=run_view(tenant, run, stands),
+    return ClaimReply(
+        run=run_view(tenant, run, progress),
         fence=lease.fence,
         expires_at=lease.expires_at,
-        todo=stands.todo,
+        todo=progress.todo,
         step=latest[-1] if is_acting else None,
         last=done[-1] if done else None,
         agent=brief,
@@ -268,7 +268,7 @@ class RenewRequest(DriveRequest):
     seconds: float = Field(60, gt=0, le=LONGEST_SECONDS, description="How long the worker may be silent from now on")
 
 
-class Renewed(Reply):
+class RenewReply(Reply):
     """`status` tells the worker whether the run was paused or cancelled meanwhile."""
 
     run: str
@@ -276,12 +276,12 @@ class Renewed(Reply):
     status: str
 
 
-def renew(tenant: Tenant, request: RenewRequest) -> Renewed:
+def renew(tenant: Tenant, request: RenewRequest) -> RenewReply:
     """Extend the lease of a run while a step takes long."""
     run = load(tenant, Execution, request.id)
     until = now() + timedelta(seconds=request.seconds)
     lease = extend(tenant.store, tenant.scope, lease_name(run.id), request.fence, until)
-    return Renewed(run=run.id, expires_at=lease.expires_at, status=run.status)
+    return RenewReply(run=run.id, expires_at=lease.expires_at, status=run.status)
 
 
 class ReleaseRequest(DriveRequest):

@@ -18,7 +18,7 @@ from recollect.retry import retry_unless_pinned
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of, commit, load, logged
-from recollect.services.trust.governance import Standing, standing
+from recollect.services.trust.governance import StatusReply, status_of
 
 
 class ConfirmRequest(Request):
@@ -28,12 +28,12 @@ class ConfirmRequest(Request):
     citation: Id = Field(description="The citation's id")
 
 
-def confirm(tenant: Tenant, request: ConfirmRequest) -> Standing:
+def confirm(tenant: Tenant, request: ConfirmRequest) -> StatusReply:
     """Confirm that you said what a memory cites you with: the claim then holds and can support a promotion."""
     return retry_unless_pinned(None, lambda: _confirmed(tenant, request))
 
 
-def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:
+def _confirmed(tenant: Tenant, request: ConfirmRequest) -> StatusReply:
     memory = load(tenant, Memory, request.id)
     found = [one for one in citations_of(tenant, memory.id) if one.id == request.citation]
     if not found:
@@ -46,7 +46,7 @@ def _confirmed(tenant: Tenant, request: ConfirmRequest) -> Standing:
         unchanged = Require(Memory, memory.id, {"content_hash": memory.content_hash})
         entry = logged(tenant, "update", "confirm", memory, citation=citation.id)
         commit(tenant, [unchanged, Update(seen), entry])
-    return standing(tenant, memory.id)
+    return status_of(tenant, memory.id)
 
 
 def _refuse_others(tenant: Tenant, citation: Citation) -> None:

@@ -39,12 +39,12 @@ class CiteRequest(Request):
     cites: list[Any] = Field(min_length=1, max_length=MOST_CITATIONS, description="Citations made with recollect.cite")
 
 
-class Cited(Reply):
+class CiteReply(Reply):
     id: str
     citations: list[str]
 
 
-def cite_memory(tenant: Tenant, request: CiteRequest) -> Cited:
+def cite_memory(tenant: Tenant, request: CiteRequest) -> CiteReply:
     """Add citations to a memory."""
     memory = load(tenant, Memory, request.id)
     lookup = tenant.citation_lookup(tenant.scope, None)
@@ -57,7 +57,7 @@ def cite_memory(tenant: Tenant, request: CiteRequest) -> Cited:
     if records:
         entry = logged(tenant, "update", "cite", memory, sources=[record.source for record in records])
         commit(tenant, [*(Insert(record) for record in records), entry])
-    return Cited(id=memory.id, citations=[record.id for record in records])
+    return CiteReply(id=memory.id, citations=[record.id for record in records])
 
 
 class UnciteRequest(Request):
@@ -67,7 +67,7 @@ class UnciteRequest(Request):
     citation: Id = Field(description="The citation's id")
 
 
-def uncite(tenant: Tenant, request: UnciteRequest) -> Standing:
+def uncite(tenant: Tenant, request: UnciteRequest) -> StatusReply:
     """Remove a citation; a trusted memory left without one that holds becomes a hypothesis again."""
     memory = load(tenant, Memory, request.id)
     had = citations_of(tenant, memory.id)
@@ -77,7 +77,7 @@ def uncite(tenant: Tenant, request: UnciteRequest) -> Standing:
     unchanged = Require(Memory, memory.id, {"version": memory.version})
     steps: list[Step] = [unchanged, Delete(Citation, request.citation), logged(tenant, "update", "uncite", memory)]
     commit(tenant, [*steps, *unsupported_steps(tenant, memory, kept)])
-    return standing(tenant, memory.id)
+    return status_of(tenant, memory.id)
 
 
 def unsupported_steps(tenant: Tenant, memory: Memory, left: Sequence[Citation]) -> list[Step]:
@@ -105,7 +105,7 @@ class CheckRequest(Request):
     state: CitationState | None = Field(None, description="Only citations last found in this state, such as broken")
 
 
-class Checked(Reply):
+class CheckReply(Reply):
     """How many citations were checked, with which results, and which memories were demoted."""
 
     looked_at: int = 0
@@ -116,7 +116,7 @@ class Checked(Reply):
     demoted: list[str] = Field(default_factory=list)
 
 
-def check(tenant: Tenant, request: CheckRequest) -> Checked:
+def check(tenant: Tenant, request: CheckRequest) -> CheckReply:
     """Check citations again; a memory whose citation no longer holds is demoted."""
     where = [equal("memory_id", request.id)] if request.id else []
     if request.id:
@@ -125,7 +125,7 @@ def check(tenant: Tenant, request: CheckRequest) -> Checked:
         where.append(equal("source", request.source))
     if request.state:
         where.append(equal("state", request.state))
-    report, after = Checked(), None
+    report, after = CheckReply(), None
     while True:
         page = tenant.find(Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
@@ -142,7 +142,7 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
     return grouped
 
 
-def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: Checked) -> None:
+def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: CheckReply) -> None:
     """Check citations of one memory, and add the results to the report."""
     while True:
         memory = tenant.get(Memory, memory_id)
@@ -216,7 +216,7 @@ class PromoteRequest(MoveRequest):
     to: Literal["verified", "published"] = Field("verified", description="The status to promote it to")
 
 
-class Standing(Reply):
+class StatusReply(Reply):
     """The status of a memory now."""
 
     id: str
@@ -225,14 +225,14 @@ class Standing(Reply):
     citations: list[str] = Field(default_factory=list)
 
 
-def promote(tenant: Tenant, request: PromoteRequest) -> Standing:
+def promote(tenant: Tenant, request: PromoteRequest) -> StatusReply:
     """Raise a memory's status if its citations, which are checked now, support it."""
     memory = load(tenant, Memory, request.id, version=request.version)
     refuse_promotion(memory, request.to)
     checked = [looked_up(tenant, citation) for citation in citations_of(tenant, memory.id)]
     steps: list[Step] = [Update(citation) for citation in checked]
     commit(tenant, [*steps, *promotion_steps(tenant, memory, request.to, request.why, checked)])
-    return standing(tenant, memory.id)
+    return status_of(tenant, memory.id)
 
 
 def refuse_promotion(memory: Memory, to: str) -> None:
@@ -257,23 +257,23 @@ class DemoteRequest(MoveRequest):
     to: Literal["hypothesis", "verified"] = Field("hypothesis", description="The status to demote it to")
 
 
-def demote(tenant: Tenant, request: DemoteRequest) -> Standing:
+def demote(tenant: Tenant, request: DemoteRequest) -> StatusReply:
     """Lower a memory's status: from published to verified, or to a hypothesis."""
     if request.to == "verified" and load(tenant, Memory, request.id).status == "hypothesis":
         raise IllegalTransition("a hypothesis cannot be demoted to verified", remedy="promote it", id=request.id)
     return _move(tenant, request, request.to, "demoted")
 
 
-def archive(tenant: Tenant, request: MoveRequest) -> Standing:
+def archive(tenant: Tenant, request: MoveRequest) -> StatusReply:
     """Archive a memory: it stays, but is no longer recalled unless requested."""
     return _move(tenant, request, "archived", "archived")
 
 
-def _move(tenant: Tenant, request: MoveRequest, to: str, change: Change) -> Standing:
+def _move(tenant: Tenant, request: MoveRequest, to: str, change: Change) -> StatusReply:
     memory = load(tenant, Memory, request.id, version=request.version)
     refuse_illegal(memory, to)
     commit(tenant, _moving_steps(tenant, memory, to, change, request.why, f"was {change}"))
-    return standing(tenant, memory.id)
+    return status_of(tenant, memory.id)
 
 
 def refuse_illegal(memory: Memory, to: str) -> None:
@@ -316,10 +316,10 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
         )
 
 
-def standing(tenant: Tenant, id: str) -> Standing:
+def status_of(tenant: Tenant, id: str) -> StatusReply:
     memory = load(tenant, Memory, id)
     shown = [f"{citation.source}: {citation.state}" for citation in citations_of(tenant, id)]
-    return Standing(id=id, status=memory.status, version=memory.version, citations=shown)
+    return StatusReply(id=id, status=memory.status, version=memory.version, citations=shown)
 
 
 class RollBackRequest(Request):
@@ -332,12 +332,12 @@ class RollBackRequest(Request):
     dry_run: bool = Field(False, description="Only report what would be archived")
 
 
-class RolledBack(Reply):
+class RollBackReply(Reply):
     citing: list[str]
     derived: list[str]
 
 
-def roll_back(tenant: Tenant, request: RollBackRequest) -> RolledBack:
+def roll_back(tenant: Tenant, request: RollBackRequest) -> RollBackReply:
     """Archive every memory that cites a source, and everything derived from those, in one transaction."""
     cited = tenant.select(Query(Citation, (equal("source", request.source),)), ("memory_id",))
     citing = sorted({id for (id,) in cited})
@@ -356,7 +356,7 @@ def roll_back(tenant: Tenant, request: RollBackRequest) -> RolledBack:
         steps += reinstated_steps(tenant, memories)
         if steps:
             commit(tenant, steps)
-    return RolledBack(citing=citing, derived=derived)
+    return RollBackReply(citing=citing, derived=derived)
 
 
 def _loaded(tenant: Tenant, ids: Sequence[str]) -> list[Memory]:
@@ -375,12 +375,12 @@ class RelateRequest(Request):
     metadata: Json = Field(default_factory=dict, description="Anything else about the link")
 
 
-class Related(Reply):
+class RelateReply(Reply):
     id: str
     links: int
 
 
-def relate(tenant: Tenant, request: RelateRequest) -> Related:
+def relate(tenant: Tenant, request: RelateRequest) -> RelateReply:
     """Link one memory to another; the same link again changes nothing."""
     if request.id == request.to:
         raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
@@ -401,4 +401,4 @@ def relate(tenant: Tenant, request: RelateRequest) -> Related:
             created_by=tenant.scope.actor,
         )
         commit(tenant, [Insert(link), logged(tenant, "update", "relate", memory, to=request.to, type=request.type)])
-    return Related(id=request.id, links=tenant.count(Query(Relationship, (equal("source_id", request.id),))))
+    return RelateReply(id=request.id, links=tenant.count(Query(Relationship, (equal("source_id", request.id),))))

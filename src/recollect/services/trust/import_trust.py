@@ -25,7 +25,7 @@ WHY = "imported without a citation that holds here"
 
 
 @dataclass(slots=True)
-class Proving:
+class ImportCheck:
     """Checks every imported memory; `fallen` are those that were demoted, as they were before."""
 
     tenant: Tenant
@@ -42,7 +42,7 @@ class Proving:
         if not isinstance(memory, Memory) or memory.status not in TRUSTED:
             return records
         here = self.tenant.citation_lookup(self.tenant.scope, memory.id)
-        lookup = cast(CitationLookup, _WithFile(here, self.comes_later))
+        lookup = cast(CitationLookup, _LookupWithFile(here, self.comes_later))
         looked = [one.changed(**one.looked_up(lookup)) if isinstance(one, Citation) else one for one in records]
         found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
         if "holds" in found and "broken" not in found:
@@ -93,7 +93,7 @@ def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
     return [one.changed(facets=facets) if isinstance(one, Embedding) else one for one in records]
 
 
-class _WithFile:
+class _LookupWithFile:
     """A citation lookup that also knows the log entries of the file, written or not."""
 
     def __init__(self, lookup: CitationLookup, comes_later: Callable[[str], bool]) -> None:

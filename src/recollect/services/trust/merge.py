@@ -26,11 +26,11 @@ from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of, commit, load, logged, made, tags_of
 from recollect.services.trust.governance import (
     MoveRequest,
-    Standing,
+    StatusReply,
     looked_up,
     promotion_steps,
     refuse_promotion,
-    standing,
+    status_of,
     unsupported_steps,
 )
 
@@ -53,7 +53,7 @@ class MergeRequest(Request):
     version: int | None = Field(None, ge=1, description="Only if the one that stays still has this version")
 
 
-class Merged(Standing):
+class MergeReply(StatusReply):
     """The status of the memory that stays, the ones merged into it, and how much it took over."""
 
     merged: list[str]
@@ -61,7 +61,7 @@ class Merged(Standing):
     tags_added: int = 0
 
 
-def merge(tenant: Tenant, request: MergeRequest) -> Merged:
+def merge(tenant: Tenant, request: MergeRequest) -> MergeReply:
     """Merge memories into one: it takes over their citations and tags; they are archived with a link to it."""
     if request.id in request.others:
         raise InvalidInput("a memory cannot be merged into itself", remedy="remove it from `others`")
@@ -81,7 +81,7 @@ def merge(tenant: Tenant, request: MergeRequest) -> Merged:
         steps += [Update(citation) for citation in own]
         steps += promotion_steps(tenant, kept, request.promote, request.why, [*own, *fresh])
     steps += [Insert(record) for record in (*fresh, *tags)]
-    lent = _lent(tenant, kept, [*own, *fresh], fresh, tags)
+    lent = _merged_evidence(tenant, kept, [*own, *fresh], fresh, tags)
     steps += [step for other in others for step in _giving_way(tenant, other, kept, request.why, lent)]
     steps += fallen_steps(tenant, others, "was archived")
     entry = logged(tenant, "update", "merge", kept, others=[other.id for other in others])
@@ -91,9 +91,9 @@ def merge(tenant: Tenant, request: MergeRequest) -> Merged:
         raise VersionConflict(
             f"memory '{kept.id}' was changed by someone else", remedy="read it again and repeat the merge", id=kept.id
         ) from None
-    return Merged(
+    return MergeReply(
         merged=[other.id for other in others], citations_added=len(fresh), tags_added=len(tags),
-        **standing(tenant, kept.id).model_dump(),
+        **status_of(tenant, kept.id).model_dump(),
     )  # fmt: skip
 
 
@@ -133,20 +133,20 @@ def _tags(tenant: Tenant, kept: Memory, others: Sequence[Memory]) -> list[Tag]:
     return [made(Tag, tenant, memory_id=kept.id, tag=tag) for tag in sorted(theirs - had)]
 
 
-class _Lent(NamedTuple):
+class _MergedEvidence(NamedTuple):
     """What a memory has only from a merge: the ids of its citations by content, and its tags."""
 
     citations: Mapping[str, str]
     tags: frozenset[str]
 
 
-def _lent(
+def _merged_evidence(
     tenant: Tenant, kept: Memory, cited: Sequence[Citation], fresh: Iterable[Citation], tags: Iterable[Tag]
-) -> _Lent:
+) -> _MergedEvidence:
     before = _links(tenant, equal("target_id", kept.id))
     came = {citation.id for citation in fresh}.union(*(link.metadata.get("citations", ()) for link in before))
     known = frozenset(tag.tag for tag in tags).union(*(link.metadata.get("tags", ()) for link in before))
-    return _Lent({one.cited().model_dump_json(): one.id for one in cited if one.id in came}, known)
+    return _MergedEvidence({one.cited().model_dump_json(): one.id for one in cited if one.id in came}, known)
 
 
 def _links(tenant: Tenant, *where: Filter) -> list[Relationship]:
@@ -154,7 +154,7 @@ def _links(tenant: Tenant, *where: Filter) -> list[Relationship]:
     return tenant.find(query).records
 
 
-def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Lent) -> Iterator[Step]:
+def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _MergedEvidence) -> Iterator[Step]:
     """Archive the other; the link records what it gave and what it was, enough to undo the merge."""
     cited = (citation.cited().model_dump_json() for citation in citations_of(tenant, other.id))
     given: dict[str, Any] = {
@@ -174,7 +174,7 @@ def _giving_way(tenant: Tenant, other: Memory, kept: Memory, why: str, lent: _Le
         yield from change_steps(tenant, other, "archived", said, because_of=kept.id, status="archived")
 
 
-class Unmerged(Standing):
+class UnmergeReply(StatusReply):
     """The status of the restored memory, and what was removed from the one that stayed."""
 
     into: str
@@ -182,7 +182,7 @@ class Unmerged(Standing):
     tags_removed: int = 0
 
 
-def unmerge(tenant: Tenant, request: MoveRequest) -> Unmerged:
+def unmerge(tenant: Tenant, request: MoveRequest) -> UnmergeReply:
     """Undo a merge: the memory becomes a hypothesis again, and what the other had only from it is removed.
 
     What was trusted must be verified again, as must what is derived from it; a promotion of the other stays as long as
@@ -210,7 +210,7 @@ def unmerge(tenant: Tenant, request: MoveRequest) -> Unmerged:
         said = f"no longer merged into {kept.id}" + (f": {request.why}" if request.why else "")
         steps += change_steps(tenant, memory, "restored", said, status="hypothesis")
     commit(tenant, [*steps, logged(tenant, "update", "unmerge", memory, into=kept.id)])
-    return Unmerged(
+    return UnmergeReply(
         into=kept.id, citations_removed=len(held) - len(left), tags_removed=len(tags),
-        **standing(tenant, memory.id).model_dump(),
+        **status_of(tenant, memory.id).model_dump(),
     )  # fmt: skip

@@ -23,7 +23,7 @@ from recollect.ports.steps import Update
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of
 from recollect.services.trust.citations import CitationView, citation_view
-from recollect.services.trust.governance import Checked, check_memory, looked_up, record_checked
+from recollect.services.trust.governance import CheckReply, check_memory, looked_up, record_checked
 
 When = Literal["none", "stale", "always"]
 NOTED_SECONDS = 3600.0  # how often an unchanged result is written: a recall should mostly only read
@@ -96,11 +96,11 @@ def _age(moment: datetime) -> float:
     return (now() - moment).total_seconds()
 
 
-def check_oldest(tenant: Tenant, most: int) -> Checked:
+def check_oldest(tenant: Tenant, most: int) -> CheckReply:
     """Check the citations that were not tried for the longest, up to a limit; recently tried ones are skipped."""
     before = now() - timedelta(seconds=tenant.stale_seconds)
     due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
-    report = Checked()
+    report = CheckReply()
     grouped: dict[str, list[Citation]] = {}
     for citation in tenant.find(Query(Citation, (due,), (Order("tried_at"),), most)).records:
         grouped.setdefault(citation.memory_id, []).append(citation)

@@ -113,19 +113,19 @@ def list_workspaces(tenant: Tenant, request: ListWorkspacesRequest) -> Workspace
     return WorkspacePage(workspaces=[_view(tenant, one) for one in page.records], next=page.next)
 
 
-class WorkspaceDropped(Reply):
+class DropWorkspaceReply(Reply):
     id: str
     blobs: int
 
 
-def drop(tenant: Tenant, request: WorkspaceRequest) -> WorkspaceDropped:
+def drop(tenant: Tenant, request: WorkspaceRequest) -> DropWorkspaceReply:
     """Delete a workspace for good: files, snapshots, and content that nothing else uses, traces included."""
     workspace = load(tenant, Workspace, request.id)
     entry = logged(tenant, "delete", "drop workspace", None, id=workspace.id)
     commit(tenant, [Delete(Workspace, workspace.id), owing(tenant, workspace.id), entry])
     blobs, _ = collect(tenant)
     erase_traces(tenant)
-    return WorkspaceDropped(id=workspace.id, blobs=blobs)
+    return DropWorkspaceReply(id=workspace.id, blobs=blobs)
 
 
 class FileRequest(WorkspaceRequest):
@@ -192,13 +192,13 @@ def _written(tenant: Tenant, id: str, request: WriteFileRequest, data: Content) 
         raise VersionConflict(
             f"'{request.path}' has version {found}", remedy="read it again and repeat the change", found=found
         )
-    change = Change(tenant, load(tenant, Workspace, id))
+    change = WorkspaceChange(tenant, load(tenant, Workspace, id))
     after = change.put(before, request.path, blob_hash(data), len(data), request.media_type)
     change.commit("write file", {after.content_hash: data})
     return file_view(after if before is None else after.changed(version=after.version + 1))
 
 
-class Change:
+class WorkspaceChange:
     """A change of some files of one workspace, with its counters, in one transaction."""
 
     def __init__(self, tenant: Tenant, workspace: Workspace) -> None:
@@ -351,20 +351,20 @@ class RemoveFileRequest(FileRequest):
     folder: bool = Field(False, description="Whether the path is a folder, to remove with everything in it")
 
 
-class FilesChanged(Reply):
+class FilesReply(Reply):
     files: list[str]
 
 
-def remove(tenant: Tenant, request: RemoveFileRequest) -> FilesChanged:
+def remove(tenant: Tenant, request: RemoveFileRequest) -> FilesReply:
     """Remove a file or folder. Its content stays as long as a snapshot uses it; `prune` deletes the rest."""
 
-    def attempt() -> FilesChanged:
-        change = Change(tenant, load(tenant, Workspace, request.id))
+    def attempt() -> FilesReply:
+        change = WorkspaceChange(tenant, load(tenant, Workspace, request.id))
         files = _meant(tenant, request.id, request.path, request.folder)
         for file in files:
             change.take(file)
         change.commit("remove files", {})
-        return FilesChanged(files=[file.path for file in files])
+        return FilesReply(files=[file.path for file in files])
 
     return retry_unless_pinned(None, attempt)
 
@@ -385,11 +385,11 @@ class MoveFileRequest(FileRequest):
     folder: bool = Field(False, description="Whether the path is a folder, to move with everything in it")
 
 
-def move(tenant: Tenant, request: MoveFileRequest) -> FilesChanged:
+def move(tenant: Tenant, request: MoveFileRequest) -> FilesReply:
     """Give a file or folder another path; nothing is overwritten."""
 
-    def attempt() -> FilesChanged:
-        change = Change(tenant, load(tenant, Workspace, request.id))
+    def attempt() -> FilesReply:
+        change = WorkspaceChange(tenant, load(tenant, Workspace, request.id))
         moved = []
         for file in _meant(tenant, request.id, request.path, request.folder):
             moved.append(request.to + file.path.removeprefix(request.path))
@@ -398,7 +398,7 @@ def move(tenant: Tenant, request: MoveFileRequest) -> FilesChanged:
         if tenant.count(taken):
             raise Conflict(f"a file already exists at '{request.to}'", remedy="remove it first, or choose another path")
         change.commit("move files", {})
-        return FilesChanged(files=moved)
+        return FilesReply(files=moved)
 
     return retry_unless_pinned(None, attempt)
 

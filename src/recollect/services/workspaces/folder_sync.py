@@ -22,7 +22,7 @@ from recollect.services.requests import Reply
 from recollect.services.tenant import Core, Tenant
 from recollect.services.transaction import load
 from recollect.services.workspaces.blobs import BATCH_BYTES, read_blob, steadily, stored_file
-from recollect.services.workspaces.files import Change, WorkspaceRequest
+from recollect.services.workspaces.files import WorkspaceChange, WorkspaceRequest
 from recollect.services.workspaces.snapshots import entries_of, of_workspace
 
 FILES_AT_ONCE = 500
@@ -40,25 +40,25 @@ class PullRequest(WorkspaceRequest):
     mirror: bool = Field(False, description="Also remove files that are not in the folder")
 
 
-class LeftOut(Reply):
+class SkippedFile(Reply):
     path: str
     why: str
 
 
-class Pulled(Reply):
+class PullReply(Reply):
     """What changed in the workspace, and what was left out."""
 
     added: int = 0
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
-    left_out: list[LeftOut] = Field(default_factory=list)
+    left_out: list[SkippedFile] = Field(default_factory=list)
 
 
-def pull(tenant: Tenant, request: PullRequest) -> Pulled:
+def pull(tenant: Tenant, request: PullRequest) -> PullReply:
     """Fill a workspace from a folder: regular files only, symlinks are not followed."""
     load(tenant, Workspace, request.id)
-    report = Pulled()
+    report = PullReply()
     seen: set[str] = set()
     for batch in _batches(tenant, request, report):
         seen.update(batch)
@@ -68,7 +68,7 @@ def pull(tenant: Tenant, request: PullRequest) -> Pulled:
     return report
 
 
-def _batches(core: Core, request: PullRequest, report: Pulled) -> Iterator[dict[str, bytes]]:
+def _batches(core: Core, request: PullRequest, report: PullReply) -> Iterator[dict[str, bytes]]:
     batch: dict[str, bytes] = {}
     size = 0
     for found in core.folders.read(Path(request.folder).expanduser(), core.workspaces.file_bytes):
@@ -84,7 +84,7 @@ def _batches(core: Core, request: PullRequest, report: Pulled) -> Iterator[dict[
         yield batch
 
 
-def _wanted(found: Found, exclude: Sequence[str], report: Pulled) -> bytes | None:
+def _wanted(found: Found, exclude: Sequence[str], report: PullReply) -> bytes | None:
     parts = found.path.split("/")
     names = [*parts, *("/".join(parts[:count]) for count in range(2, len(parts) + 1))]
     if any(fnmatchcase(name, pattern) for name in names for pattern in exclude):
@@ -96,16 +96,16 @@ def _wanted(found: Found, exclude: Sequence[str], report: Pulled) -> bytes | Non
         except ValidationError as error:
             why = f"its path {str(error.errors()[0]['msg']).removeprefix('Value error, ')}"
     if why:
-        report.left_out.append(LeftOut(path=found.path, why=why))
+        report.left_out.append(SkippedFile(path=found.path, why=why))
         return None
     return found.data
 
 
-def _pull_some(tenant: Tenant, id: str, batch: dict[str, bytes], report: Pulled) -> None:
+def _pull_some(tenant: Tenant, id: str, batch: dict[str, bytes], report: PullReply) -> None:
     workspace = load(tenant, Workspace, id)
     query = Query(WorkspaceFile, (equal("workspace_id", id), OneOf("path", tuple(batch))))
     there = {file.path: file for file in tenant.find(query).records}
-    change, contents, added = Change(tenant, workspace), {}, 0
+    change, contents, added = WorkspaceChange(tenant, workspace), {}, 0
     for path, data in batch.items():
         hash, before = blob_hash(data), there.get(path)
         if before is None or before.content_hash != hash:
@@ -120,7 +120,7 @@ def _pull_some(tenant: Tenant, id: str, batch: dict[str, bytes], report: Pulled)
 
 
 def _remove_others(tenant: Tenant, id: str, seen: set[str]) -> int:
-    change = Change(tenant, load(tenant, Workspace, id))
+    change = WorkspaceChange(tenant, load(tenant, Workspace, id))
     for file in tenant.find(Query(WorkspaceFile, (equal("workspace_id", id),))).records:
         if file.path not in seen:
             change.take(file)
@@ -136,17 +136,17 @@ class PushRequest(WorkspaceRequest):
     snapshot: Text | None = Field(None, description="From this snapshot instead of the current files")
 
 
-class Pushed(Reply):
+class PushReply(Reply):
     files: int
     folder: str
 
 
-def push(tenant: Tenant, request: PushRequest) -> Pushed:
+def push(tenant: Tenant, request: PushRequest) -> PushReply:
     """Write the files of a workspace to a folder. Other files in it stay; symlinks are never followed."""
     load(tenant, Workspace, request.id)
     folder = Path(request.folder).expanduser()
     files = tenant.folders.write(folder, _contents(tenant, request))
-    return Pushed(files=files, folder=str(folder))
+    return PushReply(files=files, folder=str(folder))
 
 
 def _contents(tenant: Tenant, request: PushRequest) -> Iterator[tuple[str, bytes]]:

@@ -26,7 +26,7 @@ from recollect.services.requests import PageReply, Reply
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
-from recollect.services.workspaces.files import Change, WorkspaceRequest
+from recollect.services.workspaces.files import WorkspaceChange, WorkspaceRequest
 
 T = TypeVar("T")
 LARGEST_DIFF_BYTES = 200_000
@@ -148,7 +148,7 @@ class FileDifference(Reply):
     diff: str | None = Field(None, description="The lines that differ, if both are text and not too large")
 
 
-class Compared(Reply):
+class DiffReply(Reply):
     """The differences between two states of a workspace."""
 
     files: list[FileDifference]
@@ -163,12 +163,12 @@ class DiffRequest(WorkspaceRequest):
     text: bool = Field(True, description="Whether to show the lines that differ")
 
 
-def diff(tenant: Tenant, request: DiffRequest) -> Compared:
+def diff(tenant: Tenant, request: DiffRequest) -> DiffReply:
     """What changed in a workspace between two snapshots, or since one."""
     return steadily(lambda: _compared(tenant, request))
 
 
-def _compared(tenant: Tenant, request: DiffRequest) -> Compared:
+def _compared(tenant: Tenant, request: DiffRequest) -> DiffReply:
     workspace = load(tenant, Workspace, request.id)
     before = _root(tenant, request.id, request.since)
     if request.to is None:
@@ -177,7 +177,7 @@ def _compared(tenant: Tenant, request: DiffRequest) -> Compared:
         after = _root(tenant, request.id, request.to)
         found = differences(before, after, lambda ids: load_nodes(tenant.store, tenant.scope, ids))
     wanted = [one for one in found if request.path in (None, one.path)]
-    return Compared(files=[_difference(tenant, one, request.text) for one in wanted])
+    return DiffReply(files=[_difference(tenant, one, request.text) for one in wanted])
 
 
 def _differences_to_now(tenant: Tenant, workspace: Workspace, before: str | None) -> list[Difference]:
@@ -257,33 +257,35 @@ class RestoreRequest(WorkspaceRequest):
     dry_run: bool = Field(False, description="Only report the differences")
 
 
-class Restored(Reply):
+class RestoreSnapshotReply(Reply):
     """The differences that were changed, from the current files to those of the snapshot."""
 
     snapshot: str
     files: list[FileDifference]
 
 
-def restore(tenant: Tenant, request: RestoreRequest) -> Restored:
+def restore(tenant: Tenant, request: RestoreRequest) -> RestoreSnapshotReply:
     """Restore the workspace to a snapshot, in one transaction; returns the differences."""
     return _once_still(lambda: _restored(tenant, request))
 
 
-def _restored(tenant: Tenant, request: RestoreRequest) -> Restored:
+def _restored(tenant: Tenant, request: RestoreRequest) -> RestoreSnapshotReply:
     target = _root(tenant, request.id, request.snapshot)
     workspace = load(tenant, Workspace, request.id)
     found = _differences_to_now(tenant, workspace, target)
     turned = [Difference(one.path, one.after, one.before) for one in found]
     if turned and not request.dry_run:
         _go_back(tenant, workspace, turned)
-    return Restored(snapshot=request.snapshot, files=[_difference(tenant, one, text=False) for one in turned])
+    return RestoreSnapshotReply(
+        snapshot=request.snapshot, files=[_difference(tenant, one, text=False) for one in turned]
+    )
 
 
 def _go_back(tenant: Tenant, workspace: Workspace, changes: Sequence[Difference]) -> None:
     paths = tuple(one.path for one in changes)
     query = Query(WorkspaceFile, (equal("workspace_id", workspace.id), OneOf("path", paths)))
     files = {file.path: file for file in tenant.find(query).records}
-    change = Change(tenant, workspace)
+    change = WorkspaceChange(tenant, workspace)
     for one in changes:
         if one.after is not None:
             entry = one.after
@@ -302,13 +304,13 @@ class PruneSnapshotsRequest(WorkspaceRequest):
     dry_run: bool = Field(False, description="Only report which")
 
 
-class SnapshotsPruned(Reply):
+class PruneSnapshotsReply(Reply):
     snapshots: list[str]
     blobs: int = 0
     nodes: int = 0
 
 
-def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> SnapshotsPruned:
+def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> PruneSnapshotsReply:
     """Delete old snapshots, and the content that no file and no snapshot uses any more."""
     if request.keep is None and request.older_than_days is None:
         raise InvalidInput("neither keep nor older_than_days is given", remedy="give at least one of them")
@@ -320,14 +322,14 @@ def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> SnapshotsPruned:
         rows = [row for row in rows if row[1] < until]
     ids = [id for id, _ in rows]
     if request.dry_run:
-        return SnapshotsPruned(snapshots=ids)
+        return PruneSnapshotsReply(snapshots=ids)
     if ids:
         entry = logged(tenant, "delete", "prune snapshots", None, id=request.id, count=len(ids))
         commit(tenant, [*(Delete(Snapshot, id) for id in ids), owing(tenant, ids[0]), entry])
     blobs, nodes = collect(tenant)
     if ids or blobs or nodes:
         erase_traces(tenant)
-    return SnapshotsPruned(snapshots=ids, blobs=blobs, nodes=nodes)
+    return PruneSnapshotsReply(snapshots=ids, blobs=blobs, nodes=nodes)
 
 
 def _view(taken: Snapshot, written: int | None = None) -> SnapshotView:

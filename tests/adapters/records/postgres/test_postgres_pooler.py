@@ -17,7 +17,7 @@ from citus_rules import Watched, watch
 from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
 from recollect.adapters.postgres import connection as postgres_link
-from recollect.adapters.postgres.connection import Connection, Database, Question
+from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
 from recollect.adapters.postgres.errors import meaning
 from recollect.adapters.records.postgres import preflight
 from recollect.adapters.records.postgres.store import PostgresStore
@@ -167,12 +167,12 @@ class TestManyClients:
             return connection.execute(asked).fetchall()
 
         told = [store.database.write("acme", answer), store.database.read("acme", answer)]
-        told += store.database.ask("acme", Question(asked))
+        told += store.database.ask("acme", ReadStatement(asked))
         for begun in (store.database.reading("acme"), store.database.moment("acme"), store.database.snapshot()):
             with begun as connection:
                 told.append(answer(connection))
         store.database.is_distributed = True
-        told += [store.database.write("acme", answer), *store.database.ask("acme", Question(asked))]
+        told += [store.database.write("acme", answer), *store.database.ask("acme", ReadStatement(asked))]
         assert [(zone, style.partition(",")[0], digits) for ((zone, style, digits),) in told] == [
             ("UTC", "ISO", "1")
         ] * 8

@@ -28,11 +28,11 @@ from recollect.adapters.postgres.connection import (
     WRITERS_AT_ONCE,
     Connection,
     Database,
-    Question,
+    ReadStatement,
     _turn,
 )
 from recollect.adapters.postgres.errors import meaning
-from recollect.adapters.postgres.halfvec import Half
+from recollect.adapters.postgres.halfvec import HalfVector
 from recollect.adapters.records.common.migrations import migrations
 from recollect.adapters.records.postgres import fulltext, schema
 from recollect.adapters.records.postgres.fulltext import TextSearch
@@ -100,17 +100,17 @@ class TestTheSecondWall:
             with full.database.reading("acme") as connection:
                 seen = connection.execute(f'SELECT DISTINCT organization_id FROM "{table}"').fetchall()
             assert seen == [("acme",)], table
-            asked = Question(f'SELECT DISTINCT organization_id FROM "{table}"')
+            asked = ReadStatement(f'SELECT DISTINCT organization_id FROM "{table}"')
             assert full.database.ask("acme", asked, asked) == [[("acme",)], [("acme",)]], table
 
     @pytest.mark.parametrize("distributed", [False, True])
     def test_nothing_stays_bound_when_the_answers_are_in(self, full: PostgresStore, distributed: bool) -> None:
-        bound = Question("SELECT current_user::text, current_setting('recollect.organization', true)")
+        bound = ReadStatement("SELECT current_user::text, current_setting('recollect.organization', true)")
         full.database.is_distributed = distributed
         assert full.database.ask("acme", bound) == [[(APP, "acme")]]
         assert full.database.ask("globex", bound, role=UPKEEP) == [[(UPKEEP, "globex")]]
         with pytest.raises(InvalidInput):
-            full.database.ask("acme", Question("SELECT 1 / 0"))
+            full.database.ask("acme", ReadStatement("SELECT 1 / 0"))
         with full.database._open_pool().connection() as connection:
             assert connection.execute(*bound[:2]).fetchall() == [("postgres", "")]
 
@@ -767,7 +767,7 @@ class TestCommitOrder:
 
 
 DIMENSIONS = 32
-VECTOR = Half(b"\x00\x3c" * DIMENSIONS)
+VECTOR = HalfVector(b"\x00\x3c" * DIMENSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -858,7 +858,7 @@ class TestVectors:
     def test_a_walk_that_gives_up_too_early_is_made_good(self, filled: tuple[PostgresStore, dict[str, Any]]) -> None:
         store, truth = filled
         PgVectorStore(store, index_rows=1000).refresh()
-        (name,) = store.database.ask("big", Question("SELECT current_database()"))[0][0]
+        (name,) = store.database.ask("big", ReadStatement("SELECT current_database()"))[0][0]
         server().admin(f'ALTER DATABASE "{name}" SET hnsw.max_scan_tuples = 1')
         store = PostgresStore(store.database.conninfo)
         index = PgVectorStore(store, exact_rows=5, index_rows=1000)

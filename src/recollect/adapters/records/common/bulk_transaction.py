@@ -26,12 +26,12 @@ from recollect.ports.steps import Absent, Insert, Step
 AT_ONCE = 1000
 
 
-class Unclear(Exception):
+class StepFailed(Exception):
     """A step failed; taken one by one, the steps say which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountStatement:
     """A statement that counts something, and what to do with the number."""
 
     statement: str
@@ -43,7 +43,7 @@ class DistantTables(SqlTables[str]):
     """Tables that answer many questions in one round trip, and take many rows in one go."""
 
     @abstractmethod
-    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> tuple[list[int], list[int]]:
         """The answers, and so many new seqs in order."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class BulkTransaction(Transaction[str]):
 
     def __init__(self, tables: DistantTables, scope: Scope) -> None:
         super().__init__(tables, scope)
-        self._counts: list[Count] = []
+        self._counts: list[CountStatement] = []
 
     def _apply_all(self, steps: Sequence[Step]) -> None:
         for kind, run in groupby(steps, _kind):
@@ -97,7 +97,7 @@ class BulkTransaction(Transaction[str]):
             where = compiler.where(self._scope, Query(kind.record, (OneOf(kind.field, values), *kind.rest)), "t")
             # Counted: asked for the first one, a planner is tempted to walk through all until it meets one.
             statement = f"SELECT count(*) FROM {quoted(kind.record.shape.table)} t WHERE {where}"
-            self._counts.append(Count(statement, compiler.values, _is_none))
+            self._counts.append(CountStatement(statement, compiler.values, _is_none))
 
     def _insert_all(self, run: Sequence[Insert]) -> None:
         for some in _pieces(run):
@@ -135,7 +135,7 @@ class BulkTransaction(Transaction[str]):
     def _expect_all(self, table: str, living: bool, ids: list[str]) -> None:
         def check(answer: int) -> None:
             if answer != len(ids):
-                raise Unclear
+                raise StepFailed
             if living:
                 self._living.update((table, id) for id in ids)
 
@@ -150,7 +150,7 @@ class BulkTransaction(Transaction[str]):
                     self._tables.check_unique(record)
             elif held:
                 if len(set(held)) < len(held):
-                    raise Unclear
+                    raise StepFailed
                 self._count(records[0].shape.table, key.fields[0], [value for (value,) in held], _is_none)
 
     def _ask_for_gone(self, ids: Mapping[str, list[str]], back: list[str]) -> None:
@@ -169,7 +169,7 @@ class BulkTransaction(Transaction[str]):
         tenant = compiler.bind(self._scope.organization_id)
         held = self._tables.dialect.many(quoted(field), among, compiler.bind)
         statement = f"SELECT count(*) FROM {quoted(table)} WHERE organization_id = {tenant} AND {held}{besides}"
-        self._counts.append(Count(statement, compiler.values, then))
+        self._counts.append(CountStatement(statement, compiler.values, then))
 
     def _write_rows(self, run: Sequence[Insert], seqs: Sequence[int]) -> None:
         rows: dict[type[Record], list[Values]] = {}
@@ -192,7 +192,7 @@ class BulkTransaction(Transaction[str]):
 
 def _is_none(answer: int) -> None:
     if answer:
-        raise Unclear
+        raise StepFailed
 
 
 def is_by_key(steps: Sequence[Step]) -> bool:

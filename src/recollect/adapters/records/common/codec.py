@@ -25,7 +25,7 @@ class Cipher(Protocol):
     def open(self, organization_id: str, text: str) -> str: ...
 
 
-class Plain:
+class NoCipher:
     """No encryption."""
 
     def seal(self, organization_id: str, text: str) -> str:
@@ -53,7 +53,7 @@ class Codec:
         self.written = (*self.names, *(name for name, _ in derived))
         self._derived = [make for _, make in derived]
         self.types: dict[str, ColumnType] = {column.name: column.type for column in self.columns}
-        secret = record.shape.encrypted if not isinstance(cipher, Plain) else frozenset()
+        secret = record.shape.encrypted if not isinstance(cipher, NoCipher) else frozenset()
         self._encoders = [(c.name, dialect.encode[c.type], c.name in secret) for c in self.columns]
         self._decoders = [(c.name, dialect.decode[c.type], c.name in secret) for c in self.columns]
 
@@ -97,7 +97,7 @@ class Codec:
 
     def decoded(self, rows: list[Row], fields: Sequence[str]) -> list[Row]:
         """Rows of some fields, decoded; only the columns that need it are touched."""
-        if not isinstance(self._cipher, Plain) and self._record.shape.encrypted & set(fields):
+        if not isinstance(self._cipher, NoCipher) and self._record.shape.encrypted & set(fields):
             raise NotImplementedError("encrypted fields are read with whole records")
         decode_of = self._dialect.decode
         types = [self.types[name] for name in fields]

@@ -24,7 +24,7 @@ Piece = tuple[Callable[[], Any], Future[Any]]
 log = logging.getLogger("recollect.records")
 
 
-class Batches(Protocol):
+class BatchConnection(Protocol):
     """What the thread drives: one connection's transaction."""
 
     def begin(self) -> None:
@@ -41,7 +41,7 @@ class Batches(Protocol):
 
 
 class GroupCommit:
-    def __init__(self, batches: Batches, name: str) -> None:
+    def __init__(self, batches: BatchConnection, name: str) -> None:
         self._batches = batches
         self._waiting: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
         self._closed = False

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_groups
-from recollect.adapters.records.common.codec import Cipher, Codec, Plain
+from recollect.adapters.records.common.codec import Cipher, Codec, NoCipher
 from recollect.adapters.records.common.dialect import Convert, Dialect, Values, same
 from recollect.adapters.records.common.sql_compiler import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
@@ -26,7 +26,7 @@ class SqlReads:
     dialect: Dialect
 
     def __init__(self, cipher: Cipher | None = None) -> None:
-        self._cipher = cipher or Plain()
+        self._cipher = cipher or NoCipher()
         self._codecs: dict[type[Record], Codec] = {}
 
     def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:

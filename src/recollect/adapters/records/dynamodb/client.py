@@ -61,14 +61,14 @@ _DOUBTFUL = {"TransactionInProgressException", "InternalServerError", "ServiceUn
 _DENIED = {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
 
 
-class Cancelled(Exception):
+class TransactionCancelled(Exception):
     """A transaction whose conditions did not hold: the places of those that failed."""
 
     def __init__(self, places: list[int]) -> None:
         self.places = places
 
 
-class Contended(Exception):
+class TransactionContended(Exception):
     """A transaction that met another one, or too many requests: nothing was done, try again."""
 
 
@@ -314,7 +314,7 @@ def _cancelled(error: ClientError) -> Exception:
         named = next(code for code in reasons if code not in ("None", "ConditionalCheckFailed", *_BUSY))
         return StoreError(f"DynamoDB refuses a transaction: {named}", remedy="this is a bug: please report it")
     places = [place for place, code in enumerate(reasons) if code == "ConditionalCheckFailed"]
-    return Cancelled(places) if places else Contended(error.response["Error"]["Code"])
+    return TransactionCancelled(places) if places else TransactionContended(error.response["Error"]["Code"])
 
 
 def _closed() -> Closed:

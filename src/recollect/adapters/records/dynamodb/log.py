@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect.adapters.records.common.dialect import json_text
-from recollect.adapters.records.dynamodb.client import Cancelled, Contended, DynamoClient, pauses
+from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, logged
 from recollect.adapters.records.dynamodb.keys import SEPARATOR, TENANTS, Key, Keys
 from recollect.domain.record import RECORDS, new_id
@@ -38,48 +38,48 @@ Write = tuple[Key, Item | None]  # what to put there, or that it goes
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHead:
     seq: int = 0
     incarnation: str = ""
     under_way: str = ""
     claimed_until: int = 0
 
     @staticmethod
-    def of(item: Item | None) -> Head:
-        return Head(item["q"], item["i"], item.get("x", ""), item.get("u", 0)) if item else Head()
+    def of(item: Item | None) -> LogHead:
+        return LogHead(item["q"], item["i"], item.get("x", ""), item.get("u", 0)) if item else LogHead()
 
-    def is_at(self, other: Head) -> bool:
+    def is_at(self, other: LogHead) -> bool:
         return (self.seq, self.incarnation) == (other.seq, other.incarnation)
 
 
-class Tenant:
+class TenantLog:
     def __init__(self, dynamo: DynamoClient, organization_id: str) -> None:
         self.dynamo = dynamo
         self.id = organization_id
         self.keys = Keys(organization_id)
         self.writing = threading.Lock()
-        self._known: Head | None = None
+        self._known: LogHead | None = None
 
     # -- the head ----------------------------------------------------------------------------------------------------
 
-    def start(self) -> Head:
+    def start(self) -> LogHead:
         """A moment that lies in the past and is whole: all that came later is in the log after it."""
         return self._known or self.head()
 
-    def head(self) -> Head:
+    def head(self) -> LogHead:
         """The head as it is now, with nothing under way."""
         for pause in pauses(20):
-            head = Head.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
+            head = LogHead.of(self.dynamo.get([self.keys.head]).get(self.keys.head))
             if not head.under_way:
                 self.learn(head)
                 return head
             try:
                 self.finish(head.under_way)
-            except (Cancelled, Contended):
+            except (TransactionCancelled, TransactionContended):
                 pause()
         raise StoreBusy("a large transaction is still being applied", remedy="try again in a moment")
 
-    def learn(self, head: Head | None) -> None:
+    def learn(self, head: LogHead | None) -> None:
         self._known = head
 
     def log_after(self, seq: int) -> Iterator[Change]:
@@ -93,11 +93,11 @@ class Tenant:
         key = self.keys.moment_of_log(seq)
         return self.dynamo.get([key]).get(key, {}).get("t") == token
 
-    def condition(self, head: Head) -> Item:
+    def condition(self, head: LogHead) -> Item:
         """What the head must still be for a transaction planned on it."""
         return {"was": head.seq, "inc": head.incarnation, "now": int(time.time())}
 
-    def moved(self, head: Head, seq: int, *, also: str = "", **values: object) -> Item:
+    def moved(self, head: LogHead, seq: int, *, also: str = "", **values: object) -> Item:
         """The write that moves the head; with `also`, it changes more."""
         if not head.incarnation:
             item = {"p": self.keys.head[0], "s": self.keys.head[1], "q": seq, "i": new_id()}
@@ -108,7 +108,7 @@ class Tenant:
 
     # -- large transactions ------------------------------------------------------------------------------------------
 
-    def claim(self, head: Head, name: str, writes: int) -> None:
+    def claim(self, head: LogHead, name: str, writes: int) -> None:
         """Ask others to wait while this transaction is staged."""
         if head.incarnation:
             given = {**self.condition(head), "c": name, "u": int(time.time()) + CLAIM_SECONDS + writes // 1000}
@@ -149,9 +149,9 @@ class Tenant:
             try:
                 self.dynamo.transact([fence, *made], new_id())
                 return
-            except Contended:
+            except TransactionContended:
                 pause()
-        raise Contended(name)
+        raise TransactionContended(name)
 
     def _end(self, name: str) -> None:
         """Delete every item of the tenant, the head last."""

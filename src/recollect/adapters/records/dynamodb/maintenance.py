@@ -14,10 +14,10 @@ from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import taken_twice
 from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import Cancelled, Contended, DynamoClient, pauses
+from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
-from recollect.adapters.records.dynamodb.log import Tenant
+from recollect.adapters.records.dynamodb.log import TenantLog
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported
@@ -180,7 +180,7 @@ def verify(store: DynamoStore) -> list[Problem]:
     return problems
 
 
-def _settled_check(store: DynamoStore, tenant: Tenant) -> list[Problem]:
+def _settled_check(store: DynamoStore, tenant: TenantLog) -> list[Problem]:
     for pause in pauses(40):
         before = tenant.head()
         found = _of_tenant(store.dynamo, tenant)
@@ -235,7 +235,7 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
         yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
 
 
-def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: TenantItems) -> Record | None:
+def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> Record | None:
     record = RECORDS[table]
     pieces = [found.parts[key] for key in items_of.part_keys(tenant.keys, table, item)]
     made = items_of.stored(store.codec(record), record, item, pieces).record
@@ -244,7 +244,7 @@ def _read(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: Ten
     return made
 
 
-def _check_derived(tenant: Tenant, records: Iterable[Record], found: TenantItems) -> Iterator[Problem]:
+def _check_derived(tenant: TenantLog, records: Iterable[Record], found: TenantItems) -> Iterator[Problem]:
     wanted = wanted_keys(tenant, records)
     for key, id in wanted.items():
         if found.derived.get(key) != id:
@@ -255,7 +255,7 @@ def _check_derived(tenant: Tenant, records: Iterable[Record], found: TenantItems
         yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id, "index")
 
 
-def wanted_keys(tenant: Tenant, records: Iterable[Record]) -> dict[Key, str]:
+def wanted_keys(tenant: TenantLog, records: Iterable[Record]) -> dict[Key, str]:
     wanted: dict[Key, str] = {}
     for record in records:
         wanted |= tenant.keys.entries(record) | tenant.keys.unique(record)
@@ -274,7 +274,7 @@ def mend(store: DynamoStore) -> list[str]:
     return done
 
 
-def _mended(store: DynamoStore, tenant: Tenant) -> int:
+def _mended(store: DynamoStore, tenant: TenantLog) -> int:
     """Only while the head stands still, so that no newer entry is lost."""
     for pause in pauses(40):
         head = tenant.head()
@@ -302,12 +302,12 @@ def _mended(store: DynamoStore, tenant: Tenant) -> int:
             for start in range(0, len(writes), 99):
                 store.dynamo.transact([fence, *writes[start : start + 99]], new_id())
             return len(writes)
-        except (Cancelled, Contended):
+        except (TransactionCancelled, TransactionContended):
             pause()
     raise StoreBusy("the table is being written to all the time", remedy="mend when it is quieter")
 
 
-def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found: TenantItems) -> Record | None:
+def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> Record | None:
     """None for what is damaged: `verify` names it, mending cannot bring it back."""
     try:
         return _read(store, tenant, table, item, found)
@@ -315,7 +315,7 @@ def _readable(store: DynamoStore, tenant: Tenant, table: str, item: Item, found:
         return None
 
 
-def _of_tenant(dynamo: DynamoClient, tenant: Tenant) -> TenantItems:
+def _of_tenant(dynamo: DynamoClient, tenant: TenantLog) -> TenantItems:
     found = TenantItems()
     keys = tenant.keys
     parts: list[tuple[str, list[str], str]] = [

@@ -19,7 +19,7 @@ from recollect.adapters.records.common.in_python_queries import around, by_rarit
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import StoredRecord
-from recollect.adapters.records.dynamodb.log import Head, Tenant
+from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
@@ -41,13 +41,13 @@ class ReplicaIndex(Protocol):
 class Replica:
     """One tenant, followed; under its lock all followers equal the table at the moment of `head`."""
 
-    def __init__(self, tenant: Tenant, codec: Callable[[type[Record]], Codec]) -> None:
+    def __init__(self, tenant: TenantLog, codec: Callable[[type[Record]], Codec]) -> None:
         self._tenant = tenant
         self._codec = codec
         self.lock = threading.RLock()
         self._followers: dict[Hashable, ReplicaIndex] = {}
         self._of_table: dict[str, list[ReplicaIndex]] = {}
-        self.head = Head()
+        self.head = LogHead()
 
     def catch_up(self, table: str, make: Callable[[], ReplicaIndex], about: Hashable = None) -> Any:
         """The follower of a table, up to date; one for each thing it is about. To be called and used under the lock."""
@@ -72,7 +72,7 @@ class Replica:
         self._of_table.setdefault(table, []).append(follower)
         self._follow(self._tenant.head())
 
-    def _follow(self, head: Head) -> None:
+    def _follow(self, head: LogHead) -> None:
         for pause in pauses(40):
             if head.is_at(self.head):
                 return
@@ -241,7 +241,7 @@ class Vectors:
 class ReplicaSnapshot:
     """The vectors of one tenant at one moment; see ports.vectors.VectorSnapshot."""
 
-    def __init__(self, followed: Replica, vectors: Vectors, head: Head, moment: int) -> None:
+    def __init__(self, followed: Replica, vectors: Vectors, head: LogHead, moment: int) -> None:
         self._followed = followed
         self._vectors = vectors
         self._head = head

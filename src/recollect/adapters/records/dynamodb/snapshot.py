@@ -18,7 +18,7 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.in_python_queries import LIVING, counted, fits, in_order, is_beyond, once, paged
 from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import Item, packed, unpacked
-from recollect.adapters.records.dynamodb.log import Head, Tenant
+from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.adapters.records.dynamodb.tenant_view import Name, TenantView, values_of
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import Closed, DamagedData, InvalidInput, StoreBusy
@@ -32,7 +32,7 @@ AT_ONCE = 500
 class Snapshot:
     """The reading verbs over what was set down."""
 
-    def __init__(self, tenant: Tenant, codec: Callable[[type[Record]], Codec]) -> None:
+    def __init__(self, tenant: TenantLog, codec: Callable[[type[Record]], Codec]) -> None:
         self._tenant = tenant
         self._codec = codec
         self._kept: apsw.Connection | None = apsw.Connection("")  # a file of its own, without a name
@@ -56,7 +56,7 @@ class Snapshot:
             pause()
         raise StoreBusy("the table is written to faster than it can be read", remedy="try again when it is quieter")
 
-    def _set_down(self) -> Head:
+    def _set_down(self) -> LogHead:
         head = self._tenant.head()
         for table in sorted(RECORDS):
             for page in self._tenant.dynamo.pages(self._tenant.keys.records(table)):

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_filters, check_groups, check_query, check_text
-from recollect.adapters.records.common.codec import Cipher, Codec, Plain
+from recollect.adapters.records.common.codec import Cipher, Codec, NoCipher
 from recollect.adapters.records.common.in_python_queries import counted, paged
 from recollect.adapters.records.dynamodb import maintenance as upkeep
 from recollect.adapters.records.dynamodb.client import ATTEMPTS, DynamoClient
 from recollect.adapters.records.dynamodb.codec import ItemEncoding
 from recollect.adapters.records.dynamodb.keys import TENANTS
-from recollect.adapters.records.dynamodb.log import Tenant
+from recollect.adapters.records.dynamodb.log import TenantLog
 from recollect.adapters.records.dynamodb.replica import OrderIndex, Replica, ReplicaVectors, TextIndex, Vectors
 from recollect.adapters.records.dynamodb.snapshot import Snapshot
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
@@ -50,9 +50,9 @@ class DynamoStore:
     def __init__(self, address: str, *, cipher: Cipher | None = None, attempts: int = ATTEMPTS) -> None:
         self.address = address
         self.dynamo = DynamoClient(address, attempts)
-        self._cipher = cipher or Plain()
+        self._cipher = cipher or NoCipher()
         self._codecs: dict[type[Record], Codec] = {}
-        self._tenants: dict[str, Tenant] = {}
+        self._tenants: dict[str, TenantLog] = {}
         self._followed: dict[str, Replica] = {}
         self._lock = threading.Lock()
         self.capabilities = Capabilities("dynamodb", durable=True, many_processes=True, vectors_by_tenant=True)
@@ -168,19 +168,19 @@ class DynamoStore:
             vectors: Vectors = followed.catch_up(Embedding.shape.table, Vectors)
             return [found for id in ids for found in vectors.of_memory(space, id)]
 
-    def tenant(self, organization_id: str) -> Tenant:
+    def tenant(self, organization_id: str) -> TenantLog:
         self.dynamo.check_open()
         with self._lock:
             found = self._tenants.get(organization_id)
             if found is None:
-                found = self._tenants[organization_id] = Tenant(self.dynamo, organization_id)
+                found = self._tenants[organization_id] = TenantLog(self.dynamo, organization_id)
             return found
 
     def codec(self, record: type[Record]) -> Codec:
         codec = self._codecs.get(record)
         if codec is None:
             codec = self._codecs[record] = Codec(
-                record, self._cipher, ItemEncoding(sealed=not isinstance(self._cipher, Plain))
+                record, self._cipher, ItemEncoding(sealed=not isinstance(self._cipher, NoCipher))
             )
         return codec
 
@@ -193,7 +193,7 @@ class DynamoStore:
             return self._followed.setdefault(organization_id, Replica(tenant, self.codec))
 
 
-def _latest(view: TenantView, tenant: Tenant, after: int, limit: int) -> list[Change]:
+def _latest(view: TenantView, tenant: TenantLog, after: int, limit: int) -> list[Change]:
     """The entries of the log that are the last about their record."""
     found: list[Change] = []
     some: list[tuple[str, str, int, bool]] = []

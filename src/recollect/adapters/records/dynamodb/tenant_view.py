@@ -25,7 +25,7 @@ from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import Key, field_word, index_word, indexed_fields
-from recollect.adapters.records.dynamodb.log import Head, Tenant
+from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, RecollectError, StoreBusy
 from recollect.ports.query import AnyOf, Compare, Filter, Linked, OneOf, Query
@@ -43,7 +43,7 @@ Path = tuple[str, str, str]
 
 
 class TenantView:
-    def __init__(self, tenant: Tenant, codec: Callable[[type[Record]], Codec]) -> None:
+    def __init__(self, tenant: TenantLog, codec: Callable[[type[Record]], Codec]) -> None:
         self._tenant = tenant
         self._codec = codec
         self.head = tenant.start()
@@ -101,7 +101,7 @@ class TenantView:
         key, name = _key(self._tenant, (table, id)), (table, id)
         head = self._tenant.keys.head
         found = self._tenant.dynamo.get([head, key] if key else [head])
-        still = Head.of(found.get(head))
+        still = LogHead.of(found.get(head))
         if still.is_at(self.head) and not still.under_way:
             read: dict[Name, StoredRecord | None] = {}
             item = found.get(key) if key else None
@@ -304,7 +304,7 @@ class TenantView:
 class _Scan:
     """The records of one type as they come, page by page; what was read is kept for the next time."""
 
-    def __init__(self, view: TenantView, tenant: Tenant, table: str, forward: bool, start: str | None) -> None:
+    def __init__(self, view: TenantView, tenant: TenantLog, table: str, forward: bool, start: str | None) -> None:
         self._view = view
         self._table = table
         self._read: list[StoredRecord] = []
@@ -340,7 +340,7 @@ class _Scan:
                 self.has_shortened |= item["s"] != found.record.id
 
 
-def _key(tenant: Tenant, name: Name) -> Key | None:
+def _key(tenant: TenantLog, name: Name) -> Key | None:
     """None for an id that nothing can have."""
     table, id = name
     try:

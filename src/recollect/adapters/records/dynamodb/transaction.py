@@ -18,10 +18,10 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.record_tables import RecordTables
 from recollect.adapters.records.common.transaction import Transaction, referrers
 from recollect.adapters.records.dynamodb import codec as items_of
-from recollect.adapters.records.dynamodb.client import Cancelled, Contended, pauses
+from recollect.adapters.records.dynamodb.client import TransactionCancelled, TransactionContended, pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import TENANTS, Key, indexed_fields
-from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, Head, Tenant, size_of
+from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRITES, Change, LogHead, TenantLog, size_of
 from recollect.adapters.records.dynamodb.tenant_view import Name, Path, TenantView, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
@@ -36,9 +36,11 @@ ORGANIZATION = Organization.shape.table
 log = logging.getLogger("recollect.records")
 
 
-def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scope, steps: Sequence[Step]) -> Committed:
+def transact(
+    tenant: TenantLog, codec: Callable[[type[Record]], Codec], scope: Scope, steps: Sequence[Step]
+) -> Committed:
     with tenant.writing:
-        plan = Plan(tenant, codec)
+        plan = TransactionPlan(tenant, codec)
         for pause in pauses(60):
             plan.begin(steps)
             work = Transaction(plan, scope)
@@ -55,7 +57,7 @@ def transact(tenant: Tenant, codec: Callable[[type[Record]], Codec], scope: Scop
     raise StoreBusy("other writers of this organization were faster every time", remedy="try again later")
 
 
-class Plan(TenantView, RecordTables):
+class TransactionPlan(TenantView, RecordTables):
     """A view on which the steps leave what they do: the tables of one transaction."""
 
     def begin(self, steps: Sequence[Step]) -> None:
@@ -159,7 +161,7 @@ class Plan(TenantView, RecordTables):
         head = [self._tenant.moved(self.head, self.seq)] if self._seqs else []
         try:
             dynamo.transact([*head, *made], token)
-        except Cancelled as failed:
+        except TransactionCancelled as failed:
             if self._seqs and 0 in failed.places and self._tenant.was_committed(self.seq, token):
                 return self._done()
             touched = {self._tenant.keys.record(*name): name for name in self._new}
@@ -167,7 +169,7 @@ class Plan(TenantView, RecordTables):
             self.refresh([touched[writes[place][0]] for place in places if writes[place][0] in touched])
             self.is_still()
             return None
-        except Contended:
+        except TransactionContended:
             self.is_still()
             return None
         except Unavailable:
@@ -182,7 +184,7 @@ class Plan(TenantView, RecordTables):
             tenant.claim(self.head, token, len(writes))
             tenant.stage(token, ((key, item) for key, item, *_ in writes))
             tenant.dynamo.transact([tenant.moved(self.head, self.seq, also=", x = :x", x=token, c=token)], token)
-        except (Cancelled, Contended):
+        except (TransactionCancelled, TransactionContended):
             if not self._has_happened(token):
                 tenant.discard(token)
                 self.is_still()
@@ -199,7 +201,7 @@ class Plan(TenantView, RecordTables):
         try:
             moved = tenant.moved(self.head, self.seq, also=", x = :x", x=token)
             tenant.dynamo.transact([moved, tenant.dynamo.put(mark)], new_id())
-        except (Cancelled, Contended):
+        except (TransactionCancelled, TransactionContended):
             if not self._has_happened(token):
                 self.is_still()
                 return None
@@ -211,7 +213,7 @@ class Plan(TenantView, RecordTables):
     def _has_happened(self, token: str) -> bool:
         """Whether a large transaction whose answer was lost is under way, or done."""
         key = self._tenant.keys.head
-        head = Head.of(self._tenant.dynamo.get([key]).get(key))
+        head = LogHead.of(self._tenant.dynamo.get([key]).get(key))
         is_gone = token.startswith(ENDING) and head.incarnation != self.head.incarnation
         return head.under_way == token or is_gone or self._tenant.was_committed(self.seq, token)
 
@@ -226,7 +228,7 @@ class Plan(TenantView, RecordTables):
 
     def _done(self) -> int:
         if self._seqs:
-            known = Head(self.seq, self.head.incarnation) if self.head.incarnation else None
+            known = LogHead(self.seq, self.head.incarnation) if self.head.incarnation else None
             self._tenant.learn(known)
         return self.seq if self._seqs else 0
 

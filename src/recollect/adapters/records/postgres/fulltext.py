@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from recollect.adapters.postgres.connection import UPKEEP, Database, Question
+from recollect.adapters.postgres.connection import UPKEEP, Database, ReadStatement
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
@@ -63,7 +63,7 @@ class TextSearch:
         if not hits:
             return []
         proof = f"SELECT id FROM {quoted(query.record.shape.table)} WHERE organization_id = %s AND id = ANY(%s)"
-        (found,) = self.database.ask(tenant, Question(proof, (scope.organization_id, [hit.id for hit in hits])))
+        (found,) = self.database.ask(tenant, ReadStatement(proof, (scope.organization_id, [hit.id for hit in hits])))
         proven = {id for (id,) in found}
         return [hit for hit in hits if hit.id in proven]
 
@@ -95,7 +95,7 @@ class _Search:
         return self._holding(worthy, _any_of(worthy))
 
     def _ask(self, statement: str, compiler: Compiler) -> list[Row]:
-        (rows,) = self._link.ask(self._tenant, Question(placeholders(statement), compiler.values), role=UPKEEP)
+        (rows,) = self._link.ask(self._tenant, ReadStatement(placeholders(statement), compiler.values), role=UPKEEP)
         return rows
 
     def _among_few(self, compiler: Compiler, terms: Sequence[str]) -> str:
@@ -122,11 +122,11 @@ class _Search:
         questions = []
         if new:
             compiler = self._compiler()
-            questions.append(Question(placeholders(self._holders(compiler, new)), compiler.values))
+            questions.append(ReadStatement(placeholders(self._holders(compiler, new)), compiler.values))
         if size is None:
             compiler = self._compiler()
             text = f"SELECT count(*) FROM {self._table} t WHERE {self._within(compiler)}"
-            questions.append(Question(placeholders(text), compiler.values))
+            questions.append(ReadStatement(placeholders(text), compiler.values))
         answers = self._link.ask(self._tenant, *questions, role=UPKEEP) if questions else []
         if size is None:
             size = answers.pop()[0][0]

@@ -13,10 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.adapters.postgres.connection import APP, Connection, Database, Question
+from recollect.adapters.postgres.connection import APP, Connection, Database, ReadStatement
 from recollect.adapters.postgres.halfvec import half
 from recollect.adapters.postgres.pooler import POOLED
-from recollect.adapters.records.common.bulk_transaction import BulkTransaction, Count, DistantTables, Unclear, is_by_key
+from recollect.adapters.records.common.bulk_transaction import (
+    BulkTransaction,
+    CountStatement,
+    DistantTables,
+    StepFailed,
+    is_by_key,
+)
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
 from recollect.adapters.records.common.dialect import Values
@@ -93,7 +99,7 @@ class PostgresStore(SqlReads):
         steps = list(steps)
         try:
             return self._write(scope, steps, together=True)
-        except (Unclear, DuplicateKey):
+        except (StepFailed, DuplicateKey):
             # Together, the steps cannot say which of them failed first: one by one they do.
             return self._write(scope, steps, together=False)
 
@@ -171,7 +177,7 @@ class PostgresStore(SqlReads):
         return stored_vectors(self.database, scope, space, ids)
 
     def _read_all(self, scope: Scope, readings: Sequence[tuple[str, Values]]) -> list[list[Row]]:
-        questions = [Question(placeholders(statement), values) for statement, values in readings]
+        questions = [ReadStatement(placeholders(statement), values) for statement, values in readings]
         return self.database.ask(scope.organization_id, *questions)
 
     def _apply(
@@ -268,7 +274,7 @@ class _Tables(DistantTables):
         done = self._connection.execute(placeholders(statement), values)
         return done.fetchall() if statement.startswith("SELECT") else []
 
-    def count_all(self, counts: Sequence[Count], seqs: int) -> tuple[list[int], list[int]]:
+    def count_all(self, counts: Sequence[CountStatement], seqs: int) -> tuple[list[int], list[int]]:
         """In one statement; a cluster is asked one by one, since each is sent to where its rows are."""
         if self._is_distributed:
             asked = [self._connection.execute(placeholders(one.statement), one.values) for one in counts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from recollect.adapters.postgres.connection import Connection, Database, Question
+from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
 from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, offered
 from recollect.adapters.records.common.dialect import Values
 from recollect.domain.memory import space_name
@@ -119,5 +119,5 @@ def stored_vectors(database: Database, scope: Scope, space: str, ids: Sequence[s
         "WHERE organization_id = %s AND memory_id = w.id AND namespace = %s AND model = %s) e"
     )
     values = (list(ids), scope.organization_id, namespace, model)
-    (rows,) = database.ask(scope.organization_id, Question(text, values, binary=True))
+    (rows,) = database.ask(scope.organization_id, ReadStatement(text, values, binary=True))
     return cast(list[StoredVector], rows)

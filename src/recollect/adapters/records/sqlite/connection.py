@@ -47,14 +47,14 @@ def checksum_vfs() -> str | None:
     """The name of the VFS that checks every page, registered on first use; None where apsw lacks it."""
     if not apsw.sqlite_extra.has("cksumvfs"):
         return None
-    apart = _Apart() if hasattr(os, "RTLD_LOCAL") else None
+    apart = _ExtensionVfs() if hasattr(os, "RTLD_LOCAL") else None
     loader = apsw.Connection(":memory:", vfs=apart.name if apart else None)
     apsw.sqlite_extra.load(loader, "cksumvfs")
     loader.close()
     return "cksmvfs"
 
 
-class _Apart(apsw.VFS):
+class _ExtensionVfs(apsw.VFS):
     """Loads an extension so that its symbols stay its own.
 
     Extensions all export the same symbol, and SQLite loads them where every library sees it: with sqlite-vec in the

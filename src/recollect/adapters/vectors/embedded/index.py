@@ -34,9 +34,9 @@ from recollect.adapters.vectors.embedded.quantization import Key, Query, Section
 from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
 from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
-from recollect.adapters.vectors.embedded.state import IndexState, Job, differing, extend, merge_job
+from recollect.adapters.vectors.embedded.state import IndexState, MergeJob, differing, extend, merge_job
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection
-from recollect.adapters.vectors.exact import SearchScope
+from recollect.adapters.vectors.exact import VectorFilter
 from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
@@ -89,7 +89,7 @@ class EmbeddedIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope = SearchScope.of(organization_id, space, where)
+        scope = VectorFilter.of(organization_id, space, where)
         asked = Query.of(query)
         doubts = 0
         for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
@@ -209,7 +209,7 @@ class EmbeddedIndex:
         finally:
             self._writer.release()
 
-    def _make(self, job: Job, snapshot: VectorSnapshot) -> Segment:
+    def _make(self, job: MergeJob, snapshot: VectorSnapshot) -> Segment:
         heading = self._state.heading(job.after, job.upto, snapshot.last_seq())
         living = np.fromiter(snapshot.living_seqs(job.after, job.upto), np.int64)
 
@@ -327,7 +327,7 @@ def _typed_errors() -> Iterator[None]:
         raise StoreError(f"the vector index cannot be written: {error.strerror}") from error
 
 
-def _compaction(segments: Sequence[Segment], snapshot: VectorSnapshot, dead_share: float) -> Job | None:
+def _compaction(segments: Sequence[Segment], snapshot: VectorSnapshot, dead_share: float) -> MergeJob | None:
     for segment in segments:
         living = np.fromiter(snapshot.living_seqs(segment.after, segment.upto), np.int64)
         columns = [section.column("seq") for section in segment.sections.values()]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import FacetHashes, Query, Section, Selection
 from recollect.adapters.vectors.embedded.segment import SealedSection
-from recollect.adapters.vectors.exact import SearchScope, best_of_each, digest, products, scored
+from recollect.adapters.vectors.exact import VectorFilter, best_of_each, digest, products, scored
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
 
 # How far to go, measured at 384 dimensions on one core. Scoring every row of a scope takes 0.65 ms for 16 million
@@ -64,7 +64,7 @@ class Search:
     """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
 
     sections: Sequence[Section]
-    scope: SearchScope
+    scope: VectorFilter
     query: Query
     limit: int
     exact_values: int = EXACT_VALUES
@@ -186,7 +186,7 @@ class Search:
             raise Disagreement(self.sections[int(part.section[place][wrong][0])])
 
 
-def _hashes(scope: SearchScope) -> FacetHashes:
+def _hashes(scope: VectorFilter) -> FacetHashes:
     """The facets as the index has them."""
     return {
         facet: np.array(sorted({digest(value) for value in values}), np.uint64)

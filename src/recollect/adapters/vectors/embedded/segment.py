@@ -74,7 +74,7 @@ class DamagedSegment(DamagedData):
         self.segment = segment
 
 
-class Extent(NamedTuple):
+class ColumnExtent(NamedTuple):
     """Where a column lies in the file."""
 
     offset: int
@@ -90,7 +90,7 @@ class Extent(NamedTuple):
         return self.offset + self.shape[0] * self.row_bytes
 
 
-def layout(start: int, rows: int, tenants: int, dimensions: int) -> dict[str, Extent]:
+def layout(start: int, rows: int, tenants: int, dimensions: int) -> dict[str, ColumnExtent]:
     """The columns of a section that begins at `start`; the writer and the reader both follow it."""
     shapes: list[tuple[str, str, tuple[int, ...]]] = [
         ("centre", "<f4", (dimensions,)),
@@ -103,15 +103,15 @@ def layout(start: int, rows: int, tenants: int, dimensions: int) -> dict[str, Ex
         ("codes", "|u1", (rows, code_width(dimensions))),
         ("coarse", "|i1", (rows, dimensions)),
     ]
-    extents: dict[str, Extent] = {}
+    extents: dict[str, ColumnExtent] = {}
     for name, dtype, shape in shapes:
-        extents[name] = Extent(-(-start // _ALIGNMENT) * _ALIGNMENT, dtype, shape)
+        extents[name] = ColumnExtent(-(-start // _ALIGNMENT) * _ALIGNMENT, dtype, shape)
         start = extents[name].stop
     return extents
 
 
 @dataclass(eq=False)
-class Guard:
+class BlockChecksums:
     """The checksums of a segment's blocks, and which of them were found right so far."""
 
     data: memoryview
@@ -128,7 +128,7 @@ class Guard:
             if not self.right[first:last].all():
                 self._check_blocks(first + np.flatnonzero(~self.right[first:last]))
 
-    def check_rows(self, extent: Extent, rows: kernels.Rows) -> None:
+    def check_rows(self, extent: ColumnExtent, rows: kernels.Rows) -> None:
         if self.sums is None or not len(rows):
             return
         starts = extent.offset + rows * extent.row_bytes
@@ -156,8 +156,8 @@ class SealedSection:
     """Rows of one space in a segment; every access goes through the guard."""
 
     key: Key
-    extents: dict[str, Extent]
-    guard: Guard
+    extents: dict[str, ColumnExtent]
+    guard: BlockChecksums
     last: int  # the row with the highest seq
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class SealedSection:
         chosen: Column = self._whole(extent)[rows]
         return chosen
 
-    def _whole(self, extent: Extent) -> Column:
+    def _whole(self, extent: ColumnExtent) -> Column:
         count = int(np.prod(extent.shape, dtype=np.int64))
         return np.frombuffer(self.guard.data, extent.dtype, count, extent.offset).reshape(extent.shape)
 
@@ -239,7 +239,7 @@ class Segment:
     seen: int
     incarnation: str
     sections: dict[Key, SealedSection]
-    guard: Guard
+    guard: BlockChecksums
     path: Path | None = None
     inode: int = 0
 
@@ -282,7 +282,7 @@ def _parse(data: memoryview, *, checked: bool) -> Segment:
     sums = np.frombuffer(data, "<u4", footer["blocks"], footer["sums_at"])
     if zlib.crc32(sums.tobytes()) != footer["sums_crc"] or footer["blocks"] != -(-footer["sums_at"] // BLOCK):
         raise ValueError("the checksums are damaged")
-    guard = Guard(data[: footer["sums_at"]], None if checked else sums)
+    guard = BlockChecksums(data[: footer["sums_at"]], None if checked else sums)
     sections = {}
     for entry in footer["sections"]:
         key = (entry["space"], entry["dimensions"])
@@ -354,7 +354,7 @@ class _Appender:
             self.sums += [zlib.crc32(view[start : start + BLOCK]) for start in range(0, whole, BLOCK)]
         del self.pending[:whole]
 
-    def write_at(self, extent: Extent, pieces: Iterable[Column]) -> None:
+    def write_at(self, extent: ColumnExtent, pieces: Iterable[Column]) -> None:
         self.write(bytes(extent.offset - self.position))
         for piece in pieces:
             self.write(np.ascontiguousarray(piece, extent.dtype).tobytes())

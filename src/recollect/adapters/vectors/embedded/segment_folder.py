@@ -26,7 +26,7 @@ _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{8})\.seg")
 Write = Callable[[Writable], None]
 
 
-class Name(NamedTuple):
+class SegmentName(NamedTuple):
     after: int
     upto: int
     generation: int
@@ -35,9 +35,9 @@ class Name(NamedTuple):
         return f"{self.after:016x}-{self.upto:016x}-{self.generation:08x}.seg"
 
 
-def parse_name(text: str) -> Name | None:
+def parse_name(text: str) -> SegmentName | None:
     match = _NAME.fullmatch(text)
-    return Name(*(int(part, 16) for part in match.groups())) if match else None
+    return SegmentName(*(int(part, 16) for part in match.groups())) if match else None
 
 
 def in_force(segments: Iterable[Segment]) -> list[Segment]:
@@ -124,7 +124,7 @@ class SegmentFolder:
         if self.path is None:
             return in_memory(write)
         generation = 1 + max((name.generation for name in map(parse_name, self.names()) if name), default=0)
-        path = self.path / str(Name(after, upto, generation))
+        path = self.path / str(SegmentName(after, upto, generation))
         write_whole(self.path / f"{path.name}.tmp", path, write)
         return self._open(path)
 

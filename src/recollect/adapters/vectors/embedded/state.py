@@ -41,7 +41,7 @@ _FAN_IN = 4
 
 
 @dataclass(frozen=True)
-class Job:
+class MergeJob:
     """Segments and unsealed rows to become one segment."""
 
     after: int
@@ -196,7 +196,7 @@ class IndexState:
         if segment.path is not None:
             self.folder.discard(segment.path, segment.inode)
 
-    def plan(self, *, force: bool) -> Job | None:
+    def plan(self, *, force: bool) -> MergeJob | None:
         """The next piece of upkeep: write what is only in memory, else merge segments of about one size."""
         first = len(self.segments)
         while self.folder.path is not None and first and self.segments[first - 1].path is None:
@@ -205,7 +205,7 @@ class IndexState:
         waiting = sum(segment.rows for segment in unsealed) + len(self.unsealed)
         if waiting >= self.seal_rows or (waiting and force):
             after = unsealed[0].after if unsealed else self.unsealed.after
-            return Job(after, self.unsealed.upto, [*sources_of(unsealed), *self.unsealed.sections()])
+            return MergeJob(after, self.unsealed.upto, [*sources_of(unsealed), *self.unsealed.sections()])
         homeless = [segment for segment in self.segments[:first] if segment.path is None]
         if self.folder.path is not None and homeless:
             return merge_job(homeless[:1])
@@ -217,8 +217,8 @@ def sources_of(segments: Iterable[Segment]) -> list[Source]:
     return [section for segment in segments for section in segment.sections.values()]
 
 
-def merge_job(segments: Sequence[Segment]) -> Job:
-    return Job(segments[0].after, segments[-1].upto, sources_of(segments))
+def merge_job(segments: Sequence[Segment]) -> MergeJob:
+    return MergeJob(segments[0].after, segments[-1].upto, sources_of(segments))
 
 
 def merge_run(rows: Sequence[int]) -> slice | None:

@@ -24,7 +24,7 @@ from chromadb.errors import ChromaError, NotFoundError, UniqueConstraintError
 from numpy.typing import NDArray
 
 from recollect.adapters.folder_lock import FolderLock
-from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
+from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, GenerationDeleted, next_name
 from recollect.errors import Closed, IndexFailed, InvalidSettings, RecollectError, StoreBusy
 from recollect.ports.vectors import FACETS
 
@@ -99,7 +99,7 @@ class Chroma:
             control = self._opened().get_collection(_control(generation.store), embedding_function=None)
             control.update(ids=[generation.name], metadatas=[facts])
         except NotFoundError:
-            raise Gone from None
+            raise GenerationDeleted from None
 
     def _generations(self, store: str) -> dict[str, dict[str, str | bool]]:
         try:
@@ -160,7 +160,7 @@ class Chroma:
             names = self._names(start)
             # Asked afterwards: who deletes a generation says so before the first of its collections goes.
             if generation.name not in self._generations(generation.store):
-                raise Gone
+                raise GenerationDeleted
             return [name.removeprefix(start) for name in names]
 
     def seqs(self, generation: Generation, place: str) -> Iterator[Sequence[int]]:
@@ -219,7 +219,7 @@ class Chroma:
                 self._collections[name] = self._opened().get_collection(name, embedding_function=None)
             except NotFoundError:
                 if generation.name not in self._generations(generation.store):
-                    raise Gone from None
+                    raise GenerationDeleted from None
                 return None
         return self._collections[name]
 
@@ -239,7 +239,7 @@ class Chroma:
             yield
         except NotFoundError:
             self._collections.pop(_place_name(generation, place), None)
-            raise Gone from None
+            raise GenerationDeleted from None
 
     def _names(self, start: str) -> list[str]:
         names: list[str] = []
@@ -272,7 +272,7 @@ class Chroma:
     def _our_errors(self) -> Iterator[None]:
         try:
             yield
-        except (RecollectError, Gone):
+        except (RecollectError, GenerationDeleted):
             raise
         except ChromaError as error:
             raise IndexFailed(f"{self.label} refused: {type(error).__name__}", remedy=_REMEDY) from error

@@ -28,12 +28,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.adapters.vectors.exact import SearchScope, best_of_each, products, scored, unit_query
+from recollect.adapters.vectors.exact import VectorFilter, best_of_each, products, scored, unit_query
 from recollect.adapters.vectors.external.port import (
     Entry,
     ExternalSystem,
     Generation,
-    Gone,
+    GenerationDeleted,
     can_hold,
     entry_of,
     place_of,
@@ -56,7 +56,7 @@ _GATHER_SECONDS = 0.05  # commits of a moment are fed together
 
 
 class _Question(NamedTuple):
-    scope: SearchScope
+    scope: VectorFilter
     place: str
     wanted: Mapping[str, Sequence[str]]
     query: NDArray[np.float64]
@@ -93,7 +93,7 @@ class ExternalIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope, asked = SearchScope.of(organization_id, space, where), unit_query(query)
+        scope, asked = VectorFilter.of(organization_id, space, where), unit_query(query)
         if limit <= 0 or not all(scope.allowed.values()) or len(asked) > self._system.most_dimensions:
             return []
         place = place_of(organization_id, space, len(asked))
@@ -139,7 +139,7 @@ class ExternalIndex:
                         generation, complete = self._fed(snapshot)
                         if complete:
                             return work(snapshot, generation)
-            except Gone:
+            except GenerationDeleted:
                 self._state = None
                 time.sleep(0.01 * attempt)
         raise IndexFailed(f"the index at {self.label} keeps being deleted", remedy="find out what else writes there")
@@ -307,7 +307,7 @@ class ExternalIndex:
 
     def close(self) -> None:
         self._feeder.stop(_PATIENCE_SECONDS)
-        with suppress(IndexFailed, Gone):  # what is not remembered is fed once more
+        with suppress(IndexFailed, GenerationDeleted):  # what is not remembered is fed once more
             if self._away_because is None:
                 self._note()
         self._system.close()

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 from recollect.adapters.postgres.connection import Connection, Database, Row
 from recollect.adapters.postgres.halfvec import MOST_DIMENSIONS, found, half, may_create, offered
 from recollect.adapters.ttl_cache import TtlCache
-from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, Gone, next_name
+from recollect.adapters.vectors.external.port import Entry, FacetHashes, Generation, GenerationDeleted, next_name
 from recollect.adapters.vectors.halfvec_sql import (
     EXACT_ROWS,
     INDEX_ROWS,
@@ -231,7 +231,7 @@ class PgVector:
         except RecollectError as error:
             if error.details.get("sqlstate") in ("42P01", "3F000"):  # no such table, no such schema
                 self._ready = False
-                raise Gone from None
+                raise GenerationDeleted from None
             self._ready = False
             raise IndexFailed(error.message, remedy=error.remedy or _REMEDY) from error
 

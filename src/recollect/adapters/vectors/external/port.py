@@ -23,7 +23,7 @@ from recollect.ports.vectors import FACETS, VectorRow
 FacetHashes = Mapping[str, Sequence[str]]  # facet to the hashes it may have
 
 
-class Gone(Exception):
+class GenerationDeleted(Exception):
     """The generation was replaced or deleted, by another process or by hand: find the one in use, or begin anew."""
 
 

@@ -11,13 +11,13 @@ from rich.table import Table
 from recollect.services.agents.blocks import BlockHistory, BlockPage
 from recollect.services.agents.states import StatePage
 from recollect.services.agents.tools import ToolPage
-from recollect.services.conversations.messages import MessagePage, MessagesFound, MessageView
+from recollect.services.conversations.messages import MessagePage, MessageView, SearchMessagesReply
 from recollect.services.conversations.prompts import Prompt
 from recollect.services.conversations.sessions import SessionPage
 from recollect.services.workspaces.file_reading import FileContent
 from recollect.services.workspaces.files import FilePage, WorkspacePage
-from recollect.services.workspaces.folder_sync import Pulled
-from recollect.services.workspaces.snapshots import Compared, Restored, SnapshotPage
+from recollect.services.workspaces.folder_sync import PullReply
+from recollect.services.workspaces.snapshots import DiffReply, RestoreSnapshotReply, SnapshotPage
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -53,7 +53,7 @@ def messages(renderer: Renderer, reply: MessagePage) -> None:
         renderer.console.print(f"[dim]more with --after {reply.next}[/]")
 
 
-def found(renderer: Renderer, reply: MessagesFound) -> None:
+def found(renderer: Renderer, reply: SearchMessagesReply) -> None:
     for hit in reply.hits:
         _message(renderer, hit)
     if not reply.hits:
@@ -133,7 +133,7 @@ def snapshots(renderer: Renderer, reply: SnapshotPage) -> None:
     _table(renderer, ("taken", "label", "files", "bytes", "id"), rows, reply.next)
 
 
-def compared(renderer: Renderer, reply: Compared | Restored) -> None:
+def compared(renderer: Renderer, reply: DiffReply | RestoreSnapshotReply) -> None:
     if not reply.files:
         renderer.console.print("Nothing differs.")
     for one in reply.files:
@@ -142,7 +142,7 @@ def compared(renderer: Renderer, reply: Compared | Restored) -> None:
             renderer.console.print(escape(one.diff), soft_wrap=True)
 
 
-def pulled(renderer: Renderer, reply: Pulled) -> None:
+def pulled(renderer: Renderer, reply: PullReply) -> None:
     renderer.console.print(
         f"{reply.added} added, {reply.changed} changed, {reply.unchanged} unchanged, {reply.removed} removed"
     )
@@ -157,7 +157,7 @@ def _short(text: str) -> str:
 
 RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     MessagePage: messages,
-    MessagesFound: found,
+    SearchMessagesReply: found,
     SessionPage: sessions,
     Prompt: prompt,
     BlockPage: blocks,
@@ -168,7 +168,7 @@ RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     FilePage: files,
     FileContent: content,
     SnapshotPage: snapshots,
-    Compared: compared,
-    Restored: compared,
-    Pulled: pulled,
+    DiffReply: compared,
+    RestoreSnapshotReply: compared,
+    PullReply: pulled,
 }

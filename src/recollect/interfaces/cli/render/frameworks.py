@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from recollect.services.frameworks.checkpoint_reading import CheckpointPage, ThreadPage
-from recollect.services.frameworks.key_value import ItemFound, ItemsFound, ItemView, NamespacePage
+from recollect.services.frameworks.key_value import GetItemReply, ItemView, NamespacePage, SearchItemsReply
 
 if TYPE_CHECKING:
     from recollect.interfaces.cli.render.replies import Renderer
@@ -39,11 +39,11 @@ def checkpoints(renderer: Renderer, reply: CheckpointPage) -> None:
         renderer.console.print(f"[dim]more with --after {reply.next}[/]")
 
 
-def item(renderer: Renderer, reply: ItemFound) -> None:
+def item(renderer: Renderer, reply: GetItemReply) -> None:
     _items(renderer, [reply.item] if reply.item else [])
 
 
-def items(renderer: Renderer, reply: ItemsFound) -> None:
+def items(renderer: Renderer, reply: SearchItemsReply) -> None:
     _items(renderer, reply.items)
 
 
@@ -64,7 +64,7 @@ def namespaces(renderer: Renderer, reply: NamespacePage) -> None:
 RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     ThreadPage: threads,
     CheckpointPage: checkpoints,
-    ItemFound: item,
-    ItemsFound: items,
+    GetItemReply: item,
+    SearchItemsReply: items,
     NamespacePage: namespaces,
 }

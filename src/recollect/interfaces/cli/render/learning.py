@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from recollect.services.learning.pattern_use import Applied, EpisodeLine, PatternView, Reported, Suggested
-from recollect.services.learning.patterns import Learned
-from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
+from recollect.services.learning.pattern_use import ApplyReply, EpisodeLine, PatternView, ReportReply, SuggestReply
+from recollect.services.learning.patterns import LearnReply
+from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
 from recollect.services.learning.success_rates import Rate
 from recollect.services.learning.summaries import SummaryView
 
@@ -28,7 +28,7 @@ def interval(rate: Rate) -> str:
     return f"[cyan]{''.join(drawn)}[/] {escape(str(rate))}"
 
 
-def suggested(show: Renderer, reply: Suggested) -> None:
+def suggested(show: Renderer, reply: SuggestReply) -> None:
     if not reply.suggestions:
         show.console.print("No pattern fits.")
     for place, one in enumerate(reply.suggestions, 1):
@@ -59,7 +59,7 @@ def _episodes(show: Renderer, title: str, episodes: Sequence[EpisodeLine]) -> No
         show.console.print(f"{title}  {mark} {escape(one.task)}  [dim]{escape(one.id)}[/]")
 
 
-def applied(show: Renderer, reply: Applied) -> None:
+def applied(show: Renderer, reply: ApplyReply) -> None:
     show.console.print(escape(reply.text))
     if reply.missing:
         show.console.print(f"[yellow]nothing is known for[/] {escape(', '.join(reply.missing))}")
@@ -68,13 +68,13 @@ def applied(show: Renderer, reply: Applied) -> None:
     )
 
 
-def reported(show: Renderer, reply: Reported) -> None:
+def reported(show: Renderer, reply: ReportReply) -> None:
     show.console.print(interval(reply.rate) + ("  [dim]reported before[/]" if reply.repeated else ""))
     if reply.consequence:
         show.console.print(f"[yellow]{escape(reply.consequence)}[/]")
 
 
-def learned(show: Renderer, reply: Learned) -> None:
+def learned(show: Renderer, reply: LearnReply) -> None:
     show.console.print(
         f"{reply.episodes} new episodes: {len(reply.founded)} patterns founded, {len(reply.grown)} grown, "
         f"{reply.counter_examples} counter-examples, {reply.left} belong to no pattern"
@@ -86,13 +86,13 @@ def learned(show: Renderer, reply: Learned) -> None:
     _notes(show, reply.notes)
 
 
-def summarized(show: Renderer, reply: Summarized) -> None:
+def summarized(show: Renderer, reply: MakeSummaryReply) -> None:
     show.console.print(escape(reply.text))
     show.console.print(f"[dim]covers {len(reply.covers)}  {escape(reply.id)}[/]")
     _notes(show, reply.notes)
 
 
-def rolled_up(show: Renderer, reply: RolledUp) -> None:
+def rolled_up(show: Renderer, reply: RollUpReply) -> None:
     written = ", ".join(f"{count} {level}" for level, count in reply.written.items()) or "nothing was due"
     again = f"; {reply.dropped} were out of date" if reply.dropped else ""
     show.console.print(f"written: {written}{again}")
@@ -125,13 +125,13 @@ def _notes(show: Renderer, notes: Sequence[str]) -> None:
 
 
 LEARNING: dict[type, Callable[[Renderer, Any], None]] = {
-    Suggested: suggested,
+    SuggestReply: suggested,
     PatternView: pattern,
-    Applied: applied,
-    Reported: reported,
-    Learned: learned,
-    Summarized: summarized,
-    RolledUp: rolled_up,
+    ApplyReply: applied,
+    ReportReply: reported,
+    LearnReply: learned,
+    MakeSummaryReply: summarized,
+    RollUpReply: rolled_up,
     SummaryView: summary,
     SummaryTree: tree,
 }

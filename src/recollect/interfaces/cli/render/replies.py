@@ -24,16 +24,16 @@ from recollect.services.access.projects import ProjectPage
 from recollect.services.access.users import UserPage
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage
-from recollect.services.admin.copy import Copied
-from recollect.services.admin.export import Restored
-from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, Verified
-from recollect.services.admin.partitions import Layout
+from recollect.services.admin.copy import CopyReply
+from recollect.services.admin.export import RestoreBackupReply
+from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, VerifyReply
+from recollect.services.admin.partitions import PartitionsReply
 from recollect.services.admin.removal import Removal
 from recollect.services.agents.agents import AgentPage
 from recollect.services.memories.lifecycle import History
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
-from recollect.services.recall.recall import Recalled
+from recollect.services.recall.recall import RecallReply
 from recollect.services.recall.user_sql import SqlReply
 from recollect.services.recall.why_not import WhyNot
 
@@ -71,7 +71,7 @@ class Renderer:
             moment = moment.astimezone(self._zone)
         return moment.strftime("%Y-%m-%d %H:%M")
 
-    def recalled(self, reply: Recalled) -> None:
+    def recalled(self, reply: RecallReply) -> None:
         if not reply.hits:
             self.console.print("Nothing found.")
         for place, hit in enumerate(reply.hits, 1):
@@ -170,7 +170,7 @@ class Renderer:
             table.add_row(str(entry.number), self.when(entry.held_from), status, escape(entry.text), escape(then))
         self.console.print(table)
 
-    def verified(self, reply: Verified) -> None:
+    def verified(self, reply: VerifyReply) -> None:
         if reply.sound:
             self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
         alike: dict[tuple[str | None, str], list[ProblemView]] = {}
@@ -210,17 +210,17 @@ class Renderer:
             bar = "█" * round(30 * day.accesses / most)
             self.console.print(f"{day.date} {day.remembered:8} remembered {day.accesses:8} accesses [cyan]{bar}[/]")
 
-    def copied(self, reply: Copied) -> None:
+    def copied(self, reply: CopyReply) -> None:
         for one in reply.organizations:
             self.console.print(
                 f"[green]✓[/] {escape(one.organization)}: {one.records:,} records, {one.written:,} written"
             )
             self.console.print(f"  [dim]the same on both sides: {one.hash}[/]")
 
-    def restored(self, reply: Restored) -> None:
+    def restored(self, reply: RestoreBackupReply) -> None:
         self.console.print(f"restored {reply.memories} memories to {escape(reply.store)}, all checked")
 
-    def layout(self, reply: Layout) -> None:
+    def layout(self, reply: PartitionsReply) -> None:
         table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
         for one in reply.partitions:
             table.add_row(escape(one.name), one.holds, f"{one.rows:,}", decimal(one.bytes))
@@ -277,7 +277,7 @@ def _citation(source: str, state: str, note: str) -> str:
 
 
 _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
-    Recalled: Renderer.recalled,
+    RecallReply: Renderer.recalled,
     Context: Renderer.packed,
     WhyNot: Renderer.why_not,
     MemoryView: Renderer.memory,
@@ -288,13 +288,13 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Removal: Renderer.removed,
     LogPage: Renderer.log,
     History: Renderer.history,
-    Verified: Renderer.verified,
+    VerifyReply: Renderer.verified,
     Diagnosis: Renderer.diagnosis,
     Stats: Renderer.stats,
     Activity: Renderer.activity,
-    Copied: Renderer.copied,
-    Restored: Renderer.restored,
-    Layout: Renderer.layout,
+    CopyReply: Renderer.copied,
+    RestoreBackupReply: Renderer.restored,
+    PartitionsReply: Renderer.layout,
     SqlReply: Renderer.rows,
     **agents.RENDERERS,
     **LEARNING,

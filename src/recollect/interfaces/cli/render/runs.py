@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from recollect.domain.record import clipped
 from recollect.services.runs.history import RunPage, RunView, StepView, Timeline
-from recollect.services.runs.queue import Claimed
+from recollect.services.runs.queue import ClaimReply
 
 if TYPE_CHECKING:
     from recollect.interfaces.cli.render.replies import Renderer
@@ -107,7 +107,7 @@ def _json(value: object, limit: int) -> str:
     return clipped(json.dumps(value, ensure_ascii=False), limit)
 
 
-def claimed(renderer: Renderer, reply: Claimed) -> None:
+def claimed(renderer: Renderer, reply: ClaimReply) -> None:
     if reply.run is None:
         renderer.console.print("Nothing to do.")
         return
@@ -115,4 +115,4 @@ def claimed(renderer: Renderer, reply: Claimed) -> None:
     renderer.console.print(f"[dim]fence:[/] {reply.fence}")
 
 
-RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {RunPage: run_page, RunView: run, Claimed: claimed}
+RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {RunPage: run_page, RunView: run, ClaimReply: claimed}

@@ -160,7 +160,7 @@ class PageContext:
         return self._people.get(id, id)
 
     @cached_property
-    def introduced(self) -> access.Introduction:
+    def introduced(self) -> access.SignedInUser:
         return access.introduced(self.service.core, self.principal)
 
     def frame(self) -> Facts:
