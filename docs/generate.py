@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect import errors
-from recollect.catalogue import OPERATIONS, ROOMS, SYNONYMS, Operation
+from recollect.catalogue import GROUPS, OPERATIONS, SYNONYMS, Operation
 from recollect.domain.kinds import KINDS, Content
 from recollect.domain.memory import TRANSITIONS
 from recollect.domain.provenance import AnyCitation, CitationState, cite
@@ -245,16 +245,16 @@ def cli_page() -> str:
         "Every command also takes (`copy` and `config` name their stores themselves and take `--json` alone):\n",
         table(("option", "what it is"), _options(next(iter(cli.COMMANDS.values())), common=True)),
     ]
-    for title, names in cli.GROUPS.items():
+    for title, names in cli.HEADINGS.items():
         parts.append(f"## {title}\n")
         parts += [_command(operation) for name in names.split() for operation in _commands(name)]
     return "\n".join(parts)
 
 
 def _commands(name: str) -> list[Operation]:
-    """The command, or all of a room."""
-    if name in cli.ROOMS:
-        return [operation for operation in cli.COMMANDS.values() if operation.room == name]
+    """The command, or all of a group."""
+    if name in cli.GROUPS:
+        return [operation for operation in cli.COMMANDS.values() if operation.group == name]
     return [cli.COMMANDS[name]]
 
 
@@ -525,7 +525,7 @@ def citations_page() -> str:
 
 
 STUB_HEAD = '''\
-"""The Python door, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
+"""The Python client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping
@@ -564,16 +564,16 @@ class Recollect:
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
 '''
-STUB_ROOM = '''
-class Room:
-    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+STUB_GROUP = '''
+class OperationGroup:
+    """The operations of one group, on an open memory: `mem.run.show(...)`."""
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
 '''
 STUB_TAIL = '''
-def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
-    """Give the client a method for each operation, and an attribute for each room."""
+def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
+    """Give the client a method for each operation, and an attribute for each group."""
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
@@ -594,15 +594,18 @@ def client_stubs() -> str:
             return f"{cls.__name__} | dict[str, Any] | str"
         return cls.__name__
 
-    def methods(room: str) -> str:
-        return "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values() if operation.room == room)
+    def methods(group: str) -> str:
+        return "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values() if operation.group == group)
 
-    rooms = "".join(f'\nclass {name.capitalize()}(Room):\n    """{ROOMS[name]}"""\n\n{methods(name)}' for name in ROOMS)
-    front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in ROOMS)
+    groups = "".join(
+        f'\nclass {name.capitalize()}(OperationGroup):\n    """{about}"""\n\n{methods(name)}'
+        for name, about in GROUPS.items()
+    )
+    front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in GROUPS)
     front += methods("")
     front += "".join(_stub(replace(OPERATIONS[today], name=name), name_of) for name, today in SYNONYMS.items())
     imports = "\n".join(_import(module, sorted(names)) for module, names in sorted(used.items()))
-    return STUB_HEAD.replace("{imports}", imports) + front + STUB_ROOM + rooms + STUB_TAIL
+    return STUB_HEAD.replace("{imports}", imports) + front + STUB_GROUP + groups + STUB_TAIL
 
 
 def _import(module: str, names: Sequence[str]) -> str:

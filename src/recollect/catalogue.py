@@ -1,10 +1,10 @@
-"""Every operation of Recollect, one line each: the doors (client, command line, HTTP, MCP) follow from it.
+"""Every operation of Recollect, one line each: client, command line, HTTP and MCP follow from it.
 
 A line gives the name, where the function lives, the permission it needs, its HTTP route, which field may be given
 without its name, and what it does in one sentence. The request and reply types are read off the function. To add
 an operation, write the function in a service and one line here.
 
-A name with a dot is an operation of a room: `run.show` is `mem.run.show(...)` and `recollect run show`.
+A name with a dot belongs to a group: `run.show` is `mem.run.show(...)` and `recollect run show`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Operation:
         return reply
 
     @property
-    def room(self) -> str:
-        """The room it stands in, empty for those that stand at the front."""
+    def group(self) -> str:
+        """The group it belongs to, such as `run`; empty for the operations on memories."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -258,7 +258,7 @@ _LINES = (
     _op("item.sweep", "frameworks.key_value:sweep", "delete", "POST /items/sweep", "", "Delete the items that have expired."),
 )  # fmt: skip
 
-ROOMS: dict[str, str] = {
+GROUPS: dict[str, str] = {
     "agent": "Agents: what they are told, whether they work, their prompt.",
     "block": "Core memory: short texts that are always in the prompt.",
     "tool": "Tools that agents may call.",
@@ -278,7 +278,7 @@ ROOMS: dict[str, str] = {
     "checkpoint": "The saved states of programs that run in steps, such as LangGraph's graphs.",
     "item": "Values that agents keep under a namespace and a key.",
 }
-"""What each room is about, in one sentence."""
+"""What each group is about, in one sentence."""
 
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _LINES}
 SYNONYMS: dict[str, str] = {"get": "show"}

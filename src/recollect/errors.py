@@ -58,7 +58,7 @@ class RecollectError(Exception):
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
     def as_dict(self) -> dict[str, Any]:
-        """The one shape in which every door shows an error."""
+        """The one shape in which every interface shows an error."""
         return {
             "code": self.code,
             "message": self.message,

@@ -191,8 +191,8 @@ def test_every_operation_is_documented_with_all_its_fields() -> None:
 
 
 def test_every_command_is_in_the_help_and_in_the_reference() -> None:
-    grouped = {name for names in commands.GROUPS.values() for name in names.split()}
-    assert grouped == {operation.room or name for name, operation in commands.COMMANDS.items()}
+    grouped = {name for names in commands.HEADINGS.values() for name in names.split()}
+    assert grouped == {operation.group or name for name, operation in commands.COMMANDS.items()}
     page = (REFERENCE / "cli.md").read_text()
     assert [name for name in commands.COMMANDS if f"\n### {name}\n" not in page] == []
 

@@ -1,4 +1,4 @@
-"""The Python door, the settings and the catalogue behind them."""
+"""The Python client, the settings and the catalogue behind them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import recollect
 from recollect.adapters.records.in_memory import MemoryStore
 from recollect.adapters.records.sqlite.store import SqliteStore
-from recollect.catalogue import OPERATIONS, ROOMS, Operation
+from recollect.catalogue import GROUPS, OPERATIONS, Operation
 from recollect.errors import Closed, DamagedData, InvalidInput, InvalidSettings, NotFound, RecollectError
 from recollect.interfaces.client import Recollect, attach, signature
 from recollect.settings import load
@@ -26,9 +26,9 @@ def test_every_operation_resolves_and_is_a_method(name: str) -> None:
     assert set(operation.positional) <= set(operation.request.model_fields)
     assert operation.request.__doc__
     assert operation.summary.endswith(".")
-    assert operation.room in ("", *ROOMS)
-    door = Recollect if not operation.room else getattr(Recollect, operation.room).fget
-    assert callable(getattr(door, operation.verb))
+    assert operation.group in ("", *GROUPS)
+    home = Recollect if not operation.group else getattr(Recollect, operation.group).fget
+    assert callable(getattr(home, operation.verb))
     assert signature(operation).parameters
     assert all(field.description for field in operation.request.model_fields.values())
 

@@ -51,8 +51,8 @@ def probes(world: Any, operation: Operation) -> Iterator[tuple[Place, str, str]]
 
 
 def meant(operation: Operation, place: Place) -> set[str]:
-    """The tables that an id is most likely looked for in: those called like the room or the field."""
-    words = {OTHERWISE.get(word, word) for word in (operation.room, place.label.strip("[]"))}
+    """The tables that an id is most likely looked for in: those called like the group or the field."""
+    words = {OTHERWISE.get(word, word) for word in (operation.group, place.label.strip("[]"))}
     return {table for table in RECORDS for word in words if word and word in table}
 
 

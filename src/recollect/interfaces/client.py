@@ -1,4 +1,4 @@
-"""The Python door: one method per operation of the catalogue, in process.
+"""The Python client: one method per operation of the catalogue, in process.
 
 The methods are made from the catalogue, so an operation added there is here at once; `client.pyi` beside this file
 spells them out for editors and type checkers, and a test keeps it up to date.
@@ -12,8 +12,8 @@ from typing import Any
 
 from recollect.catalogue import (
     FORMER_NAMES,
+    GROUPS,
     OPERATIONS,
-    ROOMS,
     SYNONYMS,
     FormerName,
     Operation,
@@ -91,14 +91,14 @@ class Recollect:
         """Only asked for what is not there: say what may have been meant."""
         if isinstance(getattr(type(self), name, None), property):
             return object.__getattribute__(self, name)  # it is there, and its own AttributeError says more
-        raise _no_attribute(self, name, [*OPERATIONS, *ROOMS])
+        raise _no_attribute(self, name, [*OPERATIONS, *GROUPS])
 
     def __repr__(self) -> str:
         return f"<Recollect {self._core.store.capabilities.name} organization={self._scope.organization_id!r}>"
 
 
-class Room:
-    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+class OperationGroup:
+    """The operations of one group, on an open memory: `mem.run.show(...)`."""
 
     def __init__(self, mem: Recollect) -> None:
         self._mem = mem
@@ -107,18 +107,18 @@ class Room:
         return self._mem.call(operation, **fields)
 
     def __getattr__(self, name: str) -> Any:
-        room = type(self).__name__.lower()
-        verbs = [operation.verb for operation in OPERATIONS.values() if operation.room == room]
-        raise _no_attribute(self, name, verbs, ROOM_HABITS.get(name, ""))
+        group = type(self).__name__.lower()
+        verbs = [operation.verb for operation in OPERATIONS.values() if operation.group == group]
+        raise _no_attribute(self, name, verbs, GROUP_HABITS.get(name, ""))
 
-    def __deepcopy__(self, known: object) -> Room:
+    def __deepcopy__(self, known: object) -> OperationGroup:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return self._mem.__reduce__()
 
 
-ROOM_HABITS = {
+GROUP_HABITS = {
     "create": "add",
     "get": "show",
     "update": "revise",
@@ -135,7 +135,7 @@ def _no_attribute(asked: object, name: str, known: Sequence[str], by_habit: str 
 
 
 def _method(operation: Operation) -> Callable[..., Any]:
-    def method(self: Recollect | Room, /, *given: Any, **fields: Any) -> Any:
+    def method(self: Recollect | OperationGroup, /, *given: Any, **fields: Any) -> Any:
         return self.call(operation.name, **_by_name(operation, given, fields))
 
     method.__name__ = operation.verb
@@ -181,18 +181,18 @@ def signature(operation: Operation) -> Signature:
     return Signature(parameters, return_annotation=operation.reply)
 
 
-def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
-    """Give the client a method for each operation and for each name it had, and an attribute for each room."""
-    doors: dict[str, Any] = {"": client}
-    for name, about in rooms.items():
-        doors[name] = type(name.capitalize(), (Room,), {"__doc__": about})
-        setattr(client, name, property(doors[name], doc=about))
+def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
+    """Give the client a method for each operation and for each name it had, and an attribute for each group."""
+    homes: dict[str, Any] = {"": client}
+    for name, about in groups.items():
+        homes[name] = type(name.capitalize(), (OperationGroup,), {"__doc__": about})
+        setattr(client, name, property(homes[name], doc=about))
     for operation in operations:
-        setattr(doors[operation.room], operation.verb, _method(operation))
+        setattr(homes[operation.group], operation.verb, _method(operation))
     for name, known_as in SYNONYMS.items():
         setattr(client, name, getattr(client, known_as))
     for former in FORMER_NAMES.values():
         setattr(client, former.name, _former_method(former))
 
 
-attach(Recollect, OPERATIONS.values(), ROOMS)
+attach(Recollect, OPERATIONS.values(), GROUPS)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlencode
 
 from recollect import errors
-from recollect.catalogue import OPERATIONS, ROOMS, Operation, find_operation, validated
+from recollect.catalogue import GROUPS, OPERATIONS, Operation, find_operation, validated
 from recollect.domain.hash_tree import Entry
 from recollect.domain.workspaces import blob_hash
 from recollect.errors import DamagedData, InvalidInput, Overloaded, RateLimited, RecollectError, Unavailable
@@ -225,7 +225,7 @@ def _kinds(error: type[RecollectError]) -> Iterator[tuple[str, type[RecollectErr
 
 
 _KINDS = dict(_kinds(errors.RecollectError))
-attach(RemoteRecollect, OPERATIONS.values(), ROOMS)
+attach(RemoteRecollect, OPERATIONS.values(), GROUPS)
 
 
 def connect(url: str, key: str, *, timeout: float = 60.0, timezone: str | None = None) -> Recollect:

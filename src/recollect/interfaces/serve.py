@@ -52,7 +52,7 @@ class Served(Reply):
 def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
     """Serve the API, the console and MCP until stopped. The first start makes an owner and puts its key in a file."""
     try:
-        import mcp  # noqa: F401 - one of its doors
+        import mcp  # noqa: F401 - one of its interfaces
         import uvicorn
 
         from recollect.interfaces.http.connection_limits import Connections

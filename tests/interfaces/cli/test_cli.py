@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from recollect.catalogue import OPERATIONS
-from recollect.interfaces.cli.commands import BEGINNING, COMMANDS, GROUPS, Program
+from recollect.interfaces.cli.commands import BEGINNING, COMMANDS, HEADINGS, Program
 from recollect.interfaces.cli.main import run
 
 
@@ -40,8 +40,8 @@ def told(cli: Any, *arguments: str) -> Any:
 def test_help_lists_every_command_once(cli: Any) -> None:
     code, out, _ = cli("--help")
     assert code == 0
-    grouped = {operation.room or name for name, operation in COMMANDS.items()}
-    assert sorted(" ".join(GROUPS.values()).split()) == sorted(grouped)
+    grouped = {operation.group or name for name, operation in COMMANDS.items()}
+    assert sorted(" ".join(HEADINGS.values()).split()) == sorted(grouped)
     for command in grouped:
         assert f"  {command} " in out
 

@@ -16,9 +16,6 @@ from recollect.interfaces.cli.commands import Program
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-if TYPE_CHECKING:
-    pass
-
 
 def command_function(operation: Operation) -> Callable[..., int]:
     """A function whose signature is the operation's request, for the argument parser to read."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from recollect.catalogue import GROUPS as OPERATION_GROUPS
 from recollect.catalogue import OPERATIONS, Operation
-from recollect.catalogue import ROOMS as OPERATION_ROOMS
 
-GROUPS = {
+HEADINGS = {
     "Memories": "remember recall context show list why-not history",
     "Changing them": "revise cite uncite relate",
     "Trust": "citation check confirm promote demote archive merge unmerge roll-back",
@@ -45,5 +45,5 @@ PROGRAMS = (
         "config.check", "cli.store_commands:config_check", "admin", "", ("settings",), "Try all that the settings name."
     ),
 )
-ROOMS = {**OPERATION_ROOMS, "config": "The settings: what is wrong with them, and how to fix it."}
+GROUPS = {**OPERATION_GROUPS, "config": "The settings: what is wrong with them, and how to fix it."}
 COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}

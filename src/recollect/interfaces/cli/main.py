@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from recollect.catalogue import FORMER_NAMES, Operation, meant
-from recollect.interfaces.cli.commands import COMMANDS, GROUPS, ROOMS
+from recollect.interfaces.cli.commands import COMMANDS, GROUPS, HEADINGS
 
 if TYPE_CHECKING:
     from recollect.errors import RecollectError
@@ -47,8 +47,8 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if arguments[0].startswith("-"):
         return _no_command(arguments)
-    if arguments[0] in ROOMS:
-        return _enter(arguments[0], arguments[1:])
+    if arguments[0] in GROUPS:
+        return _run_in_group(arguments[0], arguments[1:])
     operation = COMMANDS.get(arguments[0])
     if operation is None:
         return _run_former(arguments)
@@ -73,18 +73,18 @@ def _run_former(arguments: list[str]) -> int:
     return _run_command(operation, left)
 
 
-def _enter(room: str, arguments: list[str]) -> int:
-    """The commands of a room, as in `recollect run show`."""
+def _run_in_group(group: str, arguments: list[str]) -> int:
+    """The commands of a group, as in `recollect run show`."""
     arguments = _command_first(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"Usage: recollect {room} COMMAND [OPTIONS]\n\n{ROOMS[room]}\n")
-        _list_commands([name for name, operation in COMMANDS.items() if operation.room == room])
+        print(f"Usage: recollect {group} COMMAND [OPTIONS]\n\n{GROUPS[group]}\n")
+        _list_commands([name for name, operation in COMMANDS.items() if operation.group == group])
         return 0
     if arguments[0].startswith("-"):
-        return _no_command(arguments, f"{room} ")
-    operation = COMMANDS.get(f"{room} {arguments[0]}")
+        return _no_command(arguments, f"{group} ")
+    operation = COMMANDS.get(f"{group} {arguments[0]}")
     if operation is None:
-        return _unknown(f"{room} {arguments[0]}", COMMANDS)
+        return _unknown(f"{group} {arguments[0]}", COMMANDS)
     return _run_command(operation, arguments[1:])
 
 
@@ -99,7 +99,7 @@ def _command_first(arguments: list[str]) -> list[str]:
 
 def _show_help() -> int:
     print("Usage: recollect COMMAND [OPTIONS]\n\nThe memory of AI agents.\n")
-    for title, names in GROUPS.items():
+    for title, names in HEADINGS.items():
         print(f"{title}:")
         _list_commands(names.split())
         print()
@@ -111,28 +111,28 @@ def _show_help() -> int:
 def _list_commands(names: Sequence[str]) -> None:
     width = max(map(len, names), default=0)
     for name in names:
-        print(f"  {name:{max(width, 12)}} {ROOMS[name] if name in ROOMS else COMMANDS[name].summary}")
+        print(f"  {name:{max(width, 12)}} {GROUPS[name] if name in GROUPS else COMMANDS[name].summary}")
 
 
-def _no_command(arguments: list[str], room: str = "") -> int:
+def _no_command(arguments: list[str], group: str = "") -> int:
     """An option stands where the command should: it is unknown, has no value, or is all there is."""
     from difflib import get_close_matches
 
-    option, see = arguments[0].partition("=")[0], f"see recollect {room}--help"
+    option, see = arguments[0].partition("=")[0], f"see recollect {group}--help"
     last = arguments[-1]
     if option not in LEADING:
         near = get_close_matches(option, [*LEADING, "--help", "--version"], n=1)
         hint = f"did you mean {near[0]}?" if near else f"options of a command come after it; {see}"
         print(f"error: there is no option '{option}' ({hint})", file=sys.stderr)
     elif last in LEADING and last != "--json" and (len(arguments) < 2 or arguments[-2] not in LEADING[:3]):
-        print(f"error: {last} needs a value (write recollect {room}COMMAND {last} VALUE)", file=sys.stderr)
+        print(f"error: {last} needs a value (write recollect {group}COMMAND {last} VALUE)", file=sys.stderr)
     else:
         print(f"error: no command was given ({see})", file=sys.stderr)
     return 2
 
 
 def _unknown(name: str, known: Iterable[str]) -> int:
-    near = meant(name, [*known, *ROOMS])
+    near = meant(name, [*known, *GROUPS])
     hint = f"did you mean {near}?" if near else "see recollect --help"
     print(f"error: there is no command '{name}' ({hint})", file=sys.stderr)
     return 2

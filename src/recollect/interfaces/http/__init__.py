@@ -1,1 +1,1 @@
-"""The HTTP door: one route per operation of the catalogue, and what a service needs around them."""
+"""The HTTP API: one route per operation of the catalogue, and what a service needs around them."""

@@ -168,7 +168,7 @@ def build(
     routes: Iterable[BaseRoute] = (),
     lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
-    """The application: the operations, what a service needs, and the endpoints and routes of other doors."""
+    """The application: the operations, what a service needs, and the endpoints and routes of the other interfaces."""
     own = [*map(partial(operation_endpoint, service), openapi.offered()), *_former_endpoints(service)]
     own += [*_surroundings(service), *endpoints]
     app = Starlette(

@@ -1,4 +1,4 @@
-"""The description of the HTTP door, written from the catalogue: OpenAPI 3.1 with examples and one error shape."""
+"""The description of the HTTP API, written from the catalogue: OpenAPI 3.1 with examples and one error shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from recollect import __version__
-from recollect.catalogue import OPERATIONS, ROOMS, Operation
+from recollect.catalogue import GROUPS, OPERATIONS, Operation
 from recollect.interfaces.http.request_parsing import kind_of
 
 REF = "#/components/schemas/{model}"
@@ -60,7 +60,7 @@ EXAMPLES: dict[str, JsonSchema] = {
 
 
 def offered() -> list[Operation]:
-    """The operations of this door: not those that read or write files of the caller's own machine."""
+    """The operations of the HTTP API: not those that read or write files of the caller's own machine."""
     return [operation for operation in OPERATIONS.values() if not operation.local]
 
 
@@ -85,7 +85,7 @@ def document(prefix: str) -> JsonSchema:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Recollect", "version": __version__, "description": "The memory of AI agents."},
-        "tags": [{"name": name, "description": about} for name, about in {"memory": "Memories.", **ROOMS}.items()],
+        "tags": [{"name": name, "description": about} for name, about in {"memory": "Memories.", **GROUPS}.items()],
         "security": [{"key": []}],
         "paths": paths,
         "components": {
@@ -104,7 +104,7 @@ def _described(
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"Needs the permission `{operation.permission}`. {repeating(operation)}".strip(),
-        "tags": [operation.room or "memory"],
+        "tags": [operation.group or "memory"],
         "parameters": [_parameter(operation, components, name, "path") for name in inside] + _headers(operation),
         "responses": _responses(reply),
     }

@@ -1,6 +1,6 @@
 """The console: pages for people, rendered here from the operations of the catalogue.
 
-A page asks only what the visitor may ask, through the same operations as every other door. Pages only read; what
+A page asks only what the visitor may ask, through the same operations as every other interface. Pages only read; what
 changes something is sent by the page's script to the API itself, with the proof that one of our pages sends it.
 """
 

@@ -93,7 +93,7 @@ class PageContext:
         return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
 
     def call(self, operation: str, /, **fields: Any) -> Any:
-        """Ask an operation as every door does: authorized, logged, inside the visitor's scope."""
+        """Ask an operation as every interface does: authorized, logged, inside the visitor's scope."""
         known = self.allowed(operation)
         given = {name: value for name, value in fields.items() if value not in (None, "", [])}
         return invoke(known, self.service.core, self.principal.scope, given)
