@@ -64,91 +64,111 @@ class EmbedderSettings(_Settings):
         "minilm",
         description="minilm (built in), openai (any OpenAI-compatible endpoint), hash (for tests), none (words only)",
     )
-    model: str | None = Field(None, description="The endpoint's model name")
-    base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
-    dimensions: int | None = Field(None, ge=1, description="Learned from the first answer if left out")
-    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
-    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
-    late_interaction: bool = Field(
-        True, description="Keep 48 bytes a token beside each vector of the built-in model: better ranking, more disk"
+    model: str | None = Field(None, description="The name of the model at the endpoint")
+    base_url: str | None = Field(None, description="The URL of the endpoint, such as http://127.0.0.1:11434/v1")
+    dimensions: int | None = Field(
+        None, ge=1, description="The length of the vectors; by default taken from the endpoint's first answer"
     )
-    threads: int = Field(2, ge=1, description="How many cores the built-in model may use")
+    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the API key")
+    api_key_file: Path | None = Field(
+        None, description="A file that holds the API key, instead of an environment variable"
+    )
+    late_interaction: bool = Field(
+        True,
+        description="Store 48 bytes per token with each vector of the built-in model: better ranking, more disk space",
+    )
+    threads: int = Field(2, ge=1, description="How many CPU cores the built-in model may use")
 
 
 class VectorSettings(_Settings):
-    """What finds the nearest vectors. The records stay the truth: an index is made from them, and can be made again."""
+    """The vector index. It is built from the records, and can always be rebuilt from them."""
 
     provider: VectorProvider = Field(
-        "auto", description="auto (the database's own if it has one, else embedded), embedded, pgvector, chroma"
+        "auto", description="auto (pgvector if the database has it, else embedded), embedded, pgvector or chroma"
     )
     url: str | None = Field(
-        None, description="The server: http://host:8000 for Chroma, postgresql://… for pgvector beside another store"
+        None,
+        description="The server: http://host:8000 for Chroma, postgresql://… for pgvector in a database of its own",
     )
-    path: Path | None = Field(None, description="A folder for Chroma without a server; one process at a time")
+    path: Path | None = Field(
+        None, description="A folder for Chroma without a server; only one process at a time can use it"
+    )
     secret_env: str | None = Field(None, description="The environment variable that holds the password or token")
-    secret_file: Path | None = Field(None, description="Or the file that holds it")
+    secret_file: Path | None = Field(
+        None, description="A file that holds the password or token, instead of an environment variable"
+    )
 
 
 class LanguageModelSettings(_Settings):
-    """Which model words patterns and summaries. Without one they are put together from what was said."""
+    """Which model writes patterns and summaries. Without one they are extracted from the text."""
 
     provider: ModelProvider = Field("none", description="none, or openai: any OpenAI-compatible endpoint")
-    base_url: str | None = Field(None, description="The endpoint, such as http://127.0.0.1:11434/v1")
-    model: str | None = Field(None, description="The endpoint's model name")
-    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the key")
-    api_key_file: Path | None = Field(None, description="A file that holds the key, instead of the environment")
-    timeout_seconds: float = Field(60, gt=0, description="How long one answer may take")
+    base_url: str | None = Field(None, description="The URL of the endpoint, such as http://127.0.0.1:11434/v1")
+    model: str | None = Field(None, description="The name of the model at the endpoint")
+    api_key_env: str = Field("OPENAI_API_KEY", description="The environment variable that holds the API key")
+    api_key_file: Path | None = Field(
+        None, description="A file that holds the API key, instead of an environment variable"
+    )
+    timeout_seconds: float = Field(60, gt=0, description="How long to wait for one answer")
     temperature: float = Field(
-        0.0, ge=0, le=2, description="0 answers the same question alike, as far as the model can"
+        0.0, ge=0, le=2, description="The sampling temperature; 0 gives the most repeatable answers"
     )
 
 
 class ServerSettings(_Settings):
     """The service that `recollect serve` starts."""
 
-    host: str = Field("127.0.0.1", description="The address to listen on; another than this machine's own needs keys")
-    port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 takes a free one")
-    threads: int = Field(8, ge=1, le=256, description="How many requests are worked on at once")
-    waiting: int = Field(256, ge=0, description="How many more may wait; the next is answered with 503")
-    connections: int = Field(1000, ge=1, description="How many connections are open at once; the next gets 503")
-    connections_per_client: int = Field(256, ge=1, description="How many of them one client holds; a proxy holds any")
+    host: str = Field("127.0.0.1", description="The address to listen on; any other than loopback requires API keys")
+    port: int = Field(7070, ge=0, le=65535, description="The port to listen on; 0 picks a free one")
+    threads: int = Field(8, ge=1, le=256, description="How many requests are processed at once")
+    waiting: int = Field(256, ge=0, description="How many more requests may wait; further ones get 503")
+    connections: int = Field(1000, ge=1, description="How many connections may be open at once; further ones get 503")
+    connections_per_client: int = Field(
+        256, ge=1, description="How many connections one client may have; proxies in `proxies` are not limited"
+    )
     header_seconds: float = Field(
         10.0,
         gt=0,
-        description="How long the head of a request may take to come; a client may not read for three times as long",
+        description="How long a client may take to send the header of a request; it may take three times as long to "
+        "read the response",
     )
-    rate_per_minute: int = Field(6000, ge=1, description="Requests a minute for keys that name no rate of their own")
-    most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body")
-    most_upload_bytes: int = Field(1 << 30, ge=1024, description="The largest file to import")
+    rate_per_minute: int = Field(6000, ge=1, description="Requests per minute for keys without a rate of their own")
+    most_body_bytes: int = Field(16 << 20, ge=1024, description="The largest request body, in bytes")
+    most_upload_bytes: int = Field(
+        1 << 30, ge=1024, description="The largest file that can be imported over HTTP, in bytes"
+    )
     secure_cookies: bool = Field(
-        False, description="Mark cookies for https only, always; what `proxies` say came by https is"
+        False,
+        description="Mark cookies as https only even if no proxy in `proxies` says that a request used https",
     )
     hosts: list[str] = Field(
-        default_factory=list, description="Names this service is reached by, without port; its own machine's always are"
+        default_factory=list, description="Host names of this service, without a port; localhost always works"
     )
     proxies: list[str] = Field(
         default_factory=list,
-        description="Addresses or networks of the proxies in front, such as 10.0.0.0/8: only they say who a client is",
+        description="Addresses or networks of trusted proxies, such as 10.0.0.0/8",
     )
     key_file: Path | None = Field(
-        None, description="Where the first start puts the owner's key; beside the store's file if left out"
+        None, description="Where the first start writes the owner's key; by default next to the store's file"
     )
-    upkeep_seconds: float = Field(5.0, gt=0, description="How often background work looks for something to do")
+    upkeep_seconds: float = Field(5.0, gt=0, description="How often the service looks for background work")
     passages_at_once: int = Field(
         32,
         ge=2,
         le=100_000,
-        description="How many passages of a text are embedded while the caller waits; more are done in the background",
+        description="How many passages of a text are embedded before a call returns; the rest follow in background",
     )
     check_seconds: float | None = Field(
         60.0,
         gt=0,
         le=86_400,
-        description="How often citations are looked up again, the oldest first; never where it is null",
+        description="How often citations are checked again, the oldest first; null turns it off",
     )
-    checks_at_once: int = Field(100, ge=1, le=10_000, description="How many citations are looked up each time")
+    checks_at_once: int = Field(
+        100, ge=1, le=10_000, description="How many citations of an organization are checked each time"
+    )
     summary_seconds: float | None = Field(
-        3600.0, gt=0, description="How often summaries that are due are written; never where it is null"
+        3600.0, gt=0, description="How often summaries that are due are written; null turns it off"
     )
 
     @field_validator("proxies")
@@ -164,59 +184,67 @@ _AS_SQLITE_SAYS = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory
 class Settings(_Settings):
     store: str = Field(
         "recollect.db",
-        description="Where memories live: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
+        description="Where memories are stored: a file, duckdb:///…, postgresql://…, dynamodb://… or memory://",
     )
-    organization: Id = Field("default", description="The tenant to work in")
-    actor: Id | None = Field(None, description="On whose behalf; recorded with every change")
+    organization: Id = Field("default", description="The organization (tenant) to work in")
+    actor: Id | None = Field(None, description="Who is acting; recorded with every change")
     timezone: TimeZone = Field(
-        "UTC", description="The zone that times without one are meant and shown in; that of the user comes first"
+        "UTC", description="The time zone for times without one, unless the user has one of their own"
     )
-    embedder: EmbedderSettings = Field(EmbedderSettings(), description="The model that serves recall")
-    incoming_embedder: EmbedderSettings | None = Field(None, description="A model being moved to; see `reindex`")
-    vectors: VectorSettings = Field(VectorSettings(), description="What finds the nearest vectors; see docs/vectors.md")
-    kinds: list[Name] = Field(default_factory=list, description="Kinds of memory of your own")
+    embedder: EmbedderSettings = Field(EmbedderSettings(), description="The embedding model")
+    incoming_embedder: EmbedderSettings | None = Field(
+        None, description="The embedding model you are moving to; see `reindex`"
+    )
+    vectors: VectorSettings = Field(VectorSettings(), description="The vector index; see docs/vectors.md")
+    kinds: list[Name] = Field(default_factory=list, description="Your own kinds of memory")
     citation_root: Path | None = Field(
-        None, description="Where relative paths of file citations start; the folder of the store if left out"
+        None,
+        description="The folder that relative paths in file citations start from; by default the folder of the store",
     )
     citation_roots: list[Path] | None = Field(
         None,
-        description="Cite files and repositories only inside these folders; left out, the service lets none be cited",
+        description="The only folders whose files can be cited and checked; by default all folders, but none over the "
+        "service and in background checks",
     )
     repositories: dict[str, Path] = Field(
-        default_factory=dict, description="Repository names to local clones; they may be cited over the service too"
+        default_factory=dict,
+        description="Names of repositories and the paths of their local clones; the service may cite them too",
     )
     citation_stale_seconds: float = Field(
         86_400.0,
         gt=0,
-        description="After how long a citation is looked up again, by check=stale and in the service's background",
+        description="After how long a citation is checked again, by check=stale and by background work",
     )
-    fetch: bool = Field(False, description="Whether checking a url citation may fetch the page again")
-    months_ahead: int = Field(3, ge=0, le=120, description="PostgreSQL: how many months of partitions to keep ahead")
+    fetch: bool = Field(False, description="Whether citing or checking a url may fetch the page")
+    months_ahead: int = Field(
+        3, ge=0, le=120, description="PostgreSQL: how many months of partitions to create in advance"
+    )
     postgres_tools: Path | None = Field(
-        None, description="The folder of pg_dump and pg_restore; found on the PATH if left out"
+        None, description="The folder of pg_dump and pg_restore; by default they are found on the PATH"
     )
     postgres_upkeep: str | None = Field(
         None,
-        description="PostgreSQL: the address for the login that owns the tables, past any pooler; `store` then needs a "
-        "login that may work as recollect_app and no more",
+        description="PostgreSQL: the address with the login that owns the tables, not through a pooler; the login of "
+        "`store` then only needs the role recollect_app",
     )
     access_log_days: int | None = Field(
-        None, ge=1, description="`sweep` deletes access log entries older than this; they are kept forever if left out"
+        None, ge=1, description="`sweep` deletes access log entries older than this; by default they are kept forever"
     )
     restore_days: float = Field(
         30, ge=0, le=36500, description="How many days a removed user, agent, session or project can be restored"
     )
     background: bool = Field(
-        True, description="Whether index upkeep and the store's background work run in threads; the service's always do"
+        True,
+        description="Whether programs that open the store do background work and index upkeep; the service always does",
     )
     background_seconds: float = Field(
-        60.0, gt=0, description="How often a program that is not the service looks for background work to do"
+        60.0, gt=0, description="How often a program other than the service looks for background work"
     )
-    workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file a workspace takes")
-    workspace_files: int = Field(200_000, ge=1, description="How many files a workspace takes")
-    workspace_bytes: int = Field(10_000_000_000, ge=1, description="How many bytes the files of a workspace may have")
+    workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file in a workspace, in bytes")
+    workspace_files: int = Field(200_000, ge=1, description="How many files a workspace may have")
+    workspace_bytes: int = Field(10_000_000_000, ge=1, description="The size of all files in a workspace, in bytes")
     language_model: LanguageModelSettings = Field(
-        LanguageModelSettings(), description="The model that words patterns and summaries; none is needed"
+        LanguageModelSettings(), description="The language model that writes patterns and summaries; optional"
     )
     server: ServerSettings = Field(ServerSettings(), description="The service; see `recollect serve`")
 
@@ -273,7 +301,9 @@ def secret(name: str, file: Path | None = None) -> str | None:
     try:
         return file.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        raise InvalidSettings(f"cannot read the key in '{file}'", remedy="give a file that holds the key") from None
+        raise InvalidSettings(
+            f"cannot read the key file '{file}'", remedy="give a text file that you may read"
+        ) from None
 
 
 def shown(address: str) -> str:
@@ -291,7 +321,7 @@ _PLACE = re.compile(r"\$\{(file:)?([^{}]+)\}")
 
 
 def _filled(value: object) -> object:
-    """What the places in a text stand for; in an address it is quoted, so that a secret may hold any character."""
+    """Replace `${NAME}` and `${file:…}` in texts; in an address they are quoted, so a secret may hold any character."""
     if isinstance(value, Mapping):
         return {name: _filled(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -306,13 +336,15 @@ def _stands_for(place: re.Match[str]) -> str:
     is_file, name = place.groups()
     if not is_file:
         if name not in os.environ:
-            raise InvalidSettings(f"the settings name ${{{name}}}, which is not set", remedy=f"export {name}=…")
+            raise InvalidSettings(
+                f"the settings use ${{{name}}}, but it is not set in the environment", remedy=f"export {name}=…"
+            )
         return os.environ[name]
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError):
         raise InvalidSettings(
-            f"cannot read the secret file '{name}'", remedy="give a file of text you may read"
+            f"cannot read the secret file '{name}'", remedy="give a text file that you may read"
         ) from None
 
 
@@ -322,7 +354,8 @@ def secret_of(settings: VectorSettings) -> str | None:
         found = secret(settings.secret_env)
         if not found:
             raise InvalidSettings(
-                f"the variable {settings.secret_env} is not set", remedy="set it, or remove vectors.secret_env"
+                f"the environment variable {settings.secret_env} is not set",
+                remedy="set it, or remove vectors.secret_env",
             )
         return found
     if settings.secret_file is None:
@@ -381,7 +414,7 @@ def _suspect_typo(name: str, part: str, known: set[str]) -> None:
     near = get_close_matches(part, known, n=1, cutoff=0.8)
     if near:
         raise InvalidSettings(
-            f"the environment has {name}, which is not a setting", remedy=f"did you mean {PREFIX}{near[0].upper()}?"
+            f"the environment variable {name} is not a setting", remedy=f"did you mean {PREFIX}{near[0].upper()}?"
         )
 
 
@@ -398,11 +431,11 @@ def _from_yaml(path: Path) -> Values:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InvalidSettings(f"'{path}' is not YAML{where}", remedy="see docs/reference/settings.md") from None
+        raise InvalidSettings(f"'{path}' is not valid YAML{where}", remedy="see docs/reference/settings.md") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise InvalidSettings(f"'{path}' holds no settings", remedy="write `name: value` lines")
+        raise InvalidSettings(f"'{path}' contains no settings", remedy="write them as `name: value` lines")
     if "store" in values and "://" not in str(values["store"]):
         values["store"] = str(
             path.parent / Path(str(values["store"])).expanduser()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.app import open_for_command
 from recollect.app.background import Background
 from recollect.background_thread import BackgroundThread
 from recollect.domain.agents import Lease
@@ -188,9 +189,13 @@ def test_a_program_that_opens_a_store_has_it_until_it_closes(tmp_path: Path) -> 
     assert not threads()
 
 
-@pytest.mark.parametrize("how", [{"background": False}, {"is_long_lived": False}])
-def test_a_program_may_do_without(tmp_path: Path, how: dict[str, Any]) -> None:
-    with recollect.open(tmp_path / "a.db", embedder="hash", **how):
+def test_a_program_may_do_without(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "a.db", embedder="hash", background=False):
+        assert not threads()
+
+
+def test_a_command_does_without(tmp_path: Path) -> None:
+    with open_for_command(str(tmp_path / "a.db"), None, None, create=True, create_organization=True):
         assert not threads()
 
 

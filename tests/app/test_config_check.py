@@ -155,7 +155,7 @@ def test_the_vector_store_is_tried(tmp_path: Path) -> None:
     wrong = findings(path, VECTORS=f"pgvector+{server().address(user='nobody_here')}")["vectors"]
     assert "refused the login" in wrong.says
     assert "CREATE EXTENSION vector" in findings(path, VECTORS="pgvector")["vectors"].remedy
-    assert "will be made" in findings(path, VECTORS=f"chroma:{tmp_path / 'new'}")["vectors"].says
+    assert "will be created" in findings(path, VECTORS=f"chroma:{tmp_path / 'new'}")["vectors"].says
     assert not (tmp_path / "new").exists()
     missing = findings(path, VECTORS=f"chroma+{chroma().url}", VECTORS__SECRET_ENV="NOT_SET_AT_ALL")["vectors"]
     assert "NOT_SET_AT_ALL" in missing.says
@@ -211,7 +211,7 @@ def test_files_and_tables_are_looked_at_and_left_alone(tmp_path: Path, monkeypat
     assert findings(tmp_path / "empty.db")["store"].well
     assert (tmp_path / "empty.db").stat().st_size == 0
     duck = f"duckdb:///{tmp_path}/a.duckdb"
-    assert "will be made" in findings(duck)["store"].says
+    assert "will be created" in findings(duck)["store"].says
     recollect.open(duck, embedder="hash").close()
     assert "up to date" in findings(duck)["store"].says
     table = dynamodb().new_store()
@@ -240,10 +240,10 @@ def test_no_secret_of_an_address_is_shown() -> None:
 @pytest.mark.parametrize(
     ("roots", "says"),
     [
-        (["/"], "holds what belongs to this machine"),
-        (["/proc/self"], "holds what belongs to this machine"),
-        (["{here}"], "holds the store"),
-        (["{here}/code", "{here}/keys"], "holds a file with a key"),
+        (["/"], "contains system files"),
+        (["/proc/self"], "contains system files"),
+        (["{here}"], "contains the store"),
+        (["{here}/code", "{here}/keys"], "contains a file with a key"),
     ],
 )
 def test_roots_that_hold_what_nobody_may_cite_are_warned_of(tmp_path: Path, roots: list[str], says: str) -> None:
@@ -267,4 +267,4 @@ def test_it_is_said_what_can_be_cited_over_the_service(tmp_path: Path) -> None:
     assert "citation_roots" not in findings(tmp_path / "a.db")
     found = findings(tmp_path / "a.db", CITATION_ROOTS=str(tmp_path / "code"))["citation_roots"]
     assert found.well
-    assert found.says == f"over the service, files inside {tmp_path / 'code'} can be cited"
+    assert found.says == f"files in {tmp_path / 'code'} can be cited over the service"

@@ -120,11 +120,11 @@ def test_what_is_not_named_is_not_imported() -> None:
             r"'fails' of the package parrot_memory 1\.2 failed with OSError: the disk is full",
         ),
         ({"source": "absent://x"}, r"'absent' of the package parrot_memory 1\.2 failed with ModuleNotFoundError"),
-        ({"source": "nothing://x"}, r"parrot_memory 1\.2 does not follow RecordStore: it has no backup, "),
+        ({"source": "nothing://x"}, r"parrot_memory 1\.2 does not implement RecordStore: it has no backup, "),
         ({"source": "twice://x"}, r"'twice' is added by another 1\.2 and parrot_memory 1\.2"),
-        ({"vectors": "nothing"}, r"parrot_memory 1\.2 does not follow VectorStore: it has no behind, "),
-        ({"embedder": "nothing"}, r"parrot_memory 1\.2 does not follow Embedder: it has no dimensions, embed, "),
-        ({"language_model": "nothing"}, r"parrot_memory 1\.2 does not follow LanguageModel: it has no ask, model"),
+        ({"vectors": "nothing"}, r"parrot_memory 1\.2 does not implement VectorStore: it has no behind, "),
+        ({"embedder": "nothing"}, r"parrot_memory 1\.2 does not implement Embedder: it has no dimensions, embed, "),
+        ({"language_model": "nothing"}, r"parrot_memory 1\.2 does not implement LanguageModel: it has no ask, model"),
     ],
 )
 def test_a_broken_package_is_named(settings: dict[str, Any], says: str) -> None:
@@ -146,4 +146,4 @@ def test_the_settings_are_checked_with_what_packages_add(tmp_path: Path) -> None
     found = {one.name: (one.well, one.says) for one in check_settings(path)}
     assert found["store"] == (True, "parrot://cage: added by parrot_memory 1.2")
     assert found["vectors"] == (True, "parrot: added by parrot_memory 1.2")
-    assert found["embedder"][1].endswith("answers with 16 dimensions")
+    assert found["embedder"][1].endswith("works, with 16 dimensions")

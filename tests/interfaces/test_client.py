@@ -209,6 +209,25 @@ def test_an_address_of_a_service_or_of_nothing_we_know_says_what_to_do() -> None
         recollect.open("mysql://host/db")
 
 
+class HalfAnEmbedder:
+    model = "half"
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ({"embedder": HalfAnEmbedder()}, "HalfAnEmbedder is not an embedder: it has no dimensions, embed"),
+        ({"language_model": object()}, "object is not a language model: it has no ask, model"),
+    ],
+)
+def test_a_model_that_lacks_something_is_refused_with_what_it_lacks(given: dict[str, Any], lacks: str) -> None:
+    with pytest.raises(InvalidSettings, match=lacks):
+        recollect.open("memory://", **given)
+
+
 def test_a_record_store_of_ones_own_is_opened_and_stays_ones_own(tmp_path: Path) -> None:
     for store in (MemoryStore(), SqliteStore(tmp_path / "own.db")):
         with recollect.open(store, embedder="hash") as mem:

@@ -11,7 +11,7 @@ from recollect.catalogue import OPERATIONS
 from recollect.services.requests import ListReply, PageReply
 
 LISTS = sorted(name for name in OPERATIONS if name == "list" or name.endswith(".list"))
-OTHER_ORDERS = {"message.list": "the oldest first", "workspace.files": "by path"}
+OTHER_ORDERS = {"message.list": "oldest first", "workspace.files": "by path"}
 
 
 def made(mem: Any) -> dict[str, Callable[[str], object]]:

@@ -47,7 +47,7 @@ def test_a_command_that_makes_nothing_says_which_organizations_there_are(
     assert run([*command, "--store", "s.db", "--organization", "acne"]) != 0
     said = capsys.readouterr().err
     assert "no organization 'acne'" in said
-    assert "there are: acme" in said
+    assert "it has acme" in said
     assert tenants(here) == ["acme"]
 
 

@@ -1,7 +1,7 @@
 """The composition root: reads settings, builds the adapters they name, and hands the ports to the services.
 
 The only place that imports adapters. `recollect.open(...)` is its `open`; `stores`, `vectors` and `models` know which
-adapter a setting means, `moving` and `checking` are what needs no open memory.
+adapter a setting means; `store_copies` and `config_check` work without an open memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.background import Background, embedded_schedule
@@ -31,6 +31,7 @@ from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_e
 from recollect.ports.folders import Folders
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Partitioned
+from recollect.ports.protocols import missing
 from recollect.ports.query import Compare, Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Insert
@@ -53,25 +54,22 @@ def open(
     source: str | Path | RecordStore | None = None,
     *,
     create: bool = True,
-    create_organization: bool | None = None,
-    is_long_lived: bool = True,
-    embedder: Embedder | Any = None,
-    language_model: LanguageModel | Any = None,
+    embedder: Embedder | EmbedderSettings | dict[str, Any] | str | None = None,
+    language_model: LanguageModel | LanguageModelSettings | dict[str, Any] | str | None = None,
     **settings: Any,
 ) -> Recollect:
-    """Open a memory: a file path, an address, a YAML settings file, or a record store of your own, which stays yours to
-    close. Without any, what the settings say. With `create=False` a file that is not there is not made, nor an
-    organization (`create_organization` says otherwise of that alone): whoever comes to read has misspelt it. A program
-    that ends in a moment says `is_long_lived=False`, and starts no background work.
+    """Open a memory.
 
-    Keyword arguments are settings (see docs/reference/settings.md); `embedder` and `language_model` also take an object
-    of your own that follows `recollect.ports.models.Embedder` or `LanguageModel`.
+    `source` is a file path, a store address such as `postgresql://…`, a YAML settings file, or a record store of your
+    own, which you close yourself. Without it, the settings say which store to open. With `create=False`, a store or an
+    organization that does not exist is an error instead of being created.
+
+    All other keyword arguments are settings (see docs/reference/settings.md). `embedder` and `language_model` also
+    take an object of your own that implements `recollect.ports.models.Embedder` or `LanguageModel`.
     """
-    from recollect.interfaces.client import Recollect
-
-    own = _own(embedder, "embed_query", "an embedder")
-    own_model = _own(language_model, "ask", "a language model")
-    if own is None:
+    own_embedder = cast("Embedder | None", _own(embedder, Embedder, "an embedder"))
+    own_model = cast("LanguageModel | None", _own(language_model, LanguageModel, "a language model"))
+    if own_embedder is None:
         settings["embedder"] = embedder
     if own_model is None:
         settings["language_model"] = language_model
@@ -79,22 +77,40 @@ def open(
     loaded = load(named, **settings)
     if store is None and not create:
         refuse_missing(loaded.store)
-    makes = create if create_organization is None else create_organization
-    prepare = ensure_organization if makes else require_organization
+    prepare = ensure_organization if create else require_organization
     with typed_os_errors():
-        core = build(loaded, own, own_model, store, prepare)
-    if is_long_lived:
-        core = with_background(core, loaded)
-    return Recollect(core, Scope(loaded.organization, loaded.actor), prepare)
+        core = build(loaded, own_embedder, own_model, store, prepare)
+    return _client(with_background(core, loaded), loaded, prepare)
 
 
-def _own(given: Any, verb: str, what: str) -> Any:
+def open_for_command(
+    source: str | None, organization: str | None, actor: str | None, *, create: bool, create_organization: bool
+) -> Recollect:
+    """A memory for a single command: like `open`, but without background work, which would not get to do anything."""
+    loaded = load(source, organization=organization, actor=actor)
+    if not create:
+        refuse_missing(loaded.store)
+    prepare = ensure_organization if create_organization else require_organization
+    with typed_os_errors():
+        core = build(loaded, prepare=prepare)
+    return _client(core, loaded, prepare)
+
+
+def _client(core: Core, settings: Settings, prepare: Prepare) -> Recollect:
+    from recollect.interfaces.client import Recollect
+
+    return Recollect(core, Scope(settings.organization, settings.actor), prepare)
+
+
+def _own(given: object, port: type, what: str) -> object:
     """The caller's own object; None if settings or nothing were given."""
     if given is None or isinstance(given, dict | str | EmbedderSettings | LanguageModelSettings):
         return None
-    if not hasattr(given, verb):
+    lacking = missing(given, port)
+    if lacking:
         raise InvalidSettings(
-            f"{type(given).__name__} is not {what}", remedy=f"give a name, settings, or an object with {verb}"
+            f"{type(given).__name__} is not {what}: it has no {', '.join(lacking)}",
+            remedy=f"give a name, settings, or an object that implements recollect.ports.models.{port.__name__}",
         )
     return given
 
@@ -133,10 +149,10 @@ def build(
     keyring = Keyring(store)
 
     def citation_lookup(scope: Scope, about: str | None) -> LocalCitationLookup:
-        """What whoever asks may look up: their own log, and the files the settings allow.
+        """What a caller may look up: the log of their organization, and the files the settings allow.
 
-        Requests over the network see no file but in folders that the settings name. What the log says about a memory
-        is no evidence for that memory.
+        Requests over the network see files only in folders that the settings name. What the log says about a memory
+        is not evidence for that memory.
         """
         return LocalCitationLookup(
             root=settings.citation_root or (index_folder.parent if index_folder else None),
@@ -174,7 +190,7 @@ def build(
 
 
 def with_background(core: Core, settings: Settings) -> Core:
-    """The same with its background work started, unless the settings say otherwise. Closing it ends the work."""
+    """The same core with background work started, unless the settings turn it off. Closing it ends the work."""
     if not settings.background:
         return core
     background = Background(core, embedded_schedule(settings))
@@ -192,7 +208,7 @@ def close(core: Core) -> None:
 
 
 def local_folders() -> Folders:
-    """Files of this machine, for those who keep no store on it."""
+    """The files of this machine, for clients of a service."""
     from recollect.adapters.local_folders import LocalFolders
 
     return LocalFolders()
@@ -208,16 +224,16 @@ def ensure_organization(store: RecordStore, scope: Scope) -> None:
 
 
 def require_organization(store: RecordStore, scope: Scope) -> None:
-    """For those who come to read. The one that nobody need name is there as soon as anybody looks for it."""
+    """Raise NotFound if there is no such organization; the default one is created when it is first used."""
     id = scope.organization_id
     if id == Settings.model_fields["organization"].default:
         ensure_organization(store, scope)
     elif store.get(scope, Organization, id, deleted=True) is None:
         known = store.tenants()
         more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-        there = f"there are: {', '.join(known[:MOST_NAMED])}{more}" if known else "there are none yet"
+        there = f"it has {', '.join(known[:MOST_NAMED])}{more}" if known else "it has none yet"
         raise NotFound(
-            f"this store has no organization '{id}'", remedy=f"{there}; the first thing that is written makes a new one"
+            f"this store has no organization '{id}'", remedy=f"{there}; the first memory stored in one creates it"
         )
 
 

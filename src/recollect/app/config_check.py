@@ -1,4 +1,4 @@
-"""Whether all that the settings name is there and answers."""
+"""`recollect config check`: try everything the settings name, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
     except InvalidSettings as error:
         yield DoctorFinding(name="settings", well=False, says=error.message, remedy=error.remedy)
         return
-    named = ", ".join(sorted(settings.model_fields_set)) or "nothing"
-    yield DoctorFinding(name="settings", well=True, says=f"read; other than the default: {named}")
+    named = ", ".join(sorted(settings.model_fields_set))
+    yield DoctorFinding(name="settings", well=True, says=f"valid; set: {named}" if named else "valid; all defaults")
     yield _tried("store", shown(settings.store), lambda: examine_store(settings.store, settings.postgres_upkeep))
     yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
     yield _tried("embedder", _title(settings.embedder), lambda: _try_embedder(settings.embedder))
@@ -36,8 +36,10 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
         yield _tried("language_model", _title(model), lambda: _try_model(model))
     yield from _folders(settings)
     if settings.server.hosts and not settings.server.proxies:
-        says = "hosts are named and no proxies: behind one, all clients look like one; name it in server.proxies"
-        yield DoctorFinding(name="server", well=True, says=says)
+        says = (
+            "server.hosts is set but not server.proxies: behind a proxy, all clients share one address and its limits"
+        )
+        yield DoctorFinding(name="server", well=True, says=says, remedy="name the proxy in server.proxies, if there is one")
 
 
 def _folders(settings: Settings) -> Iterator[DoctorFinding]:
@@ -52,34 +54,34 @@ def _folders(settings: Settings) -> Iterator[DoctorFinding]:
     tools = settings.postgres_tools
     missing = [name for name in ("pg_dump", "pg_restore") if tools and which(name, path=str(tools)) is None]
     if missing:
-        says = f"'{tools}' has no {missing[0]}"
+        says = f"there is no {missing[0]} in '{tools}'"
         yield DoctorFinding(
-            name="postgres_tools", well=False, says=says, remedy="name the folder of the client programs"
+            name="postgres_tools", well=False, says=says, remedy="name the folder of the PostgreSQL client programs"
         )
 
 
 def _roots(settings: Settings) -> DoctorFinding:
-    """Whoever may write to the service can have lines in the roots compared with guesses: what must not be in them."""
+    """Whoever may write to the service can guess lines of files in the roots: they must not hold secrets."""
     roots = [(root, root.expanduser().resolve()) for root in settings.citation_roots or ()]
     for root, place in roots:
         inside = next((what for what, at in _private(settings) if at.resolve().is_relative_to(place)), None)
         if place == Path(place.anchor) or any(place.is_relative_to(one) for one in ("/proc", "/sys", "/dev", "/etc")):
-            inside = "what belongs to this machine and not to those who cite"
+            inside = "system files"
         if inside is not None:
-            says = f"the root '{root}' holds {inside}: whoever may write to the service can cite it"
-            remedy = "name in citation_roots only folders whose files may be cited, such as a clone of a repository"
+            says = f"'{root}' contains {inside}: anyone who may write to the service can cite it"
+            remedy = "list only folders whose files everybody may cite, such as a clone of a repository"
             return DoctorFinding(name="citation_roots", well=False, says=says, remedy=remedy)
-    says = f"over the service, files inside {', '.join(str(root) for root, _ in roots)} can be cited"
+    says = f"files in {', '.join(str(root) for root, _ in roots)} can be cited over the service"
     return DoctorFinding(name="citation_roots", well=True, says=says)
 
 
 def _private(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """The files of ours that are nobody's to cite."""
+    """Files of the store itself, and files with keys: nobody may cite them."""
     store = file_of(settings.store)
     if store is not None:
         yield "the store", store
     if settings.vectors.path is not None:
-        yield "the vectors", settings.vectors.path
+        yield "the vector index", settings.vectors.path
     models = (settings.embedder, settings.incoming_embedder, settings.language_model)
     keys = [model.api_key_file for model in models if model is not None]
     for key in (*keys, settings.vectors.secret_file):
@@ -94,12 +96,12 @@ def _title(model: EmbedderSettings | LanguageModelSettings) -> str:
 def _try_embedder(settings: EmbedderSettings) -> str:
     embedder = embedder_of(settings)
     if embedder is None:
-        return "recall goes by words only"
-    return f"answers with {len(embedder.embed_query('hello'))} dimensions"
+        return "no embedder; recall searches by words only"
+    return f"works, with {len(embedder.embed_query('hello'))} dimensions"
 
 
 class _Ready(BaseModel):
-    """The shortest answer that shows whether a model can follow a shape."""
+    """The shortest answer that shows whether a model follows a JSON schema."""
 
     ready: bool = Field(description="true")
 
@@ -108,7 +110,7 @@ def _try_model(settings: LanguageModelSettings) -> str:
     model = language_model_of(settings, retries=0)
     assert model is not None, "only asked where one is named"
     answer = model.ask(Prompt("Say that you are ready.", "Are you ready?", 200), _Ready)
-    return f"answers in the asked form ({answer.usage.milliseconds} ms)"
+    return f"works; answered with valid JSON in {answer.usage.milliseconds} ms"
 
 
 def _tried(name: str, what: str, attempt: Callable[[], str]) -> DoctorFinding:

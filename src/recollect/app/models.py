@@ -15,7 +15,7 @@ def embedders_of(settings: Settings, own: Embedder | None) -> tuple[Embedder, ..
     incoming = embedder_of(settings.incoming_embedder) if settings.incoming_embedder else None
     chosen = [one for one in (serving, incoming) if one is not None]
     if len(chosen) == 2 and chosen[0].model == chosen[1].model:
-        raise InvalidSettings("both embedders are the same model", remedy="remove incoming_embedder")
+        raise InvalidSettings("embedder and incoming_embedder are the same model", remedy="remove incoming_embedder")
     return tuple(chosen)
 
 
@@ -41,7 +41,9 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
     from recollect.adapters.models.openai_embeddings import OpenAICompatibleEmbedder
 
     if not settings.base_url or not settings.model:
-        raise InvalidSettings("an endpoint needs base_url and model", remedy="set embedder.base_url and embedder.model")
+        raise InvalidSettings(
+            "the embedder needs a base_url and a model", remedy="set embedder.base_url and embedder.model"
+        )
     return OpenAICompatibleEmbedder(
         base_url=settings.base_url,
         model=settings.model,
@@ -59,7 +61,8 @@ def language_model_of(settings: LanguageModelSettings, retries: int = 3) -> Lang
 
     if not settings.base_url or not settings.model:
         raise InvalidSettings(
-            "an endpoint needs base_url and model", remedy="set language_model.base_url and language_model.model"
+            "the language model needs a base_url and a model",
+            remedy="set language_model.base_url and language_model.model",
         )
     return OpenAICompatibleModel(
         base_url=settings.base_url,

@@ -35,7 +35,7 @@ def made(group: Group, name: str, port: type, *arguments: object) -> object:
         raise _broken(group, name, f"failed with {type(error).__name__}: {error}") from error
     lacking = missing_verbs(one) if port is RecordStore else missing(one, port)
     if lacking:
-        raise _broken(group, name, f"does not follow {port.__name__}: it has no {', '.join(lacking)}")
+        raise _broken(group, name, f"does not implement {port.__name__}: it has no {', '.join(lacking)}")
     return cast(object, one)
 
 
@@ -43,7 +43,7 @@ def _broken(group: Group, name: str, what: str) -> InvalidSettings:
     entry = _entry(group, name)
     return InvalidSettings(
         f"'{name}' of the package {_package(entry)} {what}",
-        remedy=f"repair or update the package; its entry point in {group} is {entry.value}",
+        remedy=f"update or fix the package; its entry point in {group} is {entry.value}",
         package=_package(entry),
     )
 
@@ -52,7 +52,7 @@ def _entry(group: Group, name: str) -> EntryPoint:
     found = list(entry_points(group=group, name=name))
     if len(found) > 1:
         packages = " and ".join(sorted(_package(entry) for entry in found))
-        raise InvalidSettings(f"'{name}' is added by {packages}", remedy="uninstall all of them but one")
+        raise InvalidSettings(f"'{name}' is added by {packages}", remedy="uninstall all but one of them")
     return found[0]
 
 

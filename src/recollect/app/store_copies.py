@@ -1,4 +1,4 @@
-"""Between stores: a copy into another of any kind, and a store made from a backup."""
+"""Copy one store into another, of any kind; create a store from a backup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from recollect.settings import Settings, load, shown
 def copy(
     source: str | Path, target: str | Path, organizations: Sequence[str] = (), progress: Progress | None = None
 ) -> CopyReply:
-    """Bring all that one store holds into another, of any kind; run it again to go on where it stopped."""
+    """Copy everything from one store to another, of any kind; run it again to continue where it stopped."""
     origin, destination = load(source), load(target)
     if origin.store == destination.store:
         raise InvalidInput("source and target are the same store", remedy="give two different stores")
@@ -38,7 +38,7 @@ def copy(
 
 
 def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> RestoreBackupReply:
-    """Make a store from what `backup` wrote: in an empty place, checked record by record before it counts.
+    """Create a store from what `backup` wrote, in an empty place, and check every record of it.
 
     The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
     """
@@ -53,8 +53,8 @@ def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> R
         if beginning[at:].startswith(magic):
             if scheme not in schemes:
                 raise InvalidInput(
-                    f"that is a backup of another kind of store than '{scheme}://'",
-                    remedy="restore it where it came from, then use export and import",
+                    f"this is not a backup of a '{scheme}://' store",
+                    remedy="restore it to the kind of store it came from, then use `recollect copy`",
                 )
             return RestoreBackupReply(store=shown(loaded.store), memories=restore(path, loaded))
     raise NotARecollectStore(f"'{path.name}' is not a backup", remedy="give a file that `recollect backup` wrote")
@@ -71,7 +71,7 @@ def _restore_duckdb(source: Path, settings: Settings) -> int:
     try:
         from recollect.adapters.records.duckdb.store import DuckdbStore
     except ImportError:
-        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+        raise MissingExtra("DuckDB is not installed", remedy="pip install 'recollect[duckdb]'") from None
     return _restore_file(source, path_of(settings.store), DuckdbStore, lambda path: path.unlink(missing_ok=True))
 
 
@@ -79,7 +79,7 @@ def _restore_file(
     source: Path, target: Path, store_type: Callable[[Path], RecordStore], discard: Callable[[Path], object]
 ) -> int:
     if target.exists():
-        raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken, or move it away first")
+        raise InvalidInput(f"'{target}' already exists", remedy="give another path, or move the file away first")
     copied = target.with_name(target.name + ".restoring")
     try:
         clear_unfinished(target)
@@ -92,7 +92,7 @@ def _restore_file(
                 return _memories(store)
     except OSError as error:
         raise StoreError(
-            f"cannot write '{target}': {error.strerror}", remedy="free some space, or choose another place"
+            f"cannot write '{target}': {error.strerror}", remedy="free some disk space, or choose another path"
         ) from None
     finally:
         discard(copied)
@@ -103,7 +103,9 @@ def _restore_postgres(source: Path, settings: Settings) -> int:
         from recollect.adapters.postgres.connection import Database
         from recollect.adapters.records.postgres import dump
     except ImportError:
-        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+        raise MissingExtra(
+            "the PostgreSQL driver is not installed", remedy="pip install 'recollect[postgres]'"
+        ) from None
     database = Database(settings.postgres_upkeep or settings.store)
     try:
         dump.restore(database, source, settings.postgres_tools)

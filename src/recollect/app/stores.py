@@ -62,7 +62,7 @@ def _scheme_of(address: str) -> str:
         )
     if scheme not in _STORES and not is_installed(PLUGINS, scheme):
         raise InvalidSettings(
-            f"no store is known for '{scheme}://'",
+            f"unknown kind of store '{scheme}://'",
             remedy="give a path, sqlite:///path, duckdb:///path, postgresql://…, dynamodb://table or memory://, "
             f"or install the package that adds it to {PLUGINS}",
         )
@@ -70,13 +70,13 @@ def _scheme_of(address: str) -> str:
 
 
 def refuse_missing(address: str) -> None:
-    """For those who come to read: a store that is not there is not made, it is most likely elsewhere."""
+    """Raise NotFound if there is no such file: whoever wants to read has most likely misspelt its path."""
     _scheme_of(address)
     path = file_of(address)
     if path is not None and not path.exists():
         raise NotFound(
             f"there is no store '{path.absolute()}'",
-            remedy="name the right one with --store or $RECOLLECT_STORE; `recollect remember` makes one",
+            remedy="give another path with --store or $RECOLLECT_STORE; `recollect remember` creates a new store",
         )
 
 
@@ -84,26 +84,28 @@ def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
     """What lies at an address, in a sentence, without making or changing anything."""
     scheme = _scheme_of(address)
     if scheme == "memory":
-        return "in memory, for as long as the program runs"
+        return "in memory; lost when the program ends"
     if scheme not in _STORES:
         return f"added by {package_of(PLUGINS, scheme)}"
     path = file_of(address)
     if path is not None and not path.exists():
         return _could_be_made(path)
     if path is not None and not os.access(path, os.W_OK):
-        raise StoreReadOnly(f"'{path}' cannot be written", remedy="give it back its write permission")
+        raise StoreReadOnly(f"'{path}' is read-only", remedy="make it writable")
     module, extra = _EXAMINERS[scheme]
     try:
         examine = import_module(f"recollect.adapters.records.{module}").examine
     except ImportError:
-        raise MissingExtra(f"{scheme}:// needs its driver", remedy=f"pip install 'recollect[{extra}]'") from None
+        raise MissingExtra(
+            f"the driver for {scheme}:// is not installed", remedy=f"pip install 'recollect[{extra}]'"
+        ) from None
     return str(examine(address, postgres_upkeep) if module == "postgres.preflight" else examine(path or address))
 
 
 def _could_be_made(path: Path) -> str:
     if path.parent.is_dir() and os.access(path.parent, os.W_OK):
-        return "it will be made when it is first used"
-    raise StoreReadOnly(f"'{path}' cannot be made", remedy=f"make '{path.parent}' a folder that you may write in")
+        return "will be created when it is first used"
+    raise StoreReadOnly(f"cannot create '{path}'", remedy=f"create the folder '{path.parent}', and make it writable")
 
 
 def file_of(address: str) -> Path | None:
@@ -116,7 +118,7 @@ def file_of(address: str) -> Path | None:
 
 
 def key_file_of(address: str) -> Path:
-    """Where the owner's first key goes: beside the store's file, or here where the store is no file."""
+    """Where the owner's first key goes: beside the store's file, or into the current folder for other stores."""
     path = file_of(address)
     return path.with_name(path.name + ".owner-key") if path is not None else Path("recollect.owner-key")
 
@@ -138,7 +140,7 @@ def _duckdb(address: str) -> Opened:
     try:
         from recollect.adapters.records.duckdb.store import DuckdbStore
     except ImportError:
-        raise MissingExtra("DuckDB needs its package", remedy="pip install 'recollect[duckdb]'") from None
+        raise MissingExtra("DuckDB is not installed", remedy="pip install 'recollect[duckdb]'") from None
     path, index = _file_and_index(address)
     return DuckdbStore(path), index
 
@@ -149,8 +151,8 @@ def _file_and_index(address: str) -> tuple[Path, Path]:
     index = path.with_name(path.name + ".index")
     if path.is_file() and path.stat().st_size == 0 and index.is_dir() and any(index.iterdir()):
         raise DamagedData(
-            f"'{path.name}' is empty, but its index is not: it was cut off",
-            remedy=f"put a backup in its place, or delete it and '{index.name}' to start over",
+            f"'{path.name}' is empty, but its index is not: the file was truncated",
+            remedy=f"restore a backup, or delete both the file and '{index.name}' to start over",
         )
     return path, index
 
@@ -169,7 +171,9 @@ def postgres_store(address: str, upkeep: str | None = None) -> PostgresStore:
     try:
         from recollect.adapters.records.postgres.store import PostgresStore
     except ImportError:
-        raise MissingExtra("PostgreSQL needs its driver", remedy="pip install 'recollect[postgres]'") from None
+        raise MissingExtra(
+            "the PostgreSQL driver is not installed", remedy="pip install 'recollect[postgres]'"
+        ) from None
     return PostgresStore(address, upkeep=upkeep)
 
 
@@ -177,7 +181,7 @@ def _dynamodb(address: str) -> Opened:
     try:
         from recollect.adapters.records.dynamodb.store import DynamoStore
     except ImportError:
-        raise MissingExtra("DynamoDB needs its driver", remedy="pip install 'recollect[dynamodb]'") from None
+        raise MissingExtra("the DynamoDB driver is not installed", remedy="pip install 'recollect[dynamodb]'") from None
     return DynamoStore(address), None
 
 

@@ -62,8 +62,8 @@ def _own_pgvector(store: RecordStore, settings: Settings) -> VectorStore:
 
 def _no_pgvector() -> InvalidSettings:
     return InvalidSettings(
-        "the record store has no pgvector of its own",
-        remedy="install pgvector there and let an administrator run CREATE EXTENSION vector, "
+        "the record store does not have pgvector",
+        remedy="install pgvector there and run CREATE EXTENSION vector as an administrator, "
         "or set vectors.url to a PostgreSQL database that has it",
     )
 
@@ -75,14 +75,14 @@ def examine_vectors(settings: Settings) -> str:
     if vectors.provider not in BUILT_IN:
         return f"added by {package_of('recollect.vectors', vectors.provider)}"
     if vectors.path is not None and not vectors.path.exists():
-        return f"{vectors.path} will be made when it is first used"
+        return f"{vectors.path} will be created when it is first used"
     system = _chroma(vectors) if vectors.provider == "chroma" else None
     if vectors.provider == "pgvector":
         if not vectors.url and not settings.store.startswith(("postgresql://", "postgres://")):
             raise _no_pgvector()
         system = _pgvector(vectors, vectors.url or settings.store)
     if system is None:
-        return "the store's own, or the embedded index" if vectors.provider == "auto" else vectors.provider
+        return "pgvector if the database has it, else embedded" if vectors.provider == "auto" else vectors.provider
     try:
         return system.examine()
     finally:
@@ -104,7 +104,7 @@ def _check_vectors(vectors: VectorSettings) -> None:
         )
     if vectors.provider == "chroma" and len(given) != 1:
         raise InvalidSettings(
-            "Chroma needs a server or a folder, and not both",
+            "Chroma needs either a server or a folder",
             remedy="set vectors.url to http://host:8000, or vectors.path to a folder",
         )
 

@@ -129,7 +129,7 @@ def test_content_from_standard_input_and_files(cli: Any, tmp_path: Path, monkeyp
         (["promote", "absent"], 1, "no memory"),
         (["import", "absent.jsonl"], 2, "absent.jsonl"),
         (["list", "--after", "garbage"], 2, "cursor"),
-        (["stats", "--store", "mysql://x"], 2, "no store is known"),
+        (["stats", "--store", "mysql://x"], 2, "unknown kind of store"),
         (["stats", "--store", "absent-folder/x.db"], 1, "folder"),
         (["stats", "--store", "absent.yaml"], 2, "absent.yaml"),
     ],
@@ -177,7 +177,7 @@ def test_a_store_is_copied_into_another(cli: Any) -> None:
     told(cli, "remember", "Alice prefers pytest", "--store", "a.db")
     code, out, _ = cli("copy", "a.db", "b.db")
     assert code == 0
-    assert "the same on both sides" in out
+    assert "identical on both sides" in out
     assert told(cli, "copy", "a.db", "b.db")["written"] == 0
     assert told(cli, "recall", "pytest", "--store", "b.db")["hits"]
     code, _, err = cli("copy", "nowhere.db", "c.db")
@@ -191,7 +191,7 @@ def test_config_check_says_what_is_wrong_and_how_to_mend_it(
     monkeypatch.delenv("RECOLLECT_EMBEDDER__PROVIDER")
     code, out, _ = cli("config", "check")
     assert code == 0
-    assert "recollect.db: it will be made" in out
+    assert "recollect.db: will be created" in out
     assert not (tmp_path / "recollect.db").exists()
     (tmp_path / "r.yaml").write_text(
         "store: postgresql://app:hush@127.0.0.1:1/memory\nembedder: {provider: openai, base_url: 'http://127.0.0.1:1'}\n"

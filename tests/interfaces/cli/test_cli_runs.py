@@ -56,7 +56,7 @@ def fly(to: int) -> str:
 def test_runs_are_listed_with_what_comes_next(say: Say, runs: dict[str, str]) -> None:
     out = say("run", "list")
     assert "collect [honey]" in out
-    assert "paused asks" in out
+    assert "paused needs an answer" in out
     assert "may have happened" in out
     assert runs["asking"] in out
     assert "2 of 2" in out
@@ -80,7 +80,7 @@ def test_a_run_that_asks_is_settled_and_goes_on(say: Say, runs: dict[str, str]) 
     assert "when a worker claims it: thinks about step 2" in out
     claimed = json.loads(say("run", "claim", "hand", "--json"))
     assert claimed["last"]["output"] == {"swollen": True}
-    assert "Nothing to do." in say("run", "claim", "other")
+    assert "There is no run to claim." in say("run", "claim", "other")
     fence = str(claimed["fence"])
     say("run", "propose", runs["asking"], fence, "--tool", "rest", "--argument", "minutes=5")
     recorded = json.loads(say("run", "record", runs["asking"], fence, "--output", "rested=true", "--json"))
@@ -92,7 +92,7 @@ def test_a_run_that_asks_is_settled_and_goes_on(say: Say, runs: dict[str, str]) 
 def test_what_was_given_up_and_forked_is_drawn(say: Say, runs: dict[str, str]) -> None:
     fork = json.loads(say("run", "fork", runs["ended"], "--after", "1", "--json"))["id"]
     out = say("run", "rewind", runs["ended"], "1", "--why", "wind")
-    assert "given up" in out
+    assert "abandoned" in out
     assert f"forked as {fork}" in out
     assert "note: wind" in out
     assert f"forked from {runs['ended']} after step 1" in say("run", "show", fork)

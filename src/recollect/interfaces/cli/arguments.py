@@ -26,15 +26,15 @@ def command_function(operation: Operation) -> Callable[..., int]:
     parameters = [_parameter(operation, name) for name in _ordered(operation)]
     common = {
         "store": (str | None, typer.Option(help="The store: a file, an address, or a YAML settings file")),
-        "organization": (str | None, typer.Option("--organization", help="The tenant to work in")),
-        "actor": (str | None, typer.Option("--actor", help="On whose behalf")),
-        "as_json": (bool, typer.Option("--json", help="Answer in JSON")),
+        "organization": (str | None, typer.Option("--organization", help="The organization (tenant) to work in")),
+        "actor": (str | None, typer.Option("--actor", help="Who is acting; recorded with every change")),
+        "as_json": (bool, typer.Option("--json", help="Print the reply as JSON")),
     }
     if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
         kept = ("store", "as_json") if "settings" in operation.request.model_fields else ("as_json",)
         common = {name: common[name] for name in kept}
     if operation.asks:
-        common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask first"))
+        common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
     for name, (type, option) in common.items():
         default = False if type is bool else None
         parameters.append(_keyword(name, Annotated[type, option], default))
@@ -161,7 +161,7 @@ def _pair(text: str, name: str, annotation: object) -> tuple[str, object]:
         example = f"--{_flag(name, annotation)} {_EXAMPLES.get(name, 'NAME=VALUE')}"
         words = _choices(get_args(annotation)[0]) if get_origin(annotation) is dict else []
         known = f"; KEY is one of {', '.join(words)}" if words else ""
-        raise InvalidInput(f"'{text[:80]}' is not KEY=VALUE", remedy=f"write {example}{known}")
+        raise InvalidInput(f"'{text[:80]}' is not of the form KEY=VALUE", remedy=f"write {example}{known}")
     return key, _json_or_text(value)
 
 

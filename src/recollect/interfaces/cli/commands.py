@@ -1,4 +1,4 @@
-"""Which commands there are: one per operation of the catalogue, and those that are no operation of one open store."""
+"""The commands: one per operation of the catalogue, and those that do not work on one open store."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from recollect.catalogue import OPERATIONS, Operation
 
 HEADINGS = {
     "Memories": "remember recall context show list why-not history",
-    "Changing them": "revise cite uncite relate",
+    "Changing memories": "revise cite uncite relate",
     "Trust": "citation check confirm promote demote archive merge unmerge roll-back",
     "Forgetting": "forget restore erase sweep prune",
-    "Whose they are": "user agent session project",
-    "Agents at work": "block tool state workspace message",
-    "Runs of agents": "run",
+    "Owners": "user agent session project",
+    "Agent data": "block tool state workspace message",
+    "Agent runs": "run",
     "Learning": "episode pattern summary",
     "Frameworks": "checkpoint item",
-    "The service": "serve mcp key audit",
-    "The store": "stats activity sql log verify doctor reindex config",
-    "Moving": "export import backup restore-backup copy partitions migrate",
+    "Service": "serve mcp key audit",
+    "Store": "stats activity sql log verify doctor reindex config",
+    "Export, backup, copy": "export import backup restore-backup copy partitions migrate",
 }
-# What may be the first thing done with a store. All others ask about what is there, and in the wrong folder nothing is.
+# The commands that create a store where there is none. The others fail: most likely it is the wrong folder.
 BEGINNING = frozenset(
     "remember user.add agent.add session.add project.add message.add episode.record block.add tool.add item.put key.add"
     " import_ migrate".split()
@@ -35,15 +35,20 @@ class Program(Operation):
 
 _BETWEEN = ("source", "target")
 PROGRAMS = (
-    Program("copy", "cli.store_commands:copy", "admin", "", _BETWEEN, "Copy a store into another of any kind.", True),
+    Program("copy", "cli.store_commands:copy", "admin", "", _BETWEEN, "Copy a store into another, of any kind.", True),
     Program(
-        "restore_backup", "cli.store_commands:restore_backup", "admin", "", _BETWEEN, "Make a store from a backup."
+        "restore_backup", "cli.store_commands:restore_backup", "admin", "", _BETWEEN, "Create a store from a backup."
     ),
-    Program("serve", "serve:serve", "operate", "", ("settings",), "Serve the API, the console and MCP."),
-    Program("mcp", "mcp.stdio:serve", "operate", "", (), "Serve MCP over standard input and output, for one host."),
+    Program("serve", "serve:serve", "operate", "", ("settings",), "Start the service: HTTP API, console and MCP."),
+    Program("mcp", "mcp.stdio:serve", "operate", "", (), "Start an MCP server on standard input and output."),
     Program(
-        "config.check", "cli.store_commands:config_check", "admin", "", ("settings",), "Try all that the settings name."
+        "config.check",
+        "cli.store_commands:config_check",
+        "admin",
+        "",
+        ("settings",),
+        "Check the settings: try all they name.",
     ),
 )
-GROUPS = {**OPERATION_GROUPS, "config": "The settings: what is wrong with them, and how to fix it."}
+GROUPS = {**OPERATION_GROUPS, "config": "Settings: check them."}
 COMMANDS = {one.command: one for one in (*OPERATIONS.values(), *PROGRAMS) if one.name not in HIDDEN}

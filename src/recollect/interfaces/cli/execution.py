@@ -21,7 +21,7 @@ def execute(
     operation: Operation, given: dict[str, str | None], store: str | None, organization: str | None, actor: str | None,
     as_json: bool, yes: bool = False,
 ) -> int:  # fmt: skip
-    import recollect
+    from recollect.app import open_for_command
     from recollect.interfaces.cli.render.replies import Renderer
 
     fields = fields_of(operation, given)
@@ -30,8 +30,7 @@ def execute(
         _expect_file(fields["path"])
     begins = operation.name in BEGINNING
     makes = begins or operation.permission == "write"
-    seen = {"organization": organization, "actor": actor}
-    with recollect.open(store, create=begins, create_organization=makes, is_long_lived=False, **seen) as mem:
+    with open_for_command(store, organization, actor, create=begins, create_organization=makes) as mem:
         renderer = Renderer(mem.timezone)
         if operation.asks and not yes and not fields.get("dry_run"):
             _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)
@@ -57,11 +56,11 @@ def _ask(renderer: Renderer, operation: Operation, preview: Removal, fields: Map
     if sys.stdin.isatty():
         if not preview.refused:
             renderer.show(operation, preview)
-            print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 raise KeyboardInterrupt
     elif fields.get("for_good"):
-        raise InvalidInput("this needs a confirmation", remedy="look with --dry-run, then repeat it with --yes")
+        raise InvalidInput("this needs a confirmation", remedy="look with --dry-run first, then repeat it with --yes")
 
 
 def start(program: Operation, given: dict[str, str | None], as_json: bool, store: str | None = None) -> int:

@@ -63,13 +63,13 @@ def _run_former(arguments: list[str]) -> int:
     type = next((one for one in arguments if one in former.types), None)
     if former.types and type is None:
         today = ", ".join(f"recollect {operation.command}" for operation in former.operations)
-        print(f"error: '{former.command}' has other names now (use {today})", file=sys.stderr)
+        print(f"error: '{former.command}' was renamed (use {today})", file=sys.stderr)
         return 2
     left = arguments[1:]
     if type is not None:
         left.remove(type)
     operation = former.today({"type": type})[0]
-    print(f"note: '{former.command}' is called 'recollect {operation.command}' now", file=sys.stderr)
+    print(f"note: '{former.command}' is deprecated, use 'recollect {operation.command}'", file=sys.stderr)
     return _run_command(operation, left)
 
 
@@ -103,8 +103,8 @@ def _show_help() -> int:
         print(f"{title}:")
         _list_commands(names.split())
         print()
-    print("`recollect COMMAND --help` shows more. The store is recollect.db in this folder, or --store, or")
-    print("$RECOLLECT_STORE; settings can also be in a YAML file: --store settings.yaml.")
+    print("`recollect COMMAND --help` shows the options of a command. The store is recollect.db in the current folder;")
+    print("--store or $RECOLLECT_STORE names another one, or a YAML file with settings: --store settings.yaml.")
     return 0
 
 

@@ -20,7 +20,7 @@ class CopyRequest(Request):
 
     source: str = Field(description="The store to read: a file, an address, or a YAML settings file")
     target: str = Field(description="The store to write into")
-    organizations: list[str] = Field(default_factory=list, description="Only this organization; all if left out")
+    organizations: list[str] = Field(default_factory=list, description="Only this organization; by default all of them")
 
 
 def copy(request: CopyRequest, progress: Progress | None = None) -> CopyReply:
@@ -32,21 +32,23 @@ def copy(request: CopyRequest, progress: Progress | None = None) -> CopyReply:
 
 
 class RestoreBackupRequest(Request):
-    """Make a store from a backup."""
+    """Create a store from a backup."""
 
     source: str = Field(description="The file that `recollect backup` wrote")
-    target: str = Field(description="An empty place: the path of a new file, or the address of an empty database")
+    target: str = Field(description="The path of a new file, or the address of an empty database")
 
 
 def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> RestoreBackupReply:
-    """Make a store from a backup, in an empty place, checked record by record before it counts."""
+    """Create a store from a backup, in an empty place, and check every record of it."""
     return app.restore_backup(request.source, request.target)
 
 
 class ConfigCheckRequest(Request):
-    """Try the settings."""
+    """Check the settings."""
 
-    settings: str | None = Field(None, description="The YAML file or address to try; else what the environment says")
+    settings: str | None = Field(
+        None, description="The YAML file or store to check; by default what the environment names"
+    )
 
 
 def config_check(request: ConfigCheckRequest, progress: Progress | None = None) -> Diagnosis:

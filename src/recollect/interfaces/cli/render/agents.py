@@ -67,7 +67,7 @@ def sessions(renderer: Renderer, reply: SessionPage) -> None:
             one.type,
             one.title,
             one.messages,
-            _standing(one.archived, one.ended_at),
+            _status(one.archived, one.ended_at),
             one.id,
         )
         for one in reply.sessions
@@ -75,7 +75,7 @@ def sessions(renderer: Renderer, reply: SessionPage) -> None:
     _table(renderer, ("started", "type", "title", "messages", "", "id"), rows, reply.next)
 
 
-def _standing(archived: bool, ended_at: object) -> str:
+def _status(archived: bool, ended_at: object) -> str:
     return "archived" if archived else "ended" if ended_at else ""
 
 
@@ -135,7 +135,7 @@ def snapshots(renderer: Renderer, reply: SnapshotPage) -> None:
 
 def compared(renderer: Renderer, reply: DiffReply | RestoreSnapshotReply) -> None:
     if not reply.files:
-        renderer.console.print("Nothing differs.")
+        renderer.console.print("No differences.")
     for one in reply.files:
         renderer.console.print(f"[{CHANGES[one.change]}]{one.change:8}[/] {escape(one.path)}")
         if one.diff:
@@ -147,7 +147,7 @@ def pulled(renderer: Renderer, reply: PullReply) -> None:
         f"{reply.added} added, {reply.changed} changed, {reply.unchanged} unchanged, {reply.removed} removed"
     )
     for one in reply.left_out:
-        renderer.console.print(f"[yellow]left out[/] {escape(one.path)}: {escape(one.why)}")
+        renderer.console.print(f"[yellow]skipped[/] {escape(one.path)}: {escape(one.why)}")
 
 
 def _short(text: str) -> str:

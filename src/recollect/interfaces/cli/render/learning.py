@@ -20,7 +20,7 @@ WIDTH = 30
 
 
 def interval(rate: Rate) -> str:
-    """From nothing to always, the interval thick, the expected rate marked."""
+    """A line from 0 to 100%: the interval is thick, the expected rate is marked."""
     low, high = round(rate.low * (WIDTH - 1)), round(rate.high * (WIDTH - 1))
     mark = round(rate.expected * (WIDTH - 1))
     drawn = ["━" if low <= place <= high else "─" for place in range(WIDTH)]
@@ -30,7 +30,7 @@ def interval(rate: Rate) -> str:
 
 def suggested(show: Renderer, reply: SuggestReply) -> None:
     if not reply.suggestions:
-        show.console.print("No pattern fits.")
+        show.console.print("No pattern fits this task.")
     for place, one in enumerate(reply.suggestions, 1):
         show.console.print(
             f"[bold]{place:2}[/] [cyan]{one.score:5.2f}[/]  {escape(one.problem)}  [dim]{escape(one.id)}[/]"
@@ -43,7 +43,7 @@ def suggested(show: Renderer, reply: SuggestReply) -> None:
 def pattern(show: Renderer, reply: PatternView) -> None:
     show.console.print(f"[bold]{escape(reply.problem)}[/]  {reply.status}  [dim]{escape(reply.id)} v{reply.version}[/]")
     show.console.print(escape(reply.template))
-    show.console.print(interval(reply.rate) + ("" if reply.offered else "  [yellow]not offered[/]"))
+    show.console.print(interval(reply.rate) + ("" if reply.offered else "  [yellow]not suggested yet[/]"))
     _episodes(show, "learned from", reply.episodes)
     _episodes(show, "against it", reply.counter_examples)
     for use in reply.applications:
@@ -62,27 +62,25 @@ def _episodes(show: Renderer, title: str, episodes: Sequence[EpisodeLine]) -> No
 def applied(show: Renderer, reply: ApplyReply) -> None:
     show.console.print(escape(reply.text))
     if reply.missing:
-        show.console.print(f"[yellow]nothing is known for[/] {escape(', '.join(reply.missing))}")
-    show.console.print(
-        f"[dim]report what came of it: recollect pattern report {escape(reply.application)} --success[/]"
-    )
+        show.console.print(f"[yellow]no value for[/] {escape(', '.join(reply.missing))}")
+    show.console.print(f"[dim]report the outcome: recollect pattern report {escape(reply.application)} --success[/]")
 
 
 def reported(show: Renderer, reply: ReportReply) -> None:
-    show.console.print(interval(reply.rate) + ("  [dim]reported before[/]" if reply.repeated else ""))
+    show.console.print(interval(reply.rate) + ("  [dim]already reported[/]" if reply.repeated else ""))
     if reply.consequence:
         show.console.print(f"[yellow]{escape(reply.consequence)}[/]")
 
 
 def learned(show: Renderer, reply: LearnReply) -> None:
     show.console.print(
-        f"{reply.episodes} new episodes: {len(reply.founded)} patterns founded, {len(reply.grown)} grown, "
-        f"{reply.counter_examples} counter-examples, {reply.left} belong to no pattern"
+        f"{reply.episodes} new episodes: {len(reply.founded)} new patterns, {len(reply.grown)} patterns extended, "
+        f"{reply.counter_examples} counter-examples, {reply.left} episodes without a pattern"
     )
     for id in reply.founded:
         show.console.print(f"new  [dim]{escape(id)}[/]")
     for id in reply.demoted:
-        show.console.print(f"[yellow]fell[/] [dim]{escape(id)}[/]")
+        show.console.print(f"[yellow]demoted[/] [dim]{escape(id)}[/]")
     _notes(show, reply.notes)
 
 

@@ -133,17 +133,18 @@ class Renderer:
             self.console.print(f"[dim]more with --after {reply.next}[/]")
 
     def removed(self, reply: Removal) -> None:
-        done = "would take" if reply.dry_run else "took"
-        self.console.print(f"{reply.type} [bold]{escape(reply.name)}[/]  [dim]{escape(reply.id)}[/] {done}:")
+        done = "would remove" if reply.dry_run else "removed"
+        name = f"{reply.type} [bold]{escape(reply.name)}[/]"
+        self.console.print(f"Removing {name}  [dim]{escape(reply.id)}[/]  {done}:")
         table = Table(box=None, show_header=False)
         for one in reply.takes:
-            whose = f"of {one.owner_type} {one.owner_name or one.owner}" if one.owner else "of nobody"
-            table.add_row(f"{one.count:,}", one.table, escape(whose), "[red]another's[/]" if one.others else "")
+            whose = f"of {one.owner_type} {one.owner_name or one.owner}" if one.owner else "without an owner"
+            table.add_row(f"{one.count:,}", one.table, escape(whose), "[red]someone else's[/]" if one.others else "")
         for one in reply.hands_over:
             table.add_row(f"{one.count:,}", one.table, "handed over", "")
         self.console.print(table)
         if reply.refused:
-            self.console.print(f"[yellow]refused like this:[/] {escape(reply.refused)}")
+            self.console.print(f"[yellow]would be refused:[/] {escape(reply.refused)}")
         if reply.restorable_until:
             self.console.print(
                 f"`recollect {reply.type} restore` brings it back until {self.when(reply.restorable_until)}"
@@ -172,7 +173,7 @@ class Renderer:
 
     def verified(self, reply: VerifyReply) -> None:
         if reply.sound:
-            self.console.print(f"[green]sound[/]: {reply.memories} memories, {reply.vectors} vectors, all in order")
+            self.console.print(f"[green]no problems found[/] (memories: {reply.memories}, vectors: {reply.vectors})")
         alike: dict[tuple[str | None, str], list[ProblemView]] = {}
         for problem in reply.problems:
             alike.setdefault((problem.table, problem.what), []).append(problem)
@@ -182,7 +183,7 @@ class Renderer:
             others = f" (and {count - 1:,} more)" if count > 1 else ""
             self.console.print(f"[red]✗[/] {escape(f'{where}{others}: ' if where else '')}{escape(what)}")
         if len(alike) > LISTED or any(len(problems) > 1 for problems in alike.values()):
-            self.console.print("--json lists them all")
+            self.console.print("--json lists all of them")
 
     def diagnosis(self, reply: Diagnosis) -> None:
         width = max(10, *(len(finding.name) for finding in reply.findings))
@@ -215,7 +216,7 @@ class Renderer:
             self.console.print(
                 f"[green]✓[/] {escape(one.organization)}: {one.records:,} records, {one.written:,} written"
             )
-            self.console.print(f"  [dim]the same on both sides: {one.hash}[/]")
+            self.console.print(f"  [dim]identical on both sides: {one.hash}[/]")
 
     def restored(self, reply: RestoreBackupReply) -> None:
         self.console.print(f"restored {reply.memories} memories to {escape(reply.store)}, all checked")

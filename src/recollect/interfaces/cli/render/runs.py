@@ -67,7 +67,7 @@ def timeline(renderer: Renderer, reply: Timeline) -> None:
     for step in reply.timeline:
         table.add_row(*_row(renderer, step))
     for step in reply.abandoned:
-        table.add_row(*(f"[dim]{cell}[/]" for cell in _row(renderer, step)), "[dim]given up[/]")
+        table.add_row(*(f"[dim]{cell}[/]" for cell in _row(renderer, step)), "[dim]abandoned[/]")
     renderer.console.print(table)
     for fork in reply.forks:
         renderer.console.print(f"[dim]forked as[/] {escape(fork)}")
@@ -90,12 +90,12 @@ def _row(renderer: Renderer, step: StepView) -> list[str]:
 
 def _called(step: StepView) -> str:
     if step.tool is None:
-        return step.reasoning or "(thought only)"
+        return step.reasoning or "(no tool)"
     return f"{step.tool}({', '.join(f'{name}={_json(value, 40)}' for name, value in step.arguments.items())})"
 
 
 def _status(run: RunView) -> str:
-    asks = " [bold yellow]asks[/]" if run.asks is not None else ""
+    asks = " [bold yellow]needs an answer[/]" if run.asks is not None else ""
     return f"[{STATUSES[run.status]}]{run.status}[/]{asks}"
 
 
@@ -109,7 +109,7 @@ def _json(value: object, limit: int) -> str:
 
 def claimed(renderer: Renderer, reply: ClaimReply) -> None:
     if reply.run is None:
-        renderer.console.print("Nothing to do.")
+        renderer.console.print("There is no run to claim.")
         return
     run(renderer, reply.run)
     renderer.console.print(f"[dim]fence:[/] {reply.fence}")
