@@ -123,7 +123,7 @@ def test_a_hypothesis_is_approved_by_keyboard_and_another_merged(visit: Any) -> 
     page.locator("#told", has_text="Approved").wait_for()
     assert cards.count() == before - 1
     page.get_by_role("button", name="Undo").click()
-    page.locator("#told", has_text="It waits again").wait_for()
+    page.locator("#told", has_text="Undone").wait_for()
     assert cards.count() == before
     page.locator(f'[data-id="{id}"]').get_by_role("button", name="Approve").click()
     page.locator("#told", has_text="Approved").wait_for()
@@ -166,13 +166,13 @@ def test_a_merge_and_verdicts_in_bulk_are_taken_back(visit: Any) -> None:
     page.locator(f'[data-id="{before[0]}"]').get_by_role("button", name="Merge into").click()
     page.locator("#told", has_text="Merged").wait_for()
     page.get_by_role("button", name="Undo").click()
-    page.locator("#told", has_text="It waits again").wait_for()
+    page.locator("#told", has_text="Undone").wait_for()
     assert [card.get_attribute("data-id") for card in cards.all()] == before
-    page.get_by_label("Choose all").check()
-    page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject").click()
+    page.get_by_label("Select all").check()
+    page.get_by_role("group", name="All selected").get_by_role("button", name="Reject").click()
     page.locator("#told", has_text=f"Rejected: {len(before)}").wait_for()
     page.get_by_role("button", name="Undo").click()  # also when the page was loaded anew, since nothing was left on it
-    page.locator("#told", has_text=f"{len(before)} wait again").wait_for()
+    page.locator("#told", has_text=f"Undone: {len(before)}").wait_for()
     assert [card.get_attribute("data-id") for card in cards.all()] == before
 
 
@@ -186,7 +186,7 @@ def test_a_merge_is_taken_back_on_the_page_of_the_memory_too(visit: Any) -> None
     page.goto(f"/console/memories/{id}")
     page.get_by_role("button", name="Undo the merge").click()
     page.get_by_role("button", name="Yes").click()
-    page.locator("#told", has_text="It is back").wait_for()
+    page.locator("#told", has_text="Merge undone").wait_for()
     assert page.locator("h1 + .facts .status").inner_text() == "hypothesis"
     assert page.get_by_role("button", name="Undo the merge").count() == 0
 
@@ -194,11 +194,11 @@ def test_a_merge_is_taken_back_on_the_page_of_the_memory_too(visit: Any) -> None
 def test_several_are_rejected_at_once(visit: Any) -> None:
     page = visit("/review")
     before, waiting = page.locator(".review > li").count(), int(page.locator("[data-waiting]").inner_text())
-    reject = page.get_by_role("group", name="All chosen").get_by_role("button", name="Reject")
+    reject = page.get_by_role("group", name="All selected").get_by_role("button", name="Reject")
     assert reject.is_disabled()
     for number in (0, 1):
         page.locator("[data-choose]").nth(number).check()
-    assert page.locator("[data-chosen]").inner_text() == "2 chosen"
+    assert page.locator("[data-chosen]").inner_text() == "2 selected"
     reject.click()
     page.locator("#told", has_text="Rejected: 2").wait_for()
     assert page.locator(".review > li").count() == before - 2
@@ -209,9 +209,9 @@ def test_several_are_rejected_at_once(visit: Any) -> None:
 def test_of_several_each_that_is_refused_says_why(visit: Any) -> None:
     page = visit("/review")
     visit.expected = ("409 (Conflict)", "422", "400 (Bad Request)")
-    uncited = page.locator(".review > li:has-text('Nothing supports it yet')").first
+    uncited = page.locator(".review > li:has-text('No citations yet')").first
     uncited.locator("[data-choose]").check()
-    page.get_by_role("group", name="All chosen").get_by_role("button", name="Approve").click()
+    page.get_by_role("group", name="All selected").get_by_role("button", name="Approve").click()
     page.locator("#told.bad", has_text="Approved: 0. Refused: 1").wait_for()
     assert "citation" in uncited.get_by_role("alert").inner_text()
 
@@ -220,7 +220,7 @@ def test_a_hypothesis_shows_its_neighbours_unasked(visit: Any) -> None:
     page = visit("/review")
     card = page.locator(".review > li").first
     card.locator(".near li").first.wait_for()
-    assert card.get_by_role("button", name="Merge into the chosen one").is_visible()
+    assert card.get_by_role("button", name="Merge into the selected one").is_visible()
 
 
 def test_a_reader_reads_and_finds_no_dead_button(visit: Any, filled: Any) -> None:
@@ -259,7 +259,7 @@ def test_who_is_signed_out_in_the_middle_loses_nothing(visit: Any, filled: Any) 
     page.get_by_role("button", name="Close").click()
     assert page.get_by_label("New text").input_value().startswith("The billing pool has 25")
     page.get_by_role("button", name="Save").click()
-    page.locator("#told", has_text="Changed").wait_for()
+    page.locator("#told", has_text="Saved").wait_for()
 
 
 def test_what_is_clicked_twice_is_done_once(visit: Any) -> None:
@@ -291,9 +291,9 @@ def test_there_is_a_page_for_what_is_not_there(visit: Any) -> None:
 
 def test_evidence_is_given_to_what_has_none(visit: Any) -> None:
     page = visit("/review")
-    page.get_by_role("link", name="Give it a citation").first.click()
+    page.get_by_role("link", name="Add a citation").first.click()
     page.get_by_text("Vouch for it").click()
-    page.get_by_label("What you know of it").fill("I was there")
+    page.get_by_label("What you know about it").fill("I was there")
     page.get_by_role("button", name="Add as a citation").click()
     page.locator("#told", has_text="Cited").wait_for()
     assert page.locator(".citations li > div").inner_text() == "user Maya I was there"
@@ -304,16 +304,16 @@ def test_runs_say_how_they_went_and_go_on(visit: Any, filled: Any) -> None:
     assert "error" in (page.locator(".timeline .status").get_attribute("class") or "")
     assert "no permission on letters" in page.inner_text("main")
     page.goto(f"/console/runs/{filled.ids['rewound']}")
-    page.get_by_text("2 steps given up").click()
+    page.get_by_text("2 steps abandoned").click()
     assert page.get_by_text("Wrote paragraph 3").is_visible()
     page.goto(f"/console/runs/{filled.ids['asks']}")
     assert page.get_by_role("button", name="Resume").count() == 0
     page.get_by_role("button", name="It happened").click()
-    page.locator("#told", has_text="It goes on").wait_for()
+    page.locator("#told", has_text="The run continues").wait_for()
     page.goto(f"/console/agents/{filled.ids['agent']}")
     mailer = page.locator(".run", has_text="Mend the mailer")
     mailer.get_by_role("button", name="Resume").click()
-    page.locator("#told", has_text="It goes on").wait_for()
+    page.locator("#told", has_text="Resumed").wait_for()
     assert mailer.locator(".status").inner_text() == "queued"
 
 
@@ -365,7 +365,7 @@ def test_text_is_changed_unless_somebody_was_faster(visit: Any) -> None:
         tab.get_by_text("Change the text").click()
         tab.get_by_label("New text").fill(text)
     other.get_by_role("button", name="Save").click()
-    other.locator("#told", has_text="Changed").wait_for()
+    other.locator("#told", has_text="Saved").wait_for()
     visit.expected = ("409 (Conflict)",)
     with page.expect_response(lambda answer: answer.request.method == "PATCH") as answered:
         page.get_by_role("button", name="Save").click()
@@ -376,7 +376,7 @@ def test_text_is_changed_unless_somebody_was_faster(visit: Any) -> None:
 def test_a_key_is_shown_once(visit: Any) -> None:
     page = visit("/keys")
     page.get_by_label("What it is for").fill("nightly job")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     page.locator("#made-key").wait_for()
     key = page.locator("#made-key-text").inner_text()
     assert key.startswith("rk.")
@@ -389,16 +389,16 @@ def test_a_key_is_shown_once(visit: Any) -> None:
 def test_the_log_is_verified(visit: Any) -> None:
     page = visit("/audit")
     page.get_by_role("button", name="Verify the log").click()
-    page.get_by_text(re.compile("The log is whole")).wait_for()
+    page.get_by_text(re.compile("The log was not tampered with")).wait_for()
     page.get_by_role("button", name="Seal what is new").click()
-    page.locator("#told", has_text="Everything is sealed").wait_for()
+    page.locator("#told", has_text="All entries are sealed").wait_for()
     sealed = page.locator(".log tr", has_text="audit.verify").first
-    assert re.search(r"Maya.*worked\s+\d+", sealed.inner_text(), re.DOTALL)
+    assert re.search(r"Maya.*succeeded\s+\d+", sealed.inner_text(), re.DOTALL)
     sealed.get_by_text("show").click()
     assert "from 127.0.0.1" in sealed.inner_text()
     page.get_by_role("link", name="failed").click()
     page.wait_for_url("**outcome=failed")
-    assert "worked" not in (page.locator(".log").inner_text() if page.locator(".log").count() else "")
+    assert "succeeded" not in (page.locator(".log").inner_text() if page.locator(".log").count() else "")
 
 
 def test_the_keyboard_goes_everywhere(visit: Any) -> None:
@@ -512,11 +512,11 @@ def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: A
 def test_what_broke_is_found_from_the_overview_and_dealt_with(visit: Any) -> None:
     page = visit()
     page.get_by_role("link", name="Broken citations").click()
-    page.get_by_text("What to do about a broken one").wait_for()
+    page.get_by_text("What to do about a broken citation").wait_for()
     cards = page.locator(".review > li")
     before = cards.count()
     card = page.locator(".review > li", has_text="pool.yaml")
-    card.get_by_role("button", name="Look up").click()
+    card.get_by_role("button", name="Check").click()
     page.locator("#told", has_text="1 broken").wait_for()
     card.get_by_role("button", name="Remove").click()
     page.get_by_text("This cannot be undone").wait_for()

@@ -30,7 +30,7 @@
   }
 
   async function reached(path, sent) {
-    try { return await fetch(path, sent); } catch { throw new Error("The service cannot be reached: nothing was changed by this page"); }
+    try { return await fetch(path, sent); } catch { throw new Error("The service cannot be reached; nothing was changed"); }
   }
 
   // Who signed in again in another tab goes on here; whoever else did must load the page anew.
@@ -81,7 +81,7 @@
   }
 
   // `asks` names what may be said along with the yes: why, or a label.
-  const questions = { why: ["Reason", "Kept in the history"], label: ["Label", "What it is called, if you like"] };
+  const questions = { why: ["Reason", "Kept in the history"], label: ["Label", "Optional name"] };
   function confirmed(title, text, asks) {
     const dialog = $("#confirm");
     $("#confirm-title").textContent = title;
@@ -119,10 +119,10 @@
     await once(button, async () => {
       if (what === "erase") {
         await ask("DELETE", pathOf(id), body);
-        reload("It is erased", "/console/search");
+        reload("Erased", "/console/search");
       } else {
         await ask("POST", `${pathOf(id)}/${what}`, body);
-        reload({ promote: "Promoted", demote: "It is a hypothesis again", archive: "Archived", forget: "Forgotten", restore: "Restored", unmerge: "It is back, with its own evidence" }[what]);
+        reload({ promote: "Promoted", demote: "Demoted", archive: "Archived", forget: "Forgotten", restore: "Restored", unmerge: "Merge undone" }[what]);
       }
     });
   }
@@ -132,7 +132,7 @@
     if (title && !(await confirmed(title, text))) return;
     await once(button, async () => {
       const found = await ask("POST", "/v1/check", check ? JSON.parse(check) : { id: memory.dataset.memory });
-      reload(`${found.looked_at} looked at: ${found.holds} hold, ${found.claimed} are claims, ${found.broken} broken, ${found.unreachable} could not be reached`);
+      reload(`${found.looked_at} checked: ${found.holds} hold, ${found.claimed} claimed, ${found.broken} broken, ${found.unreachable} unreachable`);
     });
   }
 
@@ -141,7 +141,7 @@
     const form = new FormData(event.target);
     await once(event.submitter, async () => {
       await ask("PATCH", pathOf(memory.dataset.memory), { content: form.get("content"), why: form.get("why"), version: version() });
-      reload("Changed; its former state is in the history");
+      reload("Saved; the previous version is in the history");
     });
   });
 
@@ -160,7 +160,7 @@
     const place = $("[data-neighbours]", card);
     card.neighbours ??= (async () => {
       const answer = await fragment(card.dataset.near);
-      if (!answer.ok) { $("p", place).textContent = "They cannot be shown now."; return; }
+      if (!answer.ok) { $("p", place).textContent = "They could not be loaded."; return; }
       place.innerHTML = await answer.text();
       const merge = $('[data-verdict="merge"]', card);
       if (merge) merge.hidden = !$('input[type="radio"]', place);
@@ -198,13 +198,13 @@
       try { await ask("POST", `${pathOf(id)}/${back}`, { why: `${past[verdict].toLowerCase()} by mistake` }); } catch (problem) { stays.push(problem.message); }
     }
     const back = judged.length - stays.length;
-    if (stays.length) tell(`Taken back: ${back}. Not taken back: ${stays.length} (${stays[0]})`, true);
-    else reload(back === 1 ? "It waits again" : `${back} wait again`);
+    if (stays.length) tell(`Undone: ${back}. Not undone: ${stays.length} (${stays[0]})`, true);
+    else reload(back === 1 ? "Undone" : `Undone: ${back}`);
   }
 
   // True, or what stood against it, which is also said on the card.
   async function judge(card, verdict) {
-    if (card.classList.contains("busy")) return "it is being judged";
+    if (card.classList.contains("busy")) return "still working on it";
     card.classList.add("busy");
     const refused = $(".refused", card);
     try {
@@ -235,7 +235,7 @@
     const chosen = all("[data-choose]:checked").map((box) => box.closest("[data-id]")), judged = [];
     for (const card of chosen) if ((await judge(card, verdict)) === true) judged.push([verdict, card.dataset.id]);
     const done = `${past[verdict]}: ${judged.length}`, refused = chosen.length - judged.length;
-    if (refused) tell(`${done}. Refused: ${refused}, each says why`, true, undoOf(judged)); else tellJudged(done, judged);
+    if (refused) tell(`${done}. Refused: ${refused}; each card says why`, true, undoOf(judged)); else tellJudged(done, judged);
   }
 
   function tellJudged(text, judged) {
@@ -248,7 +248,7 @@
     if (!whole) return;
     whole.checked = chosen > 0 && chosen === boxes.length;
     whole.indeterminate = chosen > 0 && chosen < boxes.length;
-    $("[data-chosen]").textContent = chosen ? `${chosen} chosen` : "Choose all";
+    $("[data-chosen]").textContent = chosen ? `${chosen} selected` : "Select all";
     all("[data-bulk]").forEach((button) => { button.disabled = !chosen; });
   }
   document.addEventListener("change", ({ target }) => {
@@ -279,8 +279,8 @@
     if (!told) return;
     if (told.refused) { tell(told.refused, true); return; }
     const takes = told.takes.map((one) => `${one.count} ${one.table.replaceAll("_", " ")}${one.others ? ` of ${one.owner_name || one.owner}` : ""}`);
-    if (!(await confirmed(button.dataset.title, `It takes along: ${takes.join(", ")}. It can be restored for a while.`))) return;
-    await once(button, async () => { await ask("DELETE", path); reload("Removed; it can be restored for a while"); });
+    if (!(await confirmed(button.dataset.title, `This also removes: ${takes.join(", ")}. You can restore it for some time.`))) return;
+    await once(button, async () => { await ask("DELETE", path); reload("Removed; you can restore it for some time"); });
   }
 
   document.addEventListener("click", (event) => {
@@ -329,9 +329,9 @@
       const place = $("#verified");
       place.className = found.sound ? "note" : "trouble";
       place.textContent = found.sound
-        ? `✓ The log is whole: ${found.entries.toLocaleString("en")} entries under ${found.seals.toLocaleString("en")} seals, ${found.unsealed.toLocaleString("en")} wait for theirs.`
+        ? `✓ The log was not tampered with: ${found.entries.toLocaleString("en")} entries, ${found.seals.toLocaleString("en")} seals, ${found.unsealed.toLocaleString("en")} entries not sealed yet.`
         : `✗ The log was tampered with: ${found.problems.join("; ")}`;
-      if (found.anchor) place.append(document.createElement("br"), `Keep this elsewhere, to prove it later: ${found.anchor}`);
+      if (found.anchor) place.append(document.createElement("br"), `Keep this anchor elsewhere, to verify the log against it later: ${found.anchor}`);
     });
   }
 
@@ -397,12 +397,12 @@
     event.preventDefault();
     const { target: form, submitter } = event, { email, organization } = form.dataset;
     const { password, new_password, again } = Object.fromEntries(new FormData(form));
-    if (new_password !== again) { tell("The new passwords differ: type the same one twice", true); $("#again").focus(); return; }
+    if (new_password !== again) { tell("The two new passwords differ", true); $("#again").focus(); return; }
     await once(submitter, async () => {
       await ask("PUT", "/v1/users/me/password", { password, new_password });
       const body = new URLSearchParams({ email, organization, password: new_password });
       const entered = await reached("/console/sign-in", { method: "POST", body, credentials: "same-origin" });
-      if (entered.redirected) reload("Changed; everywhere else you are signed out"); else location.assign("/console/sign-in");
+      if (entered.redirected) reload("Changed; you are signed out everywhere else"); else location.assign("/console/sign-in");
     });
   });
 
@@ -419,7 +419,7 @@
     place.setAttribute("aria-busy", "false");
     if (!answer) return;
     if (answer.status === 401) { askToSignIn(); return; }
-    if (!answer.ok) { tell("The search did not work: try again", true); return; }
+    if (!answer.ok) { tell("The search failed; try again", true); return; }
     place.innerHTML = await answer.text();
     history.replaceState(null, "", `/console/search${query.size ? "?" + query : ""}`);
   }
