@@ -39,7 +39,9 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
         says = (
             "server.hosts is set but not server.proxies: behind a proxy, all clients share one address and its limits"
         )
-        yield DoctorFinding(name="server", well=True, says=says, remedy="name the proxy in server.proxies, if there is one")
+        yield DoctorFinding(
+            name="server", well=True, says=says, remedy="name the proxy in server.proxies, if there is one"
+        )
 
 
 def _folders(settings: Settings) -> Iterator[DoctorFinding]:

@@ -142,7 +142,7 @@ def test_pruning_a_duckdb_store_takes_as_many_statements_for_many_as_for_few(
             seen.clear()
             assert len(mem.prune(keep=kept).forgotten) == many
             counts.append(len(seen))
-        assert counts[1] <= counts[0] + 2 <= 30
+        assert counts[1] <= counts[0] + 4 <= 30  # with many, the notes of who read what are written too
         assert mem.stats().forgotten == 220
         assert mem.list(forgotten=True, limit=1).memories[0].text not in [hit.text for hit in mem.recall("memory")]
         assert mem.verify().problems == []
