@@ -17,7 +17,7 @@ import recollect
 from chroma_server import chroma
 from dynamodb_server import dynamodb
 from postgres_server import BIN, server
-from recollect.adapters.postgres.errors import meaning
+from recollect.adapters.postgres.errors import recollect_error
 from recollect.app import check_settings
 from recollect.errors import StoreError, StoreReadOnly, Unavailable
 from recollect.settings import load, shown
@@ -127,7 +127,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("said", REFUSALS)
 def test_why_no_connection_came_about_is_told_without_the_drivers_words(said: str) -> None:
-    told = meaning(psycopg.OperationalError(said), "the database")
+    told = recollect_error(psycopg.OperationalError(said), "the database")
     assert isinstance(told, Unavailable)
     assert REFUSALS[said] in told.message
     assert told.remedy

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interfaces": {"catalogue", "services", "ports", "domain", "settings", "app", "http_client", "retry", ""},
     "app": {"adapters", "interfaces", "services", "ports", "domain", "settings", "background_thread"},
     "testing": {"adapters", "app", "catalogue", "services", "ports", "domain", "settings", ""},
-    "integrations": set(),  # the operations of an open memory, and nothing else
+    "integrations": {"retry"},  # else only the operations of an open memory
     "": {"interfaces", "app", "domain", "settings"},
     "__main__": {"interfaces"},
 }

@@ -197,7 +197,7 @@ def test_a_file_that_others_keep_changing_is_not_waited_for_for_ever(
         return write(*given, **fields)
 
     monkeypatch.setattr(room, "write", meddle)
-    monkeypatch.setattr("recollect.integrations.anthropic_memory.time.sleep", pauses.append)
+    monkeypatch.setattr("recollect.retry.time.sleep", pauses.append)
     said = say(tool, "str_replace", path="/memories/log", old_str="old", new_str="new")
     assert "nothing was changed" in said
     assert len(pauses) == len(writes) == TRIES

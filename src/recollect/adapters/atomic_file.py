@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -131,20 +131,46 @@ def write_whole(temporary: Path, target: Path, write: Callable[[BinaryIO], T]) -
         temporary.unlink(missing_ok=True)
 
 
+def _delete(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_path(target: Path, store: Path | None = None, discard: Callable[[Path], object] = _delete) -> Iterator[Path]:
+    """A path for others to write to; it becomes `target` when the block ends, and is deleted if the block fails.
+
+    `store` is the store that is copied, which remembers the path in case the process is killed (`unfinished`);
+    `discard` deletes a file together with what its writer may have put beside it.
+    """
+    temporary = target.with_name(target.name + ".part")
+    discard(temporary)
+    with unfinished(store, temporary) if store is not None else nullcontext():
+        try:
+            yield temporary
+            sync_file(temporary)
+            publish(temporary, target)
+        finally:
+            discard(temporary)
+
+
 def publish(temporary: Path, target: Path) -> None:
     """Give a finished file its name, for good: the folder is synced too."""
     temporary.replace(target)
     sync_folder(target.parent)
 
 
+def sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """The names in a folder, for good."""
     if os.name != "nt":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_file(folder)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import posixpath
-import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, MissingExtra, NotFound, VersionConflict
+from recollect.retry import retry
 
 try:
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -351,10 +350,8 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
 
 
 def _unless_changed(attempt: Callable[[], str]) -> str:
-    """Read, change and write; again, after a pause by chance, if somebody else wrote in between."""
-    for number in range(TRIES):
-        try:
-            return attempt()
-        except VersionConflict:
-            time.sleep(random.uniform(0, 0.001 * 2 ** min(number, 6)))
-    raise ToolError("Others keep changing that file; nothing was changed. Try again later.")
+    """Read, change and write; repeated if the file was written to in between."""
+    try:
+        return retry(attempt, VersionConflict, tries=TRIES)
+    except VersionConflict:
+        raise ToolError("Others keep changing that file; nothing was changed. Try again later.") from None

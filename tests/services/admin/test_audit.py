@@ -86,7 +86,7 @@ TAMPERINGS: dict[str, Callable[[Any], Any]] = {
     "sealed anew": lambda mem: resealed(mem, 1),
 }
 SAID = {
-    "changed": "an entry under seal 1 was changed or exchanged",
+    "changed": "an entry under seal 1 was changed or replaced",
     "deleted": "seal 1 covers",
     "put in": "seal 1 covers",
     "put in late": "inserted later",
@@ -109,7 +109,7 @@ def test_a_chain_made_anew_from_end_to_end_is_seen_by_who_kept_the_anchor(sealed
     anchor = sealed.audit.verify().anchor
     resealed(sealed, 1, 2, 3)
     assert sealed.audit.verify().sound  # it is a whole chain, and another one
-    assert sealed.audit.verify(anchor).problems == ["seal 3 is not the one the anchor names"]
+    assert sealed.audit.verify(anchor).problems == ["seal 3 does not match the anchor"]
 
 
 def test_a_log_cut_off_at_its_end_is_seen_by_who_kept_the_anchor(sealed: Any) -> None:

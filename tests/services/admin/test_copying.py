@@ -197,7 +197,7 @@ def test_chosen_organizations_only() -> None:
     with pytest.raises(InvalidInput, match="no organization 'nobody'") as error:
         copy(source, target, ["nobody"])
     assert "acme, globex" in error.value.remedy
-    with pytest.raises(InvalidInput, match="the source is empty"):
+    with pytest.raises(InvalidInput, match="is empty"):
         copy(MemoryStore(), target)
 
 

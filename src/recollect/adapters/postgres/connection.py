@@ -27,7 +27,7 @@ import psycopg
 from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, meaning
+from recollect.adapters.postgres.errors import SAID_BY_A_POOLER, recollect_error
 from recollect.adapters.postgres.pooler import (
     AMONG_OTHERS,
     FOR_THE_SESSION,
@@ -111,7 +111,7 @@ class Database:
 
     def connect(self) -> Connection:
         """A connection of its own, as the user of the address: for making tables and for upkeep."""
-        with self.our_errors():
+        with self.translated_errors():
             connection = psycopg.connect(self.conninfo, autocommit=True, cursor_factory=self.cursor_factory)
             self._configure(connection)
             return connection
@@ -138,7 +138,7 @@ class Database:
     def moment(self, tenant: str) -> Iterator[Connection]:
         """A transaction that reads on behalf of a tenant, all of it at one moment."""
         begin = ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *self._settled(), _as_role(APP), _bound(tenant)]
-        with self.our_errors(), self._transaction("; ".join(begin)) as connection:
+        with self.translated_errors(), self._transaction("; ".join(begin)) as connection:
             yield connection
 
     @contextmanager
@@ -227,7 +227,7 @@ class Database:
                 self._open_pool().check()  # where one line is dead, those that lie idle may be too
             return 0.0
 
-        with self.our_errors():
+        with self.translated_errors():
             again = Retry(self._tries, first_pause_seconds=0.01)
             return again.run(lambda number: attempt(), (_CommitLost, psycopg.Error), may_pass)
 
@@ -260,7 +260,7 @@ class Database:
             pool.close()
 
     @contextmanager
-    def our_errors(self) -> Iterator[None]:
+    def translated_errors(self) -> Iterator[None]:
         try:
             yield
         except RecollectError:
@@ -268,9 +268,9 @@ class Database:
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"a value does not fit into {self.label}") from error
         except _CommitLost as undone:
-            raise meaning(psycopg.OperationalError("lost"), self.label) from undone
+            raise recollect_error(psycopg.OperationalError("lost"), self.label) from undone
         except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-            raise meaning(error, self.label) from error
+            raise recollect_error(error, self.label) from error
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Connection]:

@@ -23,7 +23,7 @@ from recollect.errors import (
 SAID_BY_A_POOLER = "08P01"  # whatever it is: only the words tell
 
 
-def meaning(error: Exception, label: str) -> RecollectError:
+def recollect_error(error: Exception, label: str) -> RecollectError:
     """Never the driver's own words: they may hold stored text, or the address."""
     if isinstance(error, PoolClosed):
         return Closed("this store is closed", remedy="open it again")

@@ -18,7 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from recollect.adapters.postgres.errors import meaning
+from recollect.adapters.postgres.errors import recollect_error
 from recollect.errors import InvalidSettings
 from recollect.ports.records import Remark
 
@@ -88,7 +88,7 @@ def refuse_statement_mode(connection: psycopg.Connection[Any], label: str) -> No
         connection.execute("BEGIN", prepare=False)
         connection.execute("COMMIT", prepare=False)
     except psycopg.errors.ProtocolViolation as error:
-        raise meaning(error, label) from None
+        raise recollect_error(error, label) from None
 
 
 def share(connection: psycopg.Connection[Any]) -> None:

@@ -140,7 +140,7 @@ class PgVectorStore:
         """Let the server count what is there, and make the indexes that are missing for spaces with many vectors."""
         with self._store.as_owner() as connection:
             connection.execute("ANALYZE memory, embedding")
-        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
+        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             many = "SELECT namespace, model, dimensions FROM embedding GROUP BY 1, 2, 3 HAVING count(*) >= %s"
             spaces = connection.execute(many, (self._index_rows,)).fetchall()
         for namespace, model, dimensions in spaces:
@@ -153,7 +153,7 @@ class PgVectorStore:
             for (name,) in connection.execute(_OUR_INDEXES).fetchall():
                 connection.execute(f'DROP INDEX IF EXISTS "{name}"')
         self.refresh()
-        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
+        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             return int(connection.execute("SELECT count(_halfvec) FROM embedding").fetchall()[0][0])
 
     def behind(self) -> int:
@@ -162,7 +162,7 @@ class PgVectorStore:
 
     def verify(self) -> list[str]:
         wrong = []
-        with self._store.database.our_errors(), self._store.database.snapshot() as connection:
+        with self._store.database.translated_errors(), self._store.database.snapshot() as connection:
             for vector, kept in connection.execute("SELECT vector, _halfvec::real[] FROM embedding", binary=True):
                 expected = half(vector)
                 if (expected is None) != (kept is None) or (expected is not None and expected.values() != list(kept)):

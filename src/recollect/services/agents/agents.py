@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -18,8 +18,9 @@ from recollect.domain.conversations import Message
 from recollect.domain.record import Id, Json, JsonArray, JsonList, JsonObject, Name, Record, Text
 from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
 from recollect.ports.query import OneOf, Query, equal
-from recollect.ports.steps import Absent, Require, Step, Update
+from recollect.ports.steps import Absent, Delete, Require, Step, Update
 from recollect.retry import retry_unless_pinned
+from recollect.services.erasure import erase_traces, owing
 from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
@@ -277,17 +278,34 @@ def attached(tenant: Tenant, agents: Sequence[str], record: type[R], link: type[
     return of_each
 
 
-def sharing(tenant: Tenant, link: type[Record], field: str, id: str) -> list[str]:
-    """The agents that have a block or tool."""
-    return sorted(agent for (agent,) in tenant.select(Query(link, (equal(field, id),)), ("agent_id",)))
+class RemovalOptions(Protocol):
+    """How a block or tool is removed that several agents may share."""
+
+    with_others: bool
+    dry_run: bool
 
 
-def only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:
-    """What several agents share is not taken from all of them for the sake of one, nor if one more has it meanwhile."""
+def remove_shared(tenant: Tenant, record: Block | Tool, link: type[Record], options: RemovalOptions) -> list[str]:
+    """Delete a block or tool from every agent that has it; returns those agents."""
+    kind = record.shape.table
+    having = Query(link, (equal(f"{kind}_id", record.id),))
+    agents = sorted(agent for (agent,) in tenant.select(having, ("agent_id",)))
+    if not options.dry_run:
+        alone = [] if options.with_others else _only_for(link, f"{kind}_id", record.id, agents)
+        trace = [owing(tenant, record.id)] if isinstance(record, Block) else []
+        entry = logged(tenant, "delete", f"remove {kind}", None, id=record.id)
+        commit(tenant, [*alone, Delete(type(record), record.id), *trace, entry])
+        if trace:
+            erase_traces(tenant)
+    return agents
+
+
+def _only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:
+    """Refuse to delete what several agents share, or come to share meanwhile."""
     if len(agents) > 1:
         raise Conflict(
             f"{len(agents)} agents share it",
-            remedy="detach it from the one that needs it no more, or say with_others=True",
+            remedy="detach it from the agent that no longer needs it, or give with_others=True",
             id=id,
             agents=agents[:20],
         )

@@ -16,10 +16,9 @@ from recollect.domain.agents import Agent, Block, BlockLink, BlockRevision
 from recollect.domain.record import Id, Json, JsonObject, Name, QueryText, Text, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, RequirementFailed, TooLarge
 from recollect.ports.query import Compare, Filter, Linked, Order, Query, equal
-from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step, Update
+from recollect.ports.steps import Absent, DeleteWhere, Insert, Require, Step, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.agents.agents import at_work, only_for, sharing
-from recollect.services.erasure import erase_traces, owing
+from recollect.services.agents.agents import at_work, remove_shared
 from recollect.services.requests import ListReply, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
@@ -313,13 +312,7 @@ class RemoveBlockReply(Reply):
 def remove(tenant: Tenant, request: RemoveBlockRequest) -> RemoveBlockReply:
     """Delete a block for good, from every agent that has it, traces included."""
     block = load(tenant, Block, request.id)
-    having = sharing(tenant, BlockLink, "block_id", block.id)
-    if not request.dry_run:
-        alone = [] if request.with_others else only_for(BlockLink, "block_id", block.id, having)
-        entry = logged(tenant, "delete", "remove block", None, id=block.id)
-        commit(tenant, [*alone, Delete(Block, block.id), owing(tenant, block.id), entry])
-        erase_traces(tenant)
-    return RemoveBlockReply(id=block.id, agents=having)
+    return RemoveBlockReply(id=block.id, agents=remove_shared(tenant, block, BlockLink, request))
 
 
 class AttachBlockRequest(BlockRequest):

@@ -9,9 +9,9 @@ from recollect.domain.json_schema import schema_problems
 from recollect.domain.record import Id, Json, JsonObject, Name, QueryText, Text, new_id
 from recollect.errors import DuplicateKey, InvalidInput, NotFound
 from recollect.ports.query import Filter, Holds, Linked, Order, Query, equal
-from recollect.ports.steps import Delete, DeleteWhere, Insert, Update
+from recollect.ports.steps import DeleteWhere, Insert, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.agents.agents import at_work, only_for, sharing
+from recollect.services.agents.agents import at_work, remove_shared
 from recollect.services.request_limits import MOST_TAGS
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
@@ -163,11 +163,7 @@ class RemoveToolReply(Reply):
 def remove(tenant: Tenant, request: RemoveToolRequest) -> RemoveToolReply:
     """Delete a tool, from every agent that has it."""
     tool = load(tenant, Tool, request.id)
-    having = sharing(tenant, ToolLink, "tool_id", tool.id)
-    if not request.dry_run:
-        alone = [] if request.with_others else only_for(ToolLink, "tool_id", tool.id, having)
-        commit(tenant, [*alone, Delete(Tool, tool.id), logged(tenant, "delete", "remove tool", None, id=tool.id)])
-    return RemoveToolReply(id=tool.id, agents=having)
+    return RemoveToolReply(id=tool.id, agents=remove_shared(tenant, tool, ToolLink, request))
 
 
 class AttachToolRequest(ToolRequest):

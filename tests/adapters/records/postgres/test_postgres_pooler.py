@@ -18,7 +18,7 @@ from pgbouncer import PgBouncer, needs_pgbouncer
 from postgres_server import BIN, server
 from recollect.adapters.postgres import connection as postgres_link
 from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
-from recollect.adapters.postgres.errors import meaning
+from recollect.adapters.postgres.errors import recollect_error
 from recollect.adapters.records.postgres import preflight
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.pgvector import PgVectorStore
@@ -305,7 +305,7 @@ class TestSaid:
         [("query_wait_timeout", StoreBusy), ("no more connections allowed (max_client_conn)", StoreBusy)],
     )
     def test_a_full_pooler_is_busy(self, words: str, kind: type[RecollectError]) -> None:
-        assert isinstance(meaning(psycopg.errors.ProtocolViolation(words), "it"), kind)
+        assert isinstance(recollect_error(psycopg.errors.ProtocolViolation(words), "it"), kind)
 
     def test_a_pooler_that_nobody_named_shows_in_the_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As with one that hands the server's own key on."""

@@ -31,7 +31,7 @@ from recollect.adapters.postgres.connection import (
     ReadStatement,
     _turn,
 )
-from recollect.adapters.postgres.errors import meaning
+from recollect.adapters.postgres.errors import recollect_error
 from recollect.adapters.postgres.halfvec import HalfVector
 from recollect.adapters.records.common.migrations import migrations
 from recollect.adapters.records.postgres import fulltext, schema
@@ -579,8 +579,8 @@ store.database.write("acme", work)
     )
     def test_driver_errors_become_meanings(self, state: str, expected: type[RecollectError]) -> None:
         error = getattr(psycopg.errors, state)("secret text")
-        assert type(meaning(error, "here")) is expected
-        assert "secret" not in str(meaning(error, "here"))
+        assert type(recollect_error(error, "here")) is expected
+        assert "secret" not in str(recollect_error(error, "here"))
 
     def test_secrets_of_the_address_are_nowhere(self, store: PostgresStore) -> None:
         place = f"127.0.0.1:{server().port}/nowhere"

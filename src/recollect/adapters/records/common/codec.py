@@ -16,7 +16,7 @@ from recollect.errors import DamagedData
 from recollect.ports.query import Row
 
 R = TypeVar("R", bound=Record)
-_SEE = "run `recollect verify` to see what is hit, then restore a backup"
+_SEE = "run `recollect verify` to see what is affected, then restore a backup"
 
 
 class Cipher(Protocol):

@@ -14,24 +14,29 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import duckdb
 
-from recollect.adapters.atomic_file import clear_unfinished, identity, publish, refuse_replaced, unfinished
+from recollect.adapters.atomic_file import (
+    atomic_path,
+    clear_unfinished,
+    identity,
+    publish,
+    refuse_replaced,
+    sync_file,
+)
+from recollect.adapters.records.common.file_errors import damaged, disk_error, file_errors
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.domain.record import new_id
 from recollect.errors import (
     Closed,
-    DamagedData,
     InvalidInput,
     NotARecollectStore,
     RecollectError,
     StoreBusy,
     StoreError,
-    StoreFull,
-    StoreReadOnly,
 )
 
 try:
@@ -73,7 +78,7 @@ class DuckdbFile:
         self._main: duckdb.DuckDBPyConnection | None = None  # none while it must be opened anew
         self._closed = False
         self._place: tuple[int, int] | None = None  # which file was opened
-        with our_errors(path):
+        with translated_errors(path):
             self._lock = _locked(path)
             clear_unfinished(path)
             try:
@@ -89,7 +94,7 @@ class DuckdbFile:
         """A connection of one's own for as long as it is needed; with `once`, nobody uses it before or after."""
         self._enter()
         try:
-            with our_errors(self.path):
+            with translated_errors(self.path):
                 cursor = self._take(once)
                 try:
                     yield cursor
@@ -137,7 +142,7 @@ class DuckdbFile:
                 remedy="end the snapshot, then erase again",
             )
         aside = self.work / "rewritten"
-        with self._alone(), our_errors(self.path):
+        with self._alone(), translated_errors(self.path):
             self._open_anew()
             self.copy(aside)
             try:
@@ -145,7 +150,7 @@ class DuckdbFile:
                 # A log that is left belongs to the old file alone: with it, the new one could not be opened.
                 if any(self.path.with_name(self.path.name + ending).exists() for ending in LOGS):
                     raise StoreBusy(f"the log of '{self.path.name}' could not be emptied", remedy="try again")
-                sync(aside)
+                sync_file(aside)
                 shutil.copymode(self.path, aside)
                 publish(aside, self.path)
             finally:
@@ -170,7 +175,7 @@ class DuckdbFile:
                 return
             self._closed = True
             try:
-                with our_errors(self.path):
+                with translated_errors(self.path):
                     self._let_go()
                     shutil.rmtree(self.work, ignore_errors=True)
             finally:
@@ -237,7 +242,7 @@ class DuckdbFile:
         if self._process != os.getpid():
             raise Closed("this store was opened before a fork", remedy="open it again in the child process")
         while not self._came_in():
-            with self._alone(), our_errors(self.path):
+            with self._alone(), translated_errors(self.path):
                 self._open_anew()
 
     def _came_in(self) -> bool:
@@ -315,30 +320,11 @@ def discard(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def moved(aside: Path, target: Path, store: Path) -> None:
     """Give a finished copy of a store its name in a folder that may be on another disk."""
-    sync(aside)
-    near = target.with_name(target.name + ".part")
-    with unfinished(store, near):
-        _move(aside, near, target)
-
-
-def _move(aside: Path, near: Path, target: Path) -> None:
-    try:
+    with atomic_path(target, store) as near:
         shutil.copyfile(aside, near) if aside.stat().st_dev != target.parent.stat().st_dev else aside.replace(near)
         near.chmod(0o600)
-        sync(near)
-        publish(near, target)
-    finally:
-        near.unlink(missing_ok=True)
 
 
 def _connected(path: Path, work: Path) -> duckdb.DuckDBPyConnection:
@@ -386,25 +372,11 @@ def _in_use(path: Path, holder: str) -> StoreBusy:
     return StoreBusy(f"'{path.name}' is open in another process{by}", remedy=ONE_PROCESS)
 
 
-@contextmanager
-def our_errors(path: Path) -> Iterator[None]:
-    """Driver errors become meanings."""
-    try:
-        yield
-    except RecollectError:
-        raise
-    except duckdb.Error as error:
-        raise meaning(error, path) from error
-    except UnicodeDecodeError as error:  # text of the file that is no text
-        remedy = "run `recollect verify` to see what is hit, then restore a backup"
-        raise DamagedData(f"'{path.name}' is damaged", remedy=remedy) from error
-    except (UnicodeError, OverflowError) as error:
-        raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
-    except OSError as error:
-        raise _of_the_disk(path, error.strerror or "", error) from error
+def translated_errors(path: Path) -> AbstractContextManager[None]:
+    return file_errors(path, duckdb.Error, recollect_error)
 
 
-def meaning(error: duckdb.Error, path: Path) -> RecollectError:
+def recollect_error(error: duckdb.Error, path: Path) -> RecollectError:
     where, said = f"'{path.name}'", str(error)
     if isinstance(error, duckdb.IOException) and "lock on file" in said:
         holder = re.search(r"PID (\d+)", said)
@@ -412,12 +384,10 @@ def meaning(error: duckdb.Error, path: Path) -> RecollectError:
     if "not a valid DuckDB database file" in said:
         return NotARecollectStore(f"{where} is not a Recollect store", remedy="give another path")
     if _DAMAGE.search(said) or isinstance(error, duckdb.SerializationException | duckdb.InternalException):
-        return DamagedData(
-            f"{where} is damaged", remedy="run `recollect verify` to see what is hit, then restore a backup"
-        )
+        return damaged(path)
     of_the_disk = isinstance(error, duckdb.IOException | duckdb.PermissionException | duckdb.FatalException)
     if of_the_disk or (isinstance(error, duckdb.TransactionException) and "ould not write file" in said):
-        return _of_the_disk(path, said, error)
+        return disk_error(path, said, error)
     if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException | duckdb.InvalidInputException):
         return InvalidInput(f"a value does not fit into {where}", remedy="check what was given")
     if isinstance(error, duckdb.TransactionException):
@@ -425,17 +395,3 @@ def meaning(error: duckdb.Error, path: Path) -> RecollectError:
     if isinstance(error, duckdb.OutOfMemoryException):
         return StoreError(f"out of memory while using {where}", remedy="free some memory, then try again")
     return StoreError(f"{where}: {said.splitlines()[0][:300]}")
-
-
-def _of_the_disk(path: Path, said: str, error: Exception) -> RecollectError:
-    if "No space left" in said:
-        return StoreFull(f"no space left for '{path.name}'", remedy="free some disk space; nothing was half written")
-    if "Permission denied" in said or "Read-only" in said or isinstance(error, PermissionError):
-        return StoreReadOnly(
-            f"'{path.name}' cannot be written", remedy="check the permissions of the file and its folder"
-        )
-    if "No such file" in said or isinstance(error, FileNotFoundError | NotADirectoryError):
-        return StoreError(
-            f"cannot open '{path}'", remedy="check that its folder exists and that you may read and write there"
-        )
-    return StoreError(f"the disk failed under '{path.name}': {said.splitlines()[0][:300]}", remedy="check the disk")

@@ -31,7 +31,7 @@ from recollect.adapters.records.common.transaction import Transaction, reference
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.duckdb import fulltext, user_sql
 from recollect.adapters.records.duckdb.dialect import DIALECT, TYPES
-from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, our_errors
+from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, translated_errors
 from recollect.adapters.records.duckdb.maintenance import check, migrate, rebuild_text
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
@@ -89,7 +89,7 @@ class DuckdbStore(SqlReads):
         if target.exists():
             raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
         aside = self._file.work / f"backup-{new_id()}"
-        with our_errors(target):
+        with translated_errors(target):
             try:
                 self._file.copy(aside, incarnation=new_id())
                 moved(aside, target, self._file.path)
@@ -116,7 +116,7 @@ class DuckdbStore(SqlReads):
         """One read transaction. Who writes the file anew (`erase_traces`) waits until it ends."""
 
         def run(cursor: duckdb.DuckDBPyConnection, statement: str, values: Values) -> list[Row]:
-            with our_errors(self.path):
+            with translated_errors(self.path):
                 return cursor.execute(statement, values).fetchall()
 
         with reading(self, scope, self._file.snapshot(), run) as moment:
@@ -173,7 +173,7 @@ class _Tables(SqlTables[int]):
         self.rollback()
         self._cursor = self._holding.enter_context(self._file.cursor())
         self._done = []
-        with our_errors(self._file.path):
+        with translated_errors(self._file.path):
             self._start()
 
     def _start(self) -> None:
@@ -187,7 +187,7 @@ class _Tables(SqlTables[int]):
         self.seq, self._records = self._committed
 
     def attempt(self, work: Callable[[], T]) -> T:
-        with our_errors(self._file.path):
+        with translated_errors(self._file.path):
             self._still_open()
             self._wrote = False
             before = self.seq, self._records
@@ -224,7 +224,7 @@ class _Tables(SqlTables[int]):
             raise self._lost
 
     def commit(self) -> None:
-        with our_errors(self._file.path):
+        with translated_errors(self._file.path):
             self._still_open()
             if not self._done:
                 self.rollback()

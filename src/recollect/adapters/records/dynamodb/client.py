@@ -83,7 +83,7 @@ class DynamoClient:
             max_pool_connections=4 * THREADS,
             parameter_validation=False,  # the requests are ours, and it takes a tenth of the time
         )
-        with self.our_errors():
+        with self.translated_errors():
             self.client = _session(options.get("profile")).client(
                 "dynamodb",
                 region_name=options.get("region"),
@@ -109,7 +109,7 @@ class DynamoClient:
         asked = [{"p": {"S": partition}, "s": {"S": sort}} for partition, sort in keys]
         for pause in pauses():
             request = {self.table: {"Keys": asked, "ConsistentRead": True}}
-            with self.our_errors():
+            with self.translated_errors():
                 answer = self.client.batch_get_item(RequestItems=request)
             for raw in answer["Responses"].get(self.table, []):
                 item = plain(raw)
@@ -140,7 +140,7 @@ class DynamoClient:
         if keys_only:
             request["ProjectionExpression"] = "p, s"
         while True:
-            with self.our_errors():
+            with self.translated_errors():
                 answer = self.client.query(**request)
             yield [plain(raw) for raw in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
@@ -153,7 +153,7 @@ class DynamoClient:
     def everything(self) -> Iterator[Item]:
         request: Item = {"TableName": self.table, "ConsistentRead": True}
         while True:
-            with self.our_errors():
+            with self.translated_errors():
                 answer = self.client.scan(**request)
             yield from (plain(raw) for raw in answer["Items"])
             if "LastEvaluatedKey" not in answer:
@@ -179,7 +179,7 @@ class DynamoClient:
         After Unavailable nobody knows: it may have happened.
         """
         try:
-            with self.our_errors(cancelled=True):
+            with self.translated_errors(cancelled=True):
                 self.client.transact_write_items(TransactItems=list(writes), ClientRequestToken=token)
         except ClientError as error:
             raise _cancelled(error) from None
@@ -195,7 +195,7 @@ class DynamoClient:
         for start in range(0, len(requests), WRITES_AT_ONCE):
             waiting = requests[start : start + WRITES_AT_ONCE]
             for pause in pauses():
-                with self.our_errors():
+                with self.translated_errors():
                     answer = self.client.batch_write_item(RequestItems={self.table: waiting})
                 waiting = answer.get("UnprocessedItems", {}).get(self.table, [])
                 if not waiting:
@@ -221,13 +221,13 @@ class DynamoClient:
     # -- errors and the end ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def our_errors(self, *, cancelled: bool = False) -> Iterator[None]:
+    def translated_errors(self, *, cancelled: bool = False) -> Iterator[None]:
         try:
             yield
         except ClientError as error:
             if cancelled and error.response["Error"]["Code"] in ("TransactionCanceledException", *_BUSY):
                 raise
-            raise self._meaning(error) from error
+            raise self._recollect_error(error) from error
         except (NoCredentialsError, PartialCredentialsError) as error:
             raise InvalidSettings(
                 "there are no credentials for DynamoDB",
@@ -242,7 +242,7 @@ class DynamoClient:
                 f"{self.label} cannot be asked: {error}", remedy="see docs/guides/dynamodb.md"
             ) from error
 
-    def _meaning(self, error: ClientError) -> RecollectError:
+    def _recollect_error(self, error: ClientError) -> RecollectError:
         code = error.response["Error"]["Code"]
         if code in _BUSY:
             return _busy()

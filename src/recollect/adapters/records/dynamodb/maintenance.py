@@ -78,7 +78,7 @@ def examine(address: str) -> str:
 
 def _ensure_table(dynamo: DynamoClient) -> None:
     table = _described(dynamo)
-    with dynamo.our_errors():
+    with dynamo.translated_errors():
         if table is None:
             _create(dynamo)
             return
@@ -88,7 +88,7 @@ def _ensure_table(dynamo: DynamoClient) -> None:
 
 
 def _described(dynamo: DynamoClient) -> Item | None:
-    with dynamo.our_errors():
+    with dynamo.translated_errors():
         try:
             return dict(dynamo.client.describe_table(TableName=dynamo.table)["Table"])
         except dynamo.client.exceptions.ResourceNotFoundException:
@@ -128,7 +128,7 @@ def _wait(dynamo: DynamoClient) -> None:
 def backup(dynamo: DynamoClient, target: Path) -> None:
     """DynamoDB's own: a copy inside AWS, under the name of the path."""
     dynamo.check_open()
-    with dynamo.our_errors():
+    with dynamo.translated_errors():
         try:
             dynamo.client.create_backup(TableName=dynamo.table, BackupName=target.name)
         except ClientError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from recollect.adapters.atomic_file import atomic_path
 from recollect.adapters.postgres.connection import Database
 from recollect.adapters.records.postgres.schema import make_roles
 from recollect.errors import DamagedData, InvalidInput, StoreError, Unsupported
@@ -39,25 +40,19 @@ _ENVIRONMENT = {
 
 
 def dump(database: Database, target: Path, folder: Path | None = None) -> None:
-    """One consistent moment, under another name until it is whole."""
+    """As of one moment, under another name until it is complete."""
     if target.exists():
         raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
     tool = _tool("pg_dump", folder)
     _check_version(tool, database)
-    aside = target.with_name(target.name + ".part")
-    try:
-        make_private(aside)
-        ran = _run(database, tool, "--format=custom", "--no-password", f"--file={aside}")
+    with atomic_path(target) as temporary:
+        make_private(temporary)
+        ran = _run(database, tool, "--format=custom", "--no-password", f"--file={temporary}")
         if ran.returncode != 0:
             raise StoreError(
                 f"pg_dump could not back up {database.label}: {_first_line(ran)}",
                 remedy="its user must be an administrator or have BYPASSRLS, and the folder must be writable",
             )
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def restore(database: Database, source: Path, folder: Path | None = None) -> None:
@@ -65,7 +60,7 @@ def restore(database: Database, source: Path, folder: Path | None = None) -> Non
     tool = _tool("pg_restore", folder)
     connection = database.connect()
     try:
-        with database.our_errors():
+        with database.translated_errors():
             _refuse_pooler(database)
             taken = connection.execute(
                 "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "

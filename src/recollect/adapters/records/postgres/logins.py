@@ -37,7 +37,7 @@ def check_logins(database: Database) -> Remark:
         return ONE_LOGIN
     owner, serving = database.upkeep.connect(), database.connect()
     try:
-        with database.our_errors():
+        with database.translated_errors():
             said = check_serving(owner, serving)
             _let_serve(owner, serving)
             _check_same(owner, serving)

@@ -21,7 +21,7 @@ def examine(address: str, upkeep: str | None = None) -> str:
     database = Database(address, upkeep=upkeep)
     connection = database.upkeep.connect()
     try:
-        with database.our_errors():
+        with database.translated_errors():
             said = [_examined(connection, database.label), _logins(connection, database)]
         if database.is_pooled or database.upkeep.is_pooled:
             said.append(f"behind a pooler ({POOLED.remedy})")

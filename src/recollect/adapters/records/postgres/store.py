@@ -91,7 +91,7 @@ class PostgresStore(SqlReads):
         return f"PostgresStore({self.database.label})"
 
     def tenants(self) -> list[str]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             return [id for (id,) in connection.execute('SELECT id FROM "organization" ORDER BY id')]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
@@ -117,7 +117,7 @@ class PostgresStore(SqlReads):
     def migrate(self) -> list[str]:
         connection = self.database.upkeep.connect()
         try:
-            with self.database.our_errors(), tables_of.alone(connection):
+            with self.database.translated_errors(), tables_of.alone(connection):
                 applied = tables_of.migrate(connection, self.database.label, self.codec)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
                 self.database.is_distributed = postgres_layout.is_distributed(connection)
@@ -139,7 +139,7 @@ class PostgresStore(SqlReads):
         dump.dump(self.database.upkeep, target, self.tools)
 
     def verify(self) -> list[Problem]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             return [*check_records(connection, self.codec), *check_text(connection, self.codec)]
 
     def mend(self) -> list[str]:
@@ -162,7 +162,7 @@ class PostgresStore(SqlReads):
         common: there it is one moment for each of them, and a tenant lies in one."""
 
         def run(connection: Connection, statement: str, values: Values) -> list[Row]:
-            with self.database.our_errors():
+            with self.database.translated_errors():
                 return connection.execute(placeholders(statement), values).fetchall()
 
         with reading(self, scope, self.database.moment(scope.organization_id), run) as moment:
@@ -170,7 +170,7 @@ class PostgresStore(SqlReads):
 
     @contextmanager
     def vector_snapshot(self) -> Iterator[PostgresVectors]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             yield PostgresVectors(connection)
 
     def stored_vectors(self, scope: Scope, space: str, ids: Sequence[str]) -> list[StoredVector]:
@@ -204,7 +204,7 @@ class PostgresStore(SqlReads):
             raise Closed("this store is closed", remedy="open it again")
         connection = self.database.upkeep.connect()
         try:
-            with self.database.our_errors():
+            with self.database.translated_errors():
                 yield connection
         finally:
             connection.close()
@@ -217,7 +217,7 @@ class PostgresStore(SqlReads):
             self.make_ahead(self.months_ahead)
 
     def partitions(self) -> list[Partition]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             return postgres_layout.listed(connection)
 
     def make_ahead(self, months: int) -> list[str]:
@@ -225,11 +225,11 @@ class PostgresStore(SqlReads):
             return tables_of.make_partitions(connection, months_ahead=months)
 
     def rows_by_tenant(self, partition: Partition) -> dict[str, int]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             return postgres_layout.rows_by_tenant(connection, partition)
 
     def hanging(self, partition: Partition) -> dict[str, int]:
-        with self.database.our_errors(), self.database.snapshot() as connection:
+        with self.database.translated_errors(), self.database.snapshot() as connection:
             return postgres_layout.hanging(connection, partition)
 
     def drop(self, partition: Partition, notes: Sequence[AccessLog]) -> bool:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -20,10 +20,10 @@ from urllib.parse import quote
 import apsw
 import apsw.sqlite_extra
 
+from recollect.adapters.records.common.file_errors import damaged, file_errors
 from recollect.errors import (
     Closed,
     DamagedData,
-    InvalidInput,
     NotARecollectStore,
     RecollectError,
     StoreBusy,
@@ -167,24 +167,11 @@ def checksummed(connection: apsw.Connection, path: Path) -> None:
         raise DamagedData(f"the pages of '{path.name}' carry no checksums", remedy="restore a backup")
 
 
-@contextmanager
-def our_errors(path: Path) -> Iterator[None]:
-    """Driver errors become meanings."""
-    try:
-        yield
-    except RecollectError:
-        raise
-    except apsw.Error as error:
-        raise meaning(error, path) from error
-    except UnicodeDecodeError as error:  # text of the file that is no text
-        raise _damaged(path) from error
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
-    except OSError as error:
-        raise StoreError(f"cannot write '{path}': {error.strerror}", remedy="check the folder and the disk") from error
+def translated_errors(path: Path) -> AbstractContextManager[None]:
+    return file_errors(path, apsw.Error, recollect_error)
 
 
-def meaning(error: apsw.Error, path: Path) -> RecollectError:
+def recollect_error(error: apsw.Error, path: Path) -> RecollectError:
     where = f"'{path.name}'"
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(f"{where} is in use by another process", remedy="try again in a moment")
@@ -194,9 +181,8 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
         return StoreReadOnly(f"{where} cannot be written", remedy="check the permissions of the file and its folder")
     if isinstance(error, apsw.NotADBError):
         return NotARecollectStore(f"{where} is not a Recollect store", remedy="give another path")
-    damaged = isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _CHECKSUM_FAILED
-    if damaged:
-        return _damaged(path)
+    if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _CHECKSUM_FAILED:
+        return damaged(path)
     if isinstance(error, apsw.CantOpenError):
         remedy = "check that you may write in its folder, and that not too many files are open (`ulimit -n`)"
         return StoreError(f"cannot open the files of {where}", remedy=remedy)
@@ -205,11 +191,6 @@ def meaning(error: apsw.Error, path: Path) -> RecollectError:
     if isinstance(error, apsw.NoMemError):
         return StoreError(f"out of memory while using {where}", remedy="free some memory, then try again")
     return StoreError(f"{where}: {error}")
-
-
-def _damaged(path: Path) -> DamagedData:
-    remedy = "run `recollect verify` to see what is hit, then restore a backup"
-    return DamagedData(f"'{path.name}' is damaged", remedy=remedy)
 
 
 class Readers:
@@ -229,7 +210,7 @@ class Readers:
         """`check` is asked before and after: what was read while the file was written over is no answer."""
         connection = self._take(fresh)
         try:
-            with our_errors(self._path):
+            with translated_errors(self._path):
                 self._check()
                 try:
                     yield connection
@@ -267,7 +248,7 @@ class Readers:
                 raise Closed("this store is closed", remedy="open it again")
             if self._idle and not fresh:
                 return self._idle.pop()
-        with our_errors(self._path):
+        with translated_errors(self._path):
             connection = connect(self._path, writable=False, vfs=self._vfs)
             # The one who writes moves the log, after looking at it (see sqlite_keeping).
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -18,7 +18,13 @@ from typing import Any
 
 import apsw
 
-from recollect.adapters.records.sqlite.connection import BUSY_SECONDS, CHECKSUM_BYTES, address, checksum_vfs, our_errors
+from recollect.adapters.records.sqlite.connection import (
+    BUSY_SECONDS,
+    CHECKSUM_BYTES,
+    address,
+    checksum_vfs,
+    translated_errors,
+)
 from recollect.adapters.records.sqlite.wal import open_log, page_sums, read_frames, read_header
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.ports.records import Problem
@@ -136,7 +142,7 @@ def _pages(path: Path) -> Iterator[_Pages | None]:
     """The file's pages, if they have room for checksums. Opened by SQLite's own means: closing a file that was opened
     in another way would let go of all locks that this process has on it.
     """
-    with our_errors(path):
+    with translated_errors(path):
         file = apsw.VFSFile(PLAIN_VFS, str(path.absolute()), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
         try:
             header = file.xRead(100, 0) if file.xFileSize() >= 512 else bytes(100)

@@ -16,7 +16,7 @@ from recollect.adapters.records.common.ddl import Ddl, Table, is_current, mark_t
 from recollect.adapters.records.common.dialect import Run, moment_text
 from recollect.adapters.records.common.integrity import check_count, check_references
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.sqlite.connection import connect, our_errors, refuse_foreign
+from recollect.adapters.records.sqlite.connection import connect, refuse_foreign, translated_errors
 from recollect.adapters.records.sqlite.fulltext import TOKENIZER, make_text
 from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import RECORDS, Record, new_id
@@ -143,7 +143,7 @@ def create(connection: apsw.Connection) -> None:
 
 def examine(path: Path) -> str:
     """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
-    with our_errors(path), closing(connect(path, writable=False)) as connection:
+    with translated_errors(path), closing(connect(path, writable=False)) as connection:
         if connection.execute("PRAGMA schema_version").get == 0:
             return "an empty file, which will be made a store when it is first used"
         refuse_foreign(connection, path)

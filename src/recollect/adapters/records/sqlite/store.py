@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 
 import apsw
 
-from recollect.adapters.atomic_file import clear_unfinished, publish, unfinished
+from recollect.adapters.atomic_file import atomic_path, clear_unfinished
 from recollect.adapters.records.common import ddl
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Cipher, Codec
@@ -37,8 +37,8 @@ from recollect.adapters.records.sqlite.connection import (
     connect,
     discard,
     emptied_log,
-    our_errors,
     prepare,
+    translated_errors,
 )
 from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.foreign_pages import seal_by_content, seal_proven
@@ -91,7 +91,7 @@ class SqliteStore(SqlReads):
 
     def _opened(self, vfs: str | None) -> tuple[apsw.Connection, LogGuard]:
         """The connection that writes. What another program did to the file meanwhile is settled first."""
-        with our_errors(self.path):
+        with translated_errors(self.path):
             clear_unfinished(self.path)
             noted = self._notes.read()
             refuse_other_log(self.path, noted)
@@ -100,13 +100,13 @@ class SqliteStore(SqlReads):
         try:
             return self._connected(vfs, noted)
         except DamagedData:
-            with our_errors(self.path):
+            with translated_errors(self.path):
                 if not (seal_proven(self.path, self._notes) or seal_by_content(self.path, self._content_problems)):
                     raise
         return self._connected(vfs, noted)
 
     def _connected(self, vfs: str | None, noted: LogNote | None) -> tuple[apsw.Connection, LogGuard]:
-        with our_errors(self.path):
+        with translated_errors(self.path):
             connection = connect(self.path, writable=True, vfs=vfs)
             try:
                 prepare(connection, self.path)
@@ -165,18 +165,11 @@ class SqliteStore(SqlReads):
             raise InvalidInput(
                 f"'{target.name}-wal' is the log of a store that was there before", remedy="move it away first"
             )
-        # Under another name until it is whole: SQLite would take a half of it for an empty store.
-        aside = target.with_name(target.name + ".part")
-        with our_errors(self.path):
+        with translated_errors(self.path):
             self._tables.keeping.look_first()
-        with our_errors(target):
-            discard(aside)
-            with unfinished(self.path, aside):
-                try:
-                    self._copy(aside)
-                    publish(aside, target)
-                finally:
-                    discard(aside)
+        # Under another name until it is complete: SQLite would take a half of it for an empty store.
+        with translated_errors(target), atomic_path(target, self.path, discard) as temporary:
+            self._copy(temporary)
 
     def _copy(self, target: Path) -> None:
         copy = connect(target, writable=True)
@@ -190,7 +183,7 @@ class SqliteStore(SqlReads):
             copy.close()
 
     def verify(self) -> list[Problem]:
-        with our_errors(self.path):
+        with translated_errors(self.path):
             self._place.check()
             seal_proven(self.path, self._notes)
             in_log = log_problems(self.path, self._notes)
@@ -201,7 +194,7 @@ class SqliteStore(SqlReads):
             return [*in_log, *problems, *check_text(connection, self.codec)]
 
     def mend(self) -> list[str]:
-        with our_errors(self.path):
+        with translated_errors(self.path):
             self._tables.keeping.look_first()
             sealed = seal_proven(self.path, self._notes) + seal_by_content(self.path, self._content_problems)
             mended = [f"{sealed} pages that another program wrote are in order, and sealed"] if sealed else []
@@ -215,7 +208,7 @@ class SqliteStore(SqlReads):
 
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
-        with our_errors(self.path):
+        with translated_errors(self.path):
             self._writer.run(self._tables.merge_text)
             self._tables.keeping.look_first()
             with self._readers.one() as connection:
@@ -242,7 +235,7 @@ class SqliteStore(SqlReads):
             if not told and log.exists() and log.stat().st_size > LARGE_LOG_BYTES:
                 told = True
                 _log.warning("the log of '%s' grows while a snapshot of it is read; then it is emptied", self.path.name)
-            with our_errors(self.path):
+            with translated_errors(self.path):
                 return connection.execute(statement, values).fetchall()
 
         with self._unless_moved(), reading(self, scope, self._readers.snapshot(), run) as moment:
@@ -314,7 +307,7 @@ class _Tables(SqlTables[int]):
         self._remakes_tables = False
 
     def begin(self) -> None:
-        with our_errors(self._path):
+        with translated_errors(self._path):
             self.rollback()
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
@@ -326,7 +319,7 @@ class _Tables(SqlTables[int]):
             ).get
 
     def attempt(self, work: Callable[[], T]) -> T:
-        with our_errors(self._path):
+        with translated_errors(self._path):
             self._still_open()
             self._cursor.execute("SAVEPOINT work")
             before = self.seq, self._records
@@ -352,7 +345,7 @@ class _Tables(SqlTables[int]):
         self._lost = None
 
     def commit(self) -> None:
-        with our_errors(self._path):
+        with translated_errors(self._path):
             self._still_open()
             self._cursor.execute(
                 "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ? ELSE ? END "

@@ -195,7 +195,7 @@ class PgVector:
         with self._our_errors():
             connection = self._link.connect()
             try:
-                with self._link.our_errors():
+                with self._link.translated_errors():
                     version, is_created = found(connection)
                     if version is None or not (is_created or may_create(connection)):
                         raise _no_pgvector()
@@ -216,7 +216,7 @@ class PgVector:
         """On a connection of its own: where there is no server it says so at once, and the pool after a while."""
         connection = self._link.connect()
         try:
-            with self._link.our_errors(), connection.transaction():
+            with self._link.translated_errors(), connection.transaction():
                 _make_tables(connection)
         finally:
             connection.close()

@@ -1,0 +1,48 @@
+"""Errors of stores that are one file: what the driver and the disk raise becomes an error of Recollect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from recollect.errors import DamagedData, InvalidInput, RecollectError, StoreError, StoreFull, StoreReadOnly
+
+E = TypeVar("E", bound=Exception)
+
+
+@contextmanager
+def file_errors(path: Path, driver: type[E], recollect_error: Callable[[E, Path], RecollectError]) -> Iterator[None]:
+    """Translate the errors of a driver, of its values and of the disk."""
+    try:
+        yield
+    except RecollectError:
+        raise
+    except driver as error:
+        raise recollect_error(error, path) from error
+    except UnicodeDecodeError as error:  # bytes of the file that are not text
+        raise damaged(path) from error
+    except (UnicodeError, OverflowError) as error:
+        raise InvalidInput(f"a value does not fit into '{path.name}': {error}") from error
+    except OSError as error:
+        raise disk_error(path, error.strerror or "", error) from error
+
+
+def damaged(path: Path) -> DamagedData:
+    remedy = "run `recollect verify` to see what is affected, then restore a backup"
+    return DamagedData(f"'{path.name}' is damaged", remedy=remedy)
+
+
+def disk_error(path: Path, said: str, error: Exception) -> RecollectError:
+    if "No space left" in said:
+        return StoreFull(f"no space left for '{path.name}'", remedy="free some disk space; nothing was half written")
+    if "Permission denied" in said or "Read-only" in said or isinstance(error, PermissionError):
+        return StoreReadOnly(
+            f"'{path.name}' cannot be written", remedy="check the permissions of the file and its folder"
+        )
+    if "No such file" in said or isinstance(error, FileNotFoundError | NotADirectoryError):
+        return StoreError(
+            f"cannot open '{path}'", remedy="check that its folder exists and that you may read and write there"
+        )
+    return StoreError(f"the disk failed under '{path.name}': {said.splitlines()[0][:300]}", remedy="check the disk")
