@@ -352,6 +352,6 @@ class AsyncRecollectMemoryTool(BetaAsyncAbstractMemoryTool):
 def _unless_changed(attempt: Callable[[], str]) -> str:
     """Read, change and write; repeated if the file was written to in between."""
     try:
-        return retry(attempt, VersionConflict, tries=TRIES)
+        return retry(attempt, VersionConflict, tries=TRIES - 1)
     except VersionConflict:
         raise ToolError("Others keep changing that file; nothing was changed. Try again later.") from None
