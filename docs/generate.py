@@ -553,13 +553,13 @@ class Recollect:
     @property
     def timezone(self) -> str: ...
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
-        """The same store seen from another organization or by another actor. Close only the one you opened."""
+        """The same store as another organization or another actor. Close only the one you opened."""
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
 
     def close(self) -> None:
-        """Write what is noted and let go of the files."""
+        """Write what is pending, and close the store."""
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...

@@ -97,7 +97,7 @@ def test_why_not_explains_what_was_missed(visit: Any, filled: Any) -> None:
 def test_why_not_takes_words_where_nobody_knows_the_id(visit: Any, filled: Any) -> None:
     page = visit(f"/memories/{filled.ids['memory']}")
     page.get_by_role("link", name="Why was it not found?").click()
-    page.get_by_text("Ask the question above").wait_for()
+    page.get_by_text("Enter the question").wait_for()
     page.goto("/console/search?q=lunch&statuses=published&why_not=billing+pool+waits+30+s")
     page.get_by_role("link", name="The billing pool has 20 connections").first.click()
     page.get_by_text("its status is not published").wait_for()
@@ -323,7 +323,7 @@ def test_snapshots_are_named_and_compared(visit: Any, filled: Any) -> None:
     page.get_by_role("dialog").get_by_label("Label").fill("before the weekend")
     page.get_by_role("dialog").get_by_role("button", name="Yes").click()
     page.locator(".snapshots", has_text="before the weekend").wait_for()
-    page.get_by_role("link", name="its changes").click()
+    page.get_by_role("link", name="changes", exact=True).click()
     assert page.locator(".diff .ins", has_text="+Search: mended on Thursday.").count() == 1
     assert page.locator(".diff", has_text="---").count() == 0
     page.get_by_role("link", name="figures.csv").click()
@@ -390,7 +390,7 @@ def test_the_log_is_verified(visit: Any) -> None:
     page = visit("/audit")
     page.get_by_role("button", name="Verify the log").click()
     page.get_by_text(re.compile("The log was not tampered with")).wait_for()
-    page.get_by_role("button", name="Seal what is new").click()
+    page.get_by_role("button", name="Seal new entries").click()
     page.locator("#told", has_text="All entries are sealed").wait_for()
     sealed = page.locator(".log tr", has_text="audit.verify").first
     assert re.search(r"Maya.*succeeded\s+\d+", sealed.inner_text(), re.DOTALL)
@@ -499,10 +499,10 @@ def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: A
     page.get_by_label("New password", exact=True).fill("some other words")
     page.get_by_label("New password again").fill("some other word")
     page.get_by_role("button", name="Change the password").click()
-    page.locator("#told", has_text="type the same one twice").wait_for()
+    page.locator("#told", has_text="The two new passwords differ").wait_for()
     page.get_by_label("New password again").fill("some other words")
     page.get_by_role("button", name="Change the password").click()
-    page.locator("#told", has_text="everywhere else you are signed out").wait_for()
+    page.locator("#told", has_text="you are signed out everywhere else").wait_for()
     page.reload()
     assert page.get_by_role("heading", name="Your account").is_visible()
     elsewhere.reload()

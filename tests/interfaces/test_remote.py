@@ -77,7 +77,7 @@ def test_a_write_is_sent_again_only_if_it_may_be(fields: dict[str, Any], times: 
         if fields:
             assert attempt().id == "m"
         else:
-            with pytest.raises(Unavailable, match="look whether it was done"):
+            with pytest.raises(Unavailable, match="check whether it was done"):
                 attempt()
     assert service.asked == times
 

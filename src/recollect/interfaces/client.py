@@ -53,7 +53,7 @@ class Recollect:
         return zone_for(self._tenant)
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
-        """The same store seen from another organization or by another actor. Close only the one you opened."""
+        """The same store as another organization or another actor. Close only the one you opened."""
         tenant = self._scope.organization_id if organization is None else checked_id(organization, "organization")
         scope = Scope(tenant, self._scope.actor if actor is None else checked_id(actor, "actor"))
         self._prepare(self._core.store, scope)
@@ -65,7 +65,7 @@ class Recollect:
         return invoke(chosen, self._core, self._scope, given, progress)
 
     def close(self) -> None:
-        """Write what is noted and let go of the files."""
+        """Write what is pending, and close the store."""
         if self._owns:
             from recollect.app import close
 
@@ -158,7 +158,7 @@ def _by_name(operation: Operation | FormerName, given: tuple[Any, ...], fields: 
     if len(given) > len(operation.positional):
         others = operation.request.model_fields if isinstance(operation, Operation) else operation.positional
         raise InvalidInput(
-            f"{operation.name} takes {len(operation.positional)} values without a name, {len(given)} were given",
+            f"{operation.name} takes {len(operation.positional)} positional arguments, {len(given)} were given",
             remedy=f"give the others by name: {', '.join(others)}",
         )
     for name, value in zip(operation.positional, given, strict=False):

@@ -60,13 +60,15 @@ class RemoteRecollect(Recollect):
         return self._zone or "UTC"
 
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
-        raise InvalidInput("a key sees one organization", remedy="connect with another key")
+        raise InvalidInput("a key belongs to one organization", remedy="connect with a key of the other organization")
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name, on the service."""
         chosen, fields = find_operation(operation, fields)
         if chosen.local and operation not in ("export", "import_"):
-            raise InvalidInput(f"the service has no operation '{operation}'", remedy="see /openapi.json")
+            raise InvalidInput(
+                f"'{operation}' does not work over the service", remedy="run it on the machine of the store"
+            )
         request = validated(chosen, fields, RequestTimeZone(zone=self._zone))
         if isinstance(request, ExportRequest):
             return self._export(request)
@@ -170,8 +172,8 @@ class RemoteRecollect(Recollect):
         try:
             reply = self._client.send(method, path, body, headers=headers, write=write)
         except NoReply as error:
-            look = "look whether it was done before you repeat it; with an idempotency_key it can be repeated"
-            remedy = look if error.was_sent else "is it running?"
+            look = "check whether it was done before you repeat it; with an idempotency_key, repeating is safe"
+            remedy = look if error.was_sent else "check that it is running"
             raise Unavailable(f"the service did not answer: {error.reason}", remedy=remedy) from None
         if reply.status >= 400:
             raise _error(reply.status, reply.body)
@@ -213,7 +215,9 @@ def _error(status: int, content: bytes) -> RecollectError:
         kind = _KINDS.get(told["code"], RecollectError)
         return kind(told["message"], remedy=told["remedy"], **told.get("details", {}))
     except (ValueError, KeyError, TypeError):
-        return Unavailable(f"the service answered {status}", remedy="is there something else at that address?")
+        return Unavailable(
+            f"the service answered {status}", remedy="check that this is the address of a Recollect service"
+        )
 
 
 def _kinds(error: type[RecollectError]) -> Iterator[tuple[str, type[RecollectError]]]:

@@ -38,9 +38,11 @@ STOP_SECONDS = 30  # for those who are still sending or reading; what is at work
 class ServeRequest(Request):
     """Start the service."""
 
-    settings: str | None = Field(None, description="The store or YAML settings file; else what the environment says")
-    host: str | None = Field(None, description="The address to listen on, instead of the settings'")
-    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on, instead of the settings'")
+    settings: str | None = Field(
+        None, description="The store or YAML settings file; by default what the environment names"
+    )
+    host: str | None = Field(None, description="The address to listen on; overrides the settings")
+    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; overrides the settings")
 
 
 class Served(Reply):
@@ -103,14 +105,16 @@ def _prepare(core: Core, settings: Settings) -> None:
     if not is_loopback(settings.server.host) and not keys.has_keys(tenant):
         raise InvalidSettings(
             f"cannot listen on a public address ({settings.server.host}) without keys",
-            remedy="create one first: recollect key add NAME --scope admin",
+            remedy="add one first: recollect key add NAME --scope admin",
         )
     if not keys.needs_owner(tenant):
         return
     path = settings.server.key_file or app.key_file_of(settings.store)
     with _private(path) as file:
         file.write(keys.ensure_owner(tenant).key + "\n")
-    print(f"The owner's key is in '{path}', which only you can read. Take it and delete the file.", file=sys.stderr)
+    print(
+        f"The owner's key is in '{path}', which only you can read. Copy the key, then delete the file.", file=sys.stderr
+    )
 
 
 @contextlib.contextmanager
@@ -123,7 +127,7 @@ def _private(path: Path) -> Iterator[TextIO]:
             yield file
         aside.replace(path)
     except OSError as error:
-        remedy = "name one you may write in server.key_file"
+        remedy = "set server.key_file to a path that you may write to"
         raise InvalidSettings(f"cannot write the owner's key to '{path}': {error.strerror}", remedy=remedy) from None
     finally:
         aside.unlink(missing_ok=True)

@@ -126,7 +126,7 @@ class Service:
 
 
 def _operators_alone(what: str) -> Denied:
-    return Denied(f"{what} is for the operator of this service", remedy="ask the operator")
+    return Denied(f"only the operator of this service may use {what}", remedy="ask the operator")
 
 
 def _token(request: Request) -> tuple[str | None, bool]:
@@ -257,7 +257,9 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
         response = problem(request, error)
     except Exception as error:
         log.exception("request %s failed", request.state.id)
-        wrong = RecollectError(f"internal error: {type(error).__name__}", remedy="see the service's log by request_id")
+        wrong = RecollectError(
+            f"internal error: {type(error).__name__}", remedy="find the request_id in the service's log"
+        )
         response = problem(request, wrong)
     seconds = time.perf_counter() - began
     response.headers["x-request-id"] = request.state.id
@@ -297,7 +299,7 @@ def problem(request: Request, error: RecollectError) -> Response:
 async def _unrouted(request: Request, error: HTTPException) -> Response:
     """No such path, or not with this method."""
     request.state.id = request_id(request)
-    remedy = "see /openapi.json for all there is"
+    remedy = "see /openapi.json for all routes"
     told = {"code": "no_such_route", "message": error.detail, "remedy": remedy, "details": {}}
     headers = {**(error.headers or {}), "x-request-id": request.state.id}
     return JSONResponse({"error": told | {"request_id": request.state.id}}, error.status_code, headers)
@@ -310,7 +312,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
     async def ready(request: Request) -> Response:
         """Ready means that a request would be served: the store answers and there is room."""
         if service.is_closing:
-            raise Unavailable("the service is stopping", remedy="ask another one")
+            raise Unavailable("the service is stopping", remedy="try again later")
         await service.run(service.core.store.tenants)
         return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
 

@@ -3,7 +3,7 @@
 The web server waits without end for the head of a request and for a client that reads no answer. Here a head must be
 whole in time and of a bounded size, an answer must be read, and one client holds a bounded number of connections. What
 a client still sends when it has its answer is read and thrown away for a while: closing at once would reset the
-connection, and the answer would be lost. Bodies are timed where they are read (bodies.py).
+connection, and the answer would be lost. Bodies are timed in body_timeouts.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Connections:
             return Overloaded("too many connections", remedy="wait 1 s, then try again", retry_after=1)
         if client is not None and self._by_client[client] >= most:
             self._turned_away.add(one)
-            why = f"more than {most} connections of one client"
+            why = f"too many connections from one client (limit: {most})"
             return Overloaded(why, remedy="close some, or wait 1 s and try again", retry_after=1)
         self._open.add(one)
         if client is not None:
@@ -129,7 +129,9 @@ class Connection(HttpToolsProtocol):
         elif self._head_since is not None:
             self._head_bytes += 0 if ends_a_body else len(data)  # the rest of a body is no head
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self._end_with(InvalidInput("the request header is too long", remedy="send less"), 431)
+                self._end_with(
+                    InvalidInput("the request header is too long", remedy="send fewer or shorter headers"), 431
+                )
 
     @property
     def _is_answering(self) -> bool:

@@ -57,7 +57,12 @@ def endpoints(service: Service) -> list[Endpoint]:
         refuse_headers(request, "import")
         existing = request.query_params.get("existing", "skip")
         with service.uploads, tempfile.NamedTemporaryFile(prefix="recollect-import-") as kept:
-            await _receive(request, kept, service.settings.most_upload_bytes, "import it on the machine itself")
+            await _receive(
+                request,
+                kept,
+                service.settings.most_upload_bytes,
+                "run `recollect import` on the machine of the service",
+            )
             fields = {"path": kept.name, "existing": existing}
             reply = await service.run(lambda: invoke(operation, service.core, principal.scope, fields))
         told = reply.model_copy(update={"path": "(uploaded)"})

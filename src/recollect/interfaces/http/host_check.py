@@ -40,7 +40,9 @@ def check_origin(request: Request) -> None:
     if origin is None or _origin_netloc(origin) == request.headers.get("host", ""):
         return
     if _host(origin) not in LOOPBACK_NAMES:
-        raise Denied("a page of another site sent this request", remedy="send it from a program, not from a web page")
+        raise Denied(
+            "web pages of other sites may not send requests", remedy="send it from a program, not from a web page"
+        )
 
 
 def _origin_netloc(origin: str) -> str | None:

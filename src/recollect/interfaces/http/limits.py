@@ -33,7 +33,7 @@ class Rates:
             while len(self._buckets) > MOST_REMEMBERED:
                 self._buckets.popitem(last=False)
         if tokens < 1:
-            raise limited(f"more than {per_minute} requests a minute", (1 - tokens) * 60 / per_minute)
+            raise limited(f"rate limit exceeded: {per_minute} requests per minute", (1 - tokens) * 60 / per_minute)
 
 
 def limited(why: str, seconds: float) -> RateLimited:
@@ -58,7 +58,7 @@ class Usage:
             used = self._used(key, day)
             if key.requests_per_day and used >= key.requests_per_day:
                 left = 86_400 - (moment.hour * 3600 + moment.minute * 60 + moment.second)
-                raise limited(f"this key's {key.requests_per_day} requests of today are used up", left)
+                raise limited(f"daily limit exceeded: {key.requests_per_day} requests with this key", left)
             self._today[key.id] = (day, used + 1)
             self._unwritten[key.id] = (key, self._unwritten.get(key.id, (key, 0))[1] + 1)
             while len(self._today) > MOST_REMEMBERED:

@@ -24,27 +24,27 @@ ERROR = {
             "type": "object",
             "required": ["code", "message", "remedy", "details", "request_id"],
             "properties": {
-                "code": {"type": "string", "description": "Stable, for programs"},
+                "code": {"type": "string", "description": "A stable code, for programs"},
                 "message": {"type": "string", "description": "What is wrong"},
                 "remedy": {"type": "string", "description": "What to do next"},
                 "details": {"type": "object", "description": "Ids and names"},
-                "request_id": {"type": "string", "description": "Find the request in the service's log by it"},
+                "request_id": {"type": "string", "description": "Identifies the request in the service's log"},
             },
         }
     },
 }
 PROBLEMS = {
     "400": "The request is malformed.",
-    "401": "No key, or none that is valid.",
-    "403": "The key does not grant this.",
+    "401": "The key is missing or not valid.",
+    "403": "The key does not have the permission for this.",
     "404": "Not found, or it belongs to another organization.",
-    "409": "The request is fine, the state is not.",
+    "409": "The request conflicts with what is stored.",
     "413": "The body is too large, or a list in it too long.",
-    "422": "A field is wrong.",
+    "422": "A field is not valid.",
     "429": "Too many requests; Retry-After says when.",
-    "500": "Something is broken here.",
-    "501": "The service lacks an extra for this.",
-    "502": "A model did not answer.",
+    "500": "An internal error.",
+    "501": "A package that this needs is not installed on the service.",
+    "502": "A model failed to answer.",
     "503": "Busy or not ready; Retry-After says when.",
     "507": "The disk is full.",
 }
@@ -127,25 +127,25 @@ def _as_it_is(operation: Operation, described: JsonSchema, components: JsonSchem
         described["parameters"].append(_parameter(operation, components, "media_type", "query"))
         described["description"] += (
             " As `application/octet-stream` the body is the file itself, up to `workspace_file_bytes`, and"
-            " `media_type` stands in the query. Slashes of the path may be sent as they are or as %2F."
+            " `media_type` goes into the query. Slashes in the path may be sent as they are or as %2F."
         )
     if operation.name == "workspace.read":
         described["responses"]["200"]["content"] |= BYTES
         described["description"] += (
-            " With `Accept: application/octet-stream` the answer is the file itself, its version in `ETag`, its hash in"
-            " `X-Recollect-Hash`, its type in `X-Recollect-Media-Type`."
+            " With `Accept: application/octet-stream` the response is the file itself, its version in `ETag`, its hash"
+            " in `X-Recollect-Hash`, its type in `X-Recollect-Media-Type`."
         )
 
 
 HEADERS: dict[str, JsonSchema] = {
     "idempotency_key": {
         "name": "Idempotency-Key",
-        "description": "Stands for `idempotency_key`: the same again is done once, another with it is a conflict.",
+        "description": "Sets `idempotency_key`: a repeated request is done once; a different one is a conflict.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255},
     },
     "version": {
         "name": "If-Match",
-        "description": "Stands for `version`: the ETag of an answer. Fails if it was changed since.",
+        "description": "Sets `version`: send the ETag of a response, and the request fails if something changed since.",
         "schema": {"type": "string", "pattern": r'^"[0-9]{1,18}"$'},
     },
 }
@@ -158,21 +158,21 @@ def _headers(operation: Operation) -> list[JsonSchema]:
 
 
 def repeating(operation: Operation) -> str:
-    """How to repeat a write whose answer was lost: whether `Idempotency-Key` is honoured, and what else there is."""
+    """How to repeat a write whose response was lost: by `Idempotency-Key`, or in which other way."""
     method = operation.route.partition(" ")[0]
     fields = operation.request.model_fields
     if operation.access == "read":
         return ""
     if "idempotency_key" in fields:
-        return "Honours `Idempotency-Key`: with the same key it is done once, however often it is sent."
-    refused = "Takes no `Idempotency-Key` (the header is refused)"
+        return "Accepts `Idempotency-Key`: with the same key it is done once, however often it is sent."
+    refused = "Rejects `Idempotency-Key`"
     if "on_existing" in fields:
-        return f'{refused}: choose `id` and say `"on_existing": "return"`, and it is done once.'
+        return f'{refused}. To repeat it safely, choose an `id` and send `"on_existing": "return"`.'
     if method in ("PUT", "DELETE"):
-        return f"{refused}: done twice, it leaves the same."
+        return f"{refused}. Repeating it has no further effect."
     if "version" in fields:
-        return f"{refused}: send `If-Match`, and a second one is a conflict."
-    return f"{refused}: look whether it was done before you repeat it."
+        return f"{refused}. To repeat it safely, send `If-Match`: the second request is then a conflict."
+    return f"{refused}. Check whether it was done before you repeat it."
 
 
 def _responses(reply: JsonSchema) -> JsonSchema:
@@ -180,7 +180,7 @@ def _responses(reply: JsonSchema) -> JsonSchema:
     problems = {status: {"description": about, "content": error} for status, about in PROBLEMS.items()}
     for status in ("429", "503"):
         problems[status]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait"}}
-    answer = {"description": "The answer.", "content": {"application/json": {"schema": reply}}}
+    answer = {"description": "Success.", "content": {"application/json": {"schema": reply}}}
     return {"200": answer, **problems}
 
 

@@ -20,14 +20,14 @@ def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, 
     if request.method in ("GET", "HEAD", "DELETE"):
         fields = _query(operation, request)
         if body:
-            raise InvalidInput("this takes no body", remedy="give the fields in the query")
+            raise InvalidInput("this request takes no body", remedy="send the fields in the query string")
     else:
         if request.query_params:
-            raise InvalidInput("this takes no query", remedy="give the fields in a JSON body")
+            raise InvalidInput("this request takes no query string", remedy="send the fields in a JSON body")
         fields = _json(body, request.headers.get("content-type", ""))
     doubled = sorted(request.path_params.keys() & fields.keys())
     if doubled:
-        raise InvalidInput(f"'{doubled[0]}' is in the path already", remedy="give it once")
+        raise InvalidInput(f"'{doubled[0]}' is already in the path", remedy="send it only once")
     fields |= request.path_params
     return fields | _headers(operation, request, fields)
 
@@ -37,7 +37,7 @@ def upload_fields(operation: Operation, request: Request) -> dict[str, object]:
     fields = _query(operation, request)
     doubled = sorted(request.path_params.keys() & fields.keys())
     if doubled:
-        raise InvalidInput(f"'{doubled[0]}' is in the path already", remedy="give it once")
+        raise InvalidInput(f"'{doubled[0]}' is already in the path", remedy="send it only once")
     fields |= request.path_params
     return fields | _headers(operation, request, fields)
 
@@ -105,7 +105,7 @@ def _query(operation: Operation, request: Request) -> dict[str, object]:
         if kind == "many":
             fields[name] = values
         elif len(values) > 1:
-            raise InvalidInput(f"'{name}' is given twice", remedy="give it once")
+            raise InvalidInput(f"'{name}' is given twice", remedy="send it only once")
         else:
             fields[name] = _object(name, values[0]) if kind == "object" else values[0]
     return fields
@@ -136,9 +136,11 @@ def _headers(operation: Operation, request: Request, fields: dict[str, object]) 
     found = {name: value for name, value in given.items() if value is not None}
     for name, value in found.items():
         if name not in operation.request.model_fields:
-            raise InvalidInput(f"{operation.name} takes no {name}", remedy="leave that header out")
+            raise InvalidInput(f"{operation.name} does not accept {name}", remedy="leave out that header")
         if fields.get(name, value) != value:
-            raise InvalidInput(f"header and body name different {name}s", remedy="give one of them")
+            raise InvalidInput(
+                f"the header and the body have different values for {name}", remedy="send only one of them"
+            )
     return found
 
 
@@ -146,11 +148,11 @@ def refuse_headers(request: Request, what: str) -> None:
     """Where neither header means anything they are refused, not ignored: the sender relies on them."""
     for name in ("idempotency-key", "if-match"):
         if name in request.headers:
-            raise InvalidInput(f"{what} takes no {name}", remedy="leave that header out")
+            raise InvalidInput(f"{what} does not accept {name}", remedy="leave out that header")
 
 
 def _version(tag: str | None) -> int:
     number = (tag or "").strip().removeprefix("W/").strip('"')
     if not number.isdecimal() or len(number) > LONGEST_VERSION:
-        raise InvalidInput("If-Match takes the ETag of an answer", remedy='send it as it came, such as "3"')
+        raise InvalidInput("If-Match is not an ETag of ours", remedy='send the ETag of a response, such as "3"')
     return int(number)

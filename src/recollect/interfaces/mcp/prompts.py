@@ -1,4 +1,4 @@
-"""PromptHandlers a person picks in their host: begin a task with what is known, and keep what was learned."""
+"""Prompts that a person picks in their host: begin a task with what is known, and keep what was learned."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KEEP = (
 BEGIN = types.Prompt(
     name="begin_task",
     title="Begin a task with what is known",
-    description="Puts what the memory knows about a task before it, with sources and trust.",
+    description="Starts a task with what the memory knows about it, with sources and status.",
     arguments=[
         types.PromptArgument(name="task", description="What is to be done", required=True),
-        types.PromptArgument(name="tokens", description="How much to read at most; 1000 if left out", required=False),
+        types.PromptArgument(name="tokens", description="The most tokens to read; 1000 by default", required=False),
     ],
 )
 END = types.Prompt(
     name="keep_what_was_learned",
     title="Keep what was learned",
-    description="Has the conversation looked over for what is worth remembering.",
-    arguments=[types.PromptArgument(name="about", description="Only what concerns this", required=False)],
+    description="Looks through the conversation for what is worth remembering, and stores it.",
+    arguments=[types.PromptArgument(name="about", description="Only what is about this topic", required=False)],
 )
 
 
@@ -52,7 +52,7 @@ class PromptHandlers:
             if params.name == BEGIN.name:
                 return _said(BEGIN, await self._begun(context, given))
             if params.name == END.name:
-                about = f"\n\nOnly what concerns: {given['about']}" if given.get("about") else ""
+                about = f"\n\nOnly what is about: {given['about']}" if given.get("about") else ""
                 return _said(END, KEEP + about)
             raise InvalidInput(f"there is no prompt '{params.name[:80]}'", remedy=f"use {BEGIN.name} or {END.name}")
         except RecollectError as error:

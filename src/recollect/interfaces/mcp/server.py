@@ -1,7 +1,7 @@
 """The MCP server: tools, resources and prompts over one memory, for whoever has access.
 
 The two transports differ in one thing, the access: who asks, what they may do, and in which thread the work is done.
-Every problem is a tool's error with our message and remedy, for the model to read and mend; no traceback leaves.
+Every problem is a tool's error with our message and remedy, for the model to read and correct; no traceback is sent.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def build(access: Access) -> Server[Any]:
         "recollect",
         version=__version__,
         title="Recollect",
-        description="The memory of AI agents: cited, trusted by evidence, found again.",
+        description="Long-term memory for AI agents, with citations.",
         instructions=INSTRUCTIONS,
         get_tool_input_schema=_schema,
         on_list_tools=tools.list_tools,

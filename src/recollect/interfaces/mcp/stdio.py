@@ -1,6 +1,6 @@
 """`recollect mcp`: the MCP server that a host starts for itself, speaking over its standard input and output.
 
-Whoever may read the file may do everything, as on the command line. Standard output carries the protocol and nothing
+Whoever can open the store can do everything, as on the command line. Standard output carries the protocol and nothing
 else; what there is to say goes to standard error.
 """
 
@@ -36,8 +36,8 @@ class McpRequest(Request):
     profile: Literal["default", "agent", "all", "memory-server"] = Field(
         "default", description="Which tools to offer: default, agent, all or memory-server"
     )
-    organization: str | None = Field(None, description="The tenant to work in")
-    actor: str | None = Field(None, description="On whose behalf")
+    organization: str | None = Field(None, description="The organization (tenant) to work in")
+    actor: str | None = Field(None, description="Who is acting; recorded with every change")
 
 
 class OwnerAccess:

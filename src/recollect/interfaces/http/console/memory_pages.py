@@ -185,7 +185,7 @@ def citations(context: PageContext) -> Facts:
 
 
 def missing(context: PageContext) -> Facts:
-    raise NotFound("there is no such page", remedy="see the menu for all there are")
+    raise NotFound("there is no such page", remedy="choose a page from the menu")
 
 
 PAGES = (

@@ -102,11 +102,11 @@ class PageContext:
         """The operation, if the visitor may use it; a refusal is in the access log."""
         known = OPERATIONS.get(operation)
         if known is None or known.local:  # what works on files of the machine is for who sits at it
-            raise NotFound("there is no such page here", remedy="see the menu")
+            raise NotFound("there is no such page", remedy="choose a page from the menu")
         with self.service.core.journal.attend(self.principal.scope, known.access, known.name, {}, failures_only=True):
             authorize(self.principal, known.name, known.permission)
             if not self.may(operation):
-                raise Denied(f"{operation} is for the operator of this service", remedy="ask the operator")
+                raise Denied(f"only the operator of this service may use {operation}", remedy="ask the operator")
         return known
 
     def ask(self, operation: str, /, **fields: Any) -> Any:

@@ -83,7 +83,7 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=10))
     except ValueError:
-        raise InvalidInput("the form is not readable", remedy="send it again") from None
+        raise InvalidInput("the form could not be read", remedy="send it again") from None
 
 
 def _token(service: Service, request: Request, given: dict[str, str]) -> str:
