@@ -1,4 +1,4 @@
-"""The Python door, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
+"""The Python client, spelt out for editors and type checkers. Written by docs/generate.py: run `make docs`."""
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping
@@ -9,81 +9,82 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
-from recollect.services.access.keys import KeyMade, KeyPage, KeyView
-from recollect.services.access.passwords import SignedOut
+from recollect.services.access.keys import KeyPage, KeyView, NewKey
+from recollect.services.access.passwords import SignOutReply
 from recollect.services.access.projects import ProjectPage, ProjectView
 from recollect.services.access.users import UserPage, UserView
 from recollect.services.admin.activity import Activity
-from recollect.services.admin.audit import LogPage, LogVerified, Sealed
-from recollect.services.admin.expiry import Swept
-from recollect.services.admin.export import BackedUp, Transferred
-from recollect.services.admin.maintenance import Diagnosis, Stats, Verified
-from recollect.services.admin.partitions import Layout, Migrated
+from recollect.services.admin.audit import LogPage, SealReply, VerifyLogReply
+from recollect.services.admin.expiry import SweepReply
+from recollect.services.admin.export import BackupReply, TransferReply
+from recollect.services.admin.maintenance import Diagnosis, Stats, VerifyReply
+from recollect.services.admin.partitions import MigrateReply, PartitionsReply
 from recollect.services.admin.removal import Removal
-from recollect.services.agents.agents import AgentPage, AgentView, InContext
-from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockRemoved, BlockView
-from recollect.services.agents.states import StateDropped, StatePage, StateView
-from recollect.services.agents.tools import ToolPage, ToolRemoved, ToolView
+from recollect.services.agents.agents import AgentPage, AgentView, InContextReply
+from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockView, RemoveBlockReply
+from recollect.services.agents.states import DropStateReply, StatePage, StateView
+from recollect.services.agents.tools import RemoveToolReply, ToolPage, ToolView
 from recollect.services.conversations.messages import (
+    AddMessagesReply,
     MessagePage,
     MessageReference,
     MessageView,
-    MessagesAdded,
-    MessagesFound,
-    MessagesRemoved,
     NewMessage,
-    Popped,
+    PopMessagesReply,
+    RemoveMessagesReply,
+    SearchMessagesReply,
 )
 from recollect.services.conversations.prompts import Prompt
 from recollect.services.conversations.sessions import SessionPage, SessionView
-from recollect.services.frameworks.checkpoints import (
-    CheckpointPage,
-    CheckpointsCopied,
-    CheckpointsDeleted,
-    PutCheckpointReply,
-    ThreadPage,
-    WriteCheckpointReply,
-)
+from recollect.services.frameworks.checkpoint_reading import CheckpointPage, ThreadPage
+from recollect.services.frameworks.checkpoint_retention import DeleteCheckpointsReply
+from recollect.services.frameworks.checkpoints import CopyCheckpointsReply, PutCheckpointReply, WriteCheckpointReply
 from recollect.services.frameworks.key_value import (
-    ItemFound,
-    ItemsFound,
-    ItemsPut,
-    ItemsSwept,
+    GetItemReply,
     NamespacePage,
     PutItemRequest,
+    PutItemsReply,
+    SearchItemsReply,
+    SweepItemsReply,
 )
-from recollect.services.learning.pattern_use import Applied, PatternView, Reported, Suggested
-from recollect.services.learning.patterns import Learned
-from recollect.services.learning.rollup import RolledUp, Summarized, SummaryTree
-from recollect.services.learning.summaries import SummaryView, Undone
+from recollect.services.learning.pattern_use import ApplyReply, PatternView, ReportReply, SuggestReply
+from recollect.services.learning.patterns import LearnReply
+from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
+from recollect.services.learning.summaries import SummaryView, UndoSummaryReply
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.indexing import ReindexReply
-from recollect.services.memories.lifecycle import Forgotten, History, Pruned
+from recollect.services.memories.lifecycle import ForgetReply, History, PruneReply
 from recollect.services.memories.remember import RememberManyReply
 from recollect.services.memories.revise import Receipt
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
-from recollect.services.recall.recall import Recalled
+from recollect.services.recall.recall import RecallReply
 from recollect.services.recall.user_sql import SqlReply
 from recollect.services.recall.why_not import WhyNot
-from recollect.services.runs.control import RunRemoved
-from recollect.services.runs.execution import Proposed, Recorded
+from recollect.services.runs.control import RemoveRunReply
+from recollect.services.runs.execution import ProposeReply, RecordReply
 from recollect.services.runs.history import RunPage, RunView, Timeline
-from recollect.services.runs.queue import Claimed, Renewed
+from recollect.services.runs.queue import ClaimReply, RenewReply
 from recollect.services.trust.citations import CitationPage
-from recollect.services.trust.governance import Checked, Cited, Related, RolledBack, Standing
-from recollect.services.trust.merge import Merged, Unmerged
+from recollect.services.trust.governance import CheckReply, CiteReply, RelateReply, RollBackReply, StatusReply
+from recollect.services.trust.merge import MergeReply, UnmergeReply
 from recollect.services.workspaces.file_reading import FileContent
 from recollect.services.workspaces.files import (
+    DropWorkspaceReply,
     FilePage,
     FileView,
-    FilesChanged,
-    WorkspaceDropped,
+    FilesReply,
     WorkspacePage,
     WorkspaceView,
 )
-from recollect.services.workspaces.folder_sync import Pulled, Pushed
-from recollect.services.workspaces.snapshots import Compared, Restored, SnapshotPage, SnapshotView, SnapshotsPruned
+from recollect.services.workspaces.folder_sync import PullReply, PushReply
+from recollect.services.workspaces.snapshots import (
+    DiffReply,
+    PruneSnapshotsReply,
+    RestoreSnapshotReply,
+    SnapshotPage,
+    SnapshotView,
+)
 
 Prepare = Callable[[RecordStore, Scope], None]
 
@@ -100,13 +101,13 @@ class Recollect:
     @property
     def timezone(self) -> str: ...
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
-        """The same store seen from another organization or by another actor. Close only the one you opened."""
+        """The same store as another organization or another actor. Close only the one you opened."""
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
 
     def close(self) -> None:
-        """Write what is noted and let go of the files."""
+        """Write what is pending, and close the store."""
 
     def __enter__(self) -> Recollect: ...
     def __exit__(self, *problem: object) -> None: ...
@@ -184,7 +185,7 @@ class Recollect:
         """Store a memory with its citations."""
 
     def remember_many(self, memories: builtins.list[RememberRequest | dict[str, Any] | str]) -> RememberManyReply:
-        """Store many at once: all, or none."""
+        """Store many memories at once: all or none."""
 
     def recall(
         self,
@@ -220,8 +221,8 @@ class Recollect:
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
-    ) -> Recalled:
-        """Find memories by words and by meaning, with reasons."""
+    ) -> RecallReply:
+        """Find memories by words and meaning, with the reasons for each hit."""
 
     def context(
         self,
@@ -260,7 +261,7 @@ class Recollect:
         tokens: int = 1000,
         summaries: bool = False,
     ) -> Context:
-        """Pack what is recalled into a token budget for a prompt."""
+        """Pack recalled memories into a prompt, within a token budget."""
 
     def why_not(
         self,
@@ -298,7 +299,7 @@ class Recollect:
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
     ) -> WhyNot:
-        """Say what kept a memory out of an answer."""
+        """Explain why a memory is not in an answer."""
 
     def show(self, id: str) -> MemoryView:
         """Show one memory with its citations, tags and links."""
@@ -333,7 +334,7 @@ class Recollect:
         forgotten: bool = False,
         rolled_up: bool = True,
     ) -> MemoryPage:
-        """List memories, the newest first."""
+        """List memories, newest first."""
 
     def revise(
         self,
@@ -363,22 +364,22 @@ class Recollect:
         vector_model: str | None = None,
         version: int | None = None,
     ) -> Receipt:
-        """Change a memory; its former state is kept."""
+        """Change a memory; its history keeps the previous version."""
 
     def history(self, id: str) -> History:
-        """Show every state a memory was in."""
+        """Show every version of a memory."""
 
-    def relate(self, id: str, to: str, type: str, *, metadata: dict[str, Any] = ...) -> Related:
-        """Link a memory to another."""
+    def relate(self, id: str, to: str, type: str, *, metadata: dict[str, Any] = ...) -> RelateReply:
+        """Link one memory to another."""
 
-    def cite(self, id: str, cites: builtins.list[Any]) -> Cited:
-        """Give a memory more evidence."""
+    def cite(self, id: str, cites: builtins.list[Any]) -> CiteReply:
+        """Add citations to a memory."""
 
-    def confirm(self, id: str, citation: str) -> Standing:
-        """Confirm that you said what a memory cites of you."""
+    def confirm(self, id: str, citation: str) -> StatusReply:
+        """Confirm that you said what a memory cites you for."""
 
-    def uncite(self, id: str, citation: str) -> Standing:
-        """Take a citation away."""
+    def uncite(self, id: str, citation: str) -> StatusReply:
+        """Remove a citation from a memory."""
 
     def check(
         self,
@@ -386,8 +387,8 @@ class Recollect:
         *,
         source: str | None = None,
         state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
-    ) -> Checked:
-        """Look citations up again; what broke demotes its memory."""
+    ) -> CheckReply:
+        """Check citations again; a memory with a broken one is demoted."""
 
     def promote(
         self,
@@ -396,8 +397,8 @@ class Recollect:
         *,
         why: str = "",
         version: int | None = None,
-    ) -> Standing:
-        """Verify or publish a memory whose citations hold."""
+    ) -> StatusReply:
+        """Mark a memory as verified or published, if its citations hold."""
 
     def demote(
         self,
@@ -406,11 +407,11 @@ class Recollect:
         why: str = "",
         version: int | None = None,
         to: Literal["hypothesis", "verified"] = "hypothesis",
-    ) -> Standing:
+    ) -> StatusReply:
         """Make a memory a hypothesis again."""
 
-    def archive(self, id: str, *, why: str = "", version: int | None = None) -> Standing:
-        """Archive a memory without losing it."""
+    def archive(self, id: str, *, why: str = "", version: int | None = None) -> StatusReply:
+        """Archive a memory: it is kept, but no longer recalled."""
 
     def merge(
         self,
@@ -420,26 +421,26 @@ class Recollect:
         promote: Literal["verified", "published"] | None = None,
         why: str = "",
         version: int | None = None,
-    ) -> Merged:
-        """Merge memories that say the same into one."""
+    ) -> MergeReply:
+        """Merge memories that say the same thing into one."""
 
-    def unmerge(self, id: str, *, why: str = "", version: int | None = None) -> Unmerged:
-        """Undo a merge: the merged memory is back."""
+    def unmerge(self, id: str, *, why: str = "", version: int | None = None) -> UnmergeReply:
+        """Undo a merge and bring the merged memory back."""
 
-    def roll_back(self, source: str, *, why: str = "", dry_run: bool = False) -> RolledBack:
-        """Archive all that rests on a source."""
+    def roll_back(self, source: str, *, why: str = "", dry_run: bool = False) -> RollBackReply:
+        """Archive every memory that depends on a source."""
 
-    def forget(self, id: str, *, why: str = "", version: int | None = None) -> Forgotten:
+    def forget(self, id: str, *, why: str = "", version: int | None = None) -> ForgetReply:
         """Forget a memory; it can be restored."""
 
-    def restore(self, id: str, *, why: str = "", version: int | None = None) -> Forgotten:
-        """Bring a forgotten memory back."""
+    def restore(self, id: str, *, why: str = "", version: int | None = None) -> ForgetReply:
+        """Restore a forgotten memory."""
 
-    def erase(self, id: str, *, why: str = "", version: int | None = None) -> Forgotten:
-        """Delete a memory for good, traces included."""
+    def erase(self, id: str, *, why: str = "", version: int | None = None) -> ForgetReply:
+        """Delete a memory for good and overwrite its traces on disk."""
 
-    def sweep(self, *, dry_run: bool = False) -> Swept:
-        """Delete what has expired."""
+    def sweep(self, *, dry_run: bool = False) -> SweepReply:
+        """Delete everything that has expired."""
 
     def prune(
         self,
@@ -452,17 +453,17 @@ class Recollect:
         agent: str | None = None,
         keep_trusted: bool = True,
         dry_run: bool = False,
-    ) -> Pruned:
-        """Forget what is least worth keeping."""
+    ) -> PruneReply:
+        """Forget the memories that are least worth keeping."""
 
     def stats(self) -> Stats:
-        """How much is remembered, and how well supported."""
+        """Count memories by kind, status and evidence."""
 
     def activity(self, days: int = 30) -> Activity:
-        """How much was remembered and used, day by day."""
+        """Show how much was remembered and used, day by day."""
 
     def sql(self, statement: str, *, limit: int = 1000, seconds: float = 30.0, megabytes: int = 1024) -> SqlReply:
-        """Ask a DuckDB store in SQL: one SELECT over your own records."""
+        """Run a SQL SELECT over your own records (DuckDB only)."""
 
     def log(
         self,
@@ -479,22 +480,28 @@ class Recollect:
         limit: int = 50,
         after: str | None = None,
     ) -> LogPage:
-        """Show who did what to which memory, the newest first."""
+        """Show who did what to which memory, newest first."""
 
-    def verify(self) -> Verified:
-        """Re-read everything and name what disagrees."""
+    def verify(self) -> VerifyReply:
+        """Check every record and index, and list the problems."""
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
         """Find problems in the store; with fix, repair them."""
 
     def reindex(self, *, retire: bool = False, everything: bool = False, index: bool = False) -> ReindexReply:
-        """Make the vectors that are missing."""
+        """Create the vectors that are missing."""
 
-    def export(self, path: str, *, audit: bool = False, damaged: Literal["refuse", "skip"] = "refuse") -> Transferred:
-        """Write everything to a JSON Lines file."""
+    def export(
+        self,
+        path: str,
+        *,
+        audit: bool = False,
+        damaged: Literal["refuse", "skip"] = "refuse",
+    ) -> TransferReply:
+        """Export everything to a JSON Lines file."""
 
-    def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> Transferred:
-        """Read an exported file."""
+    def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> TransferReply:
+        """Import an exported file."""
 
     def partitions(
         self,
@@ -505,25 +512,25 @@ class Recollect:
         memories: bool = False,
         all_organizations: bool = False,
         apply: bool = False,
-    ) -> Layout:
-        """Show the months of a large store; make them ahead, drop old ones."""
+    ) -> PartitionsReply:
+        """List monthly partitions, create future ones, drop old ones."""
 
-    def migrate(self, *, distribute: bool = False) -> Migrated:
-        """Bring the tables up to date; spread them over a cluster."""
+    def migrate(self, *, distribute: bool = False) -> MigrateReply:
+        """Bring the tables up to date, or spread them over a cluster."""
 
-    def backup(self, path: str) -> BackedUp:
-        """Copy the whole store while it is in use."""
+    def backup(self, path: str) -> BackupReply:
+        """Back up the whole store while it is in use."""
     def get(self, id: str) -> MemoryView:
         """Show one memory with its citations, tags and links."""
 
-class Room:
-    """The operations of one room, on an open memory: `mem.run.show(...)`."""
+class OperationGroup:
+    """The operations of one group, on an open memory: `mem.run.show(...)`."""
 
     def __init__(self, mem: Recollect) -> None: ...
     def call(self, operation: str, /, **fields: Any) -> Any: ...
 
-class Agent(Room):
-    """Agents: what they are told, whether they work, their prompt."""
+class Agent(OperationGroup):
+    """Agents: their prompt, status and configuration."""
 
     def add(
         self,
@@ -553,7 +560,7 @@ class Agent(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> AgentPage:
-        """List agents, the newest first."""
+        """List agents, newest first."""
 
     def show(self, id: str) -> AgentView:
         """Show an agent with its blocks and tools."""
@@ -576,7 +583,7 @@ class Agent(Room):
         metadata: dict[str, Any] | None = None,
         version: int | None = None,
     ) -> AgentView:
-        """Change what an agent is told."""
+        """Change an agent's prompt, directives or configuration."""
 
     def remove(
         self,
@@ -587,16 +594,16 @@ class Agent(Room):
         with_others: bool = False,
         for_good: bool = False,
     ) -> Removal:
-        """Remove an agent with its memories; says first what that takes."""
+        """Remove an agent and its memories; restorable for 30 days by default."""
 
     def restore(self, id: str) -> AgentView:
-        """Bring a removed agent back."""
+        """Restore a removed agent."""
 
     def pause(self, id: str) -> AgentView:
         """Pause an agent."""
 
     def activate(self, id: str) -> AgentView:
-        """Put an agent to work again."""
+        """Activate a paused or retired agent."""
 
     def retire(self, id: str) -> AgentView:
         """Retire an agent: it takes no new work."""
@@ -609,14 +616,14 @@ class Agent(Room):
         append: builtins.list[str] = ...,
         keep: int | None = None,
         version: int | None = None,
-    ) -> InContext:
-        """Set, add to or trim the messages an agent has in mind."""
+    ) -> InContextReply:
+        """Set, add to or trim the messages in an agent's context."""
 
     def prompt(self, id: str) -> Prompt:
-        """Show the prompt an agent begins its next step with."""
+        """Show the prompt for an agent's next step."""
 
-class Block(Room):
-    """Core memory: short texts that are always in the prompt."""
+class Block(OperationGroup):
+    """Blocks of core memory: short texts that are always in an agent's prompt."""
 
     def add(
         self,
@@ -633,10 +640,10 @@ class Block(Room):
         metadata: dict[str, Any] | None = None,
         id: str | None = None,
     ) -> BlockView:
-        """Make a block of core memory."""
+        """Create a block of core memory."""
 
     def show(self, id: str) -> BlockView:
-        """Show a block and who shares it."""
+        """Show a block and the agents that share it."""
 
     def list(
         self,
@@ -648,13 +655,13 @@ class Block(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> BlockPage:
-        """List blocks or templates, the newest first."""
+        """List blocks or templates, newest first."""
 
     def write(self, id: str, value: str, *, version: int | None = None) -> BlockView:
-        """Replace what a block says."""
+        """Replace the text of a block."""
 
     def append(self, id: str, text: str, *, separator: str = "\n", version: int | None = None) -> BlockView:
-        """Add to what a block says."""
+        """Append to the text of a block."""
 
     def replace(
         self,
@@ -665,7 +672,7 @@ class Block(Room):
         everywhere: bool = False,
         version: int | None = None,
     ) -> BlockView:
-        """Change a piece of what a block says."""
+        """Replace part of the text of a block."""
 
     def revise(
         self,
@@ -681,18 +688,18 @@ class Block(Room):
         """Change a block's label, limit or description."""
 
     def history(self, id: str) -> BlockHistory:
-        """Show what a block said before."""
+        """Show the previous texts of a block."""
 
-    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> BlockRemoved:
+    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> RemoveBlockReply:
         """Delete a block for good."""
 
     def attach(self, id: str, agent: str) -> BlockView:
-        """Give an agent a block."""
+        """Attach a block to an agent."""
 
     def detach(self, id: str, agent: str) -> BlockView:
-        """Take a block away from an agent."""
+        """Detach a block from an agent."""
 
-class Tool(Room):
+class Tool(OperationGroup):
     """Tools that agents may call."""
 
     def add(
@@ -708,10 +715,10 @@ class Tool(Room):
         agents: builtins.list[str] = ...,
         id: str | None = None,
     ) -> ToolView:
-        """Make a tool."""
+        """Add a tool."""
 
     def show(self, id: str) -> ToolView:
-        """Show a tool and who has it."""
+        """Show a tool and the agents that have it."""
 
     def list(
         self,
@@ -722,7 +729,7 @@ class Tool(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> ToolPage:
-        """List tools, the newest first."""
+        """List tools, newest first."""
 
     def revise(
         self,
@@ -739,17 +746,17 @@ class Tool(Room):
     ) -> ToolView:
         """Change a tool."""
 
-    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> ToolRemoved:
+    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> RemoveToolReply:
         """Delete a tool."""
 
     def attach(self, id: str, agent: str) -> ToolView:
-        """Give an agent a tool."""
+        """Attach a tool to an agent."""
 
     def detach(self, id: str, agent: str) -> ToolView:
-        """Take a tool away from an agent."""
+        """Detach a tool from an agent."""
 
-class State(Room):
-    """Where agents left off."""
+class State(OperationGroup):
+    """The saved states of agents."""
 
     def save(
         self,
@@ -761,10 +768,10 @@ class State(Room):
         ttl_seconds: float | None = None,
         version: int | None = None,
     ) -> StateView:
-        """Save where an agent left off."""
+        """Save the state of an agent."""
 
     def load(self, agent: str, *, session: str | None = None) -> StateView:
-        """Show where an agent left off."""
+        """Load the state of an agent."""
 
     def list(
         self,
@@ -774,13 +781,13 @@ class State(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> StatePage:
-        """List states that have not expired, the newest first."""
+        """List states that have not expired, newest first."""
 
-    def drop(self, agent: str, *, session: str | None = None) -> StateDropped:
-        """Delete a state for good."""
+    def drop(self, agent: str, *, session: str | None = None) -> DropStateReply:
+        """Delete the state of an agent for good."""
 
-class Workspace(Room):
-    """Workspaces: an agent's files, snapshots of them, and back."""
+class Workspace(OperationGroup):
+    """Workspaces: the files of agents, with snapshots."""
 
     def add(
         self,
@@ -790,15 +797,15 @@ class Workspace(Room):
         metadata: dict[str, Any] = ...,
         id: str | None = None,
     ) -> WorkspaceView:
-        """Make a workspace for an agent."""
+        """Create a workspace for an agent."""
 
     def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
-        """List workspaces, the newest first."""
+        """List workspaces, newest first."""
 
     def show(self, id: str) -> WorkspaceView:
         """Show a workspace."""
 
-    def drop(self, id: str) -> WorkspaceDropped:
+    def drop(self, id: str) -> DropWorkspaceReply:
         """Delete a workspace for good."""
 
     def write(
@@ -819,20 +826,20 @@ class Workspace(Room):
     def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
         """List the files of a workspace, by path."""
 
-    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesChanged:
-        """Remove a file or folder."""
+    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesReply:
+        """Delete a file or folder."""
 
-    def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesChanged:
-        """Give a file or folder another path."""
+    def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesReply:
+        """Move or rename a file or folder."""
 
-    def pull(self, id: str, folder: str, *, exclude: builtins.list[str] = ..., mirror: bool = False) -> Pulled:
-        """Fill a workspace from a folder on disk."""
+    def pull(self, id: str, folder: str, *, exclude: builtins.list[str] = ..., mirror: bool = False) -> PullReply:
+        """Copy a folder on disk into a workspace."""
 
-    def push(self, id: str, folder: str, *, snapshot: str | None = None) -> Pushed:
-        """Write a workspace out to a folder on disk."""
+    def push(self, id: str, folder: str, *, snapshot: str | None = None) -> PushReply:
+        """Copy a workspace to a folder on disk."""
 
     def snapshot(self, id: str, label: str = "", *, cycle: str | None = None) -> SnapshotView:
-        """Keep a workspace as it is now."""
+        """Take a snapshot of a workspace."""
 
     def snapshots(
         self,
@@ -842,7 +849,7 @@ class Workspace(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> SnapshotPage:
-        """List the snapshots of a workspace, the newest first."""
+        """List the snapshots of a workspace, newest first."""
 
     def diff(
         self,
@@ -852,11 +859,11 @@ class Workspace(Room):
         *,
         path: str | None = None,
         text: bool = True,
-    ) -> Compared:
-        """Show what changed between snapshots, or since one."""
+    ) -> DiffReply:
+        """Show what changed between two snapshots, or since one."""
 
-    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> Restored:
-        """Go back to a snapshot; says what differed."""
+    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> RestoreSnapshotReply:
+        """Restore a snapshot; the reply lists the files that differed."""
 
     def prune(
         self,
@@ -865,11 +872,11 @@ class Workspace(Room):
         keep: int | None = None,
         older_than_days: float | None = None,
         dry_run: bool = False,
-    ) -> SnapshotsPruned:
+    ) -> PruneSnapshotsReply:
         """Delete old snapshots and unused content."""
 
-class Session(Room):
-    """Sessions: add, show, list, change, end, archive."""
+class Session(OperationGroup):
+    """Sessions: conversations, or stretches of work."""
 
     def add(
         self,
@@ -899,7 +906,7 @@ class Session(Room):
         archived: Literal["no", "yes", "only"] = "no",
         open: bool = False,
     ) -> SessionPage:
-        """List sessions, the newest first."""
+        """List sessions, newest first."""
 
     def show(self, id: str) -> SessionView:
         """Show a session."""
@@ -925,13 +932,13 @@ class Session(Room):
         with_others: bool = False,
         for_good: bool = False,
     ) -> Removal:
-        """Remove a session with its messages; says first what that takes."""
+        """Remove a session and its messages; restorable for 30 days by default."""
 
     def restore(self, id: str) -> SessionView:
-        """Bring a removed session back."""
+        """Restore a removed session."""
 
     def end(self, id: str, *, summary: str | None = None) -> SessionView:
-        """Mark a session as ended, with a summary."""
+        """Mark a session as ended, with a summary if you like."""
 
     def archive(self, id: str) -> SessionView:
         """Archive a session; it takes no messages until it is unarchived."""
@@ -939,8 +946,8 @@ class Session(Room):
     def unarchive(self, id: str) -> SessionView:
         """Unarchive a session."""
 
-class Message(Room):
-    """Messages: add, list, search, take back."""
+class Message(OperationGroup):
+    """Messages: what was said in sessions."""
 
     def add(
         self,
@@ -971,8 +978,8 @@ class Message(Room):
         session: str | None = None,
         user: str | None = None,
         agent: str | None = None,
-    ) -> MessagesAdded:
-        """Add messages in order: all, or none."""
+    ) -> AddMessagesReply:
+        """Add several messages in order: all or none."""
 
     def show(self, id: str) -> MessageView:
         """Show one message."""
@@ -990,7 +997,7 @@ class Message(Room):
         limit: int = 100,
         after: str | None = None,
     ) -> MessagePage:
-        """List messages, the oldest first unless asked otherwise."""
+        """List messages, oldest first unless you ask for the newest."""
 
     def search(
         self,
@@ -1001,14 +1008,20 @@ class Message(Room):
         user: str | None = None,
         role: Literal["user", "assistant", "system", "tool"] | None = None,
         limit: int = 20,
-    ) -> MessagesFound:
+    ) -> SearchMessagesReply:
         """Find messages by their words."""
 
-    def remove(self, id: str) -> MessagesRemoved:
+    def remove(self, id: str) -> RemoveMessagesReply:
         """Delete a message for good."""
 
-    def pop(self, session: str | None = None, *, agent: str | None = None, user: str | None = None) -> Popped:
-        """Take the last message away and show it."""
+    def pop(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+    ) -> PopMessagesReply:
+        """Remove the last message and return it."""
 
     def clear(
         self,
@@ -1018,11 +1031,11 @@ class Message(Room):
         user: str | None = None,
         with_others: bool = False,
         dry_run: bool = False,
-    ) -> MessagesRemoved:
+    ) -> RemoveMessagesReply:
         """Delete all messages of a session, agent or user."""
 
-class Episode(Room):
-    """Tasks that were tried, and how they went."""
+class Episode(OperationGroup):
+    """Episodes: tasks that were tried, and how they went."""
 
     def record(
         self,
@@ -1044,7 +1057,7 @@ class Episode(Room):
         idempotency_key: str | None = None,
         id: str | None = None,
     ) -> Receipt:
-        """Remember a task that was tried, and how it went."""
+        """Record a task that was tried, and how it went."""
 
     def from_run(
         self,
@@ -1054,10 +1067,10 @@ class Episode(Room):
         critique: str = "",
         tags: builtins.list[str] = ...,
     ) -> Receipt:
-        """Remember a run as an episode that cites it."""
+        """Record a run as an episode that cites it."""
 
-class Pattern(Room):
-    """Know-how learned from episodes, with how surely it works."""
+class Pattern(OperationGroup):
+    """Patterns: know-how learned from episodes, with success rates."""
 
     def learn(
         self,
@@ -1069,8 +1082,8 @@ class Pattern(Room):
         min_episodes: int = 3,
         alike: float = 0.28,
         limit: int = 1000,
-    ) -> Learned:
-        """Generalise episodes into patterns."""
+    ) -> LearnReply:
+        """Learn patterns from episodes."""
 
     def suggest(
         self,
@@ -1085,8 +1098,8 @@ class Pattern(Room):
         min_evidence: int = 3,
         min_match: float = 0.2,
         limit: int = 5,
-    ) -> Suggested:
-        """Find patterns for a task, by meaning and by proven success."""
+    ) -> SuggestReply:
+        """Suggest patterns for a task, by meaning and success rate."""
 
     def show(self, id: str) -> PatternView:
         """Show a pattern with the evidence for and against it."""
@@ -1101,14 +1114,14 @@ class Pattern(Room):
         session: str | None = None,
         schema_fingerprint: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Applied:
-        """Put a pattern to use, filled in for a task."""
+    ) -> ApplyReply:
+        """Apply a pattern to a task: fill in its template."""
 
-    def report(self, application: str, success: bool, *, note: str = "") -> Reported:
-        """Say whether an application worked."""
+    def report(self, application: str, success: bool, *, note: str = "") -> ReportReply:
+        """Report whether an applied pattern worked."""
 
-class Summary(Room):
-    """What was said, compressed in levels."""
+class Summary(OperationGroup):
+    """Summaries of sessions, days and projects."""
 
     def make(
         self,
@@ -1117,8 +1130,8 @@ class Summary(Room):
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         ids: builtins.list[str] = ...,
-    ) -> Summarized:
-        """Summarise a stretch of a session, or memories."""
+    ) -> MakeSummaryReply:
+        """Summarise part of a session, or some memories."""
 
     def roll_up(
         self,
@@ -1126,11 +1139,11 @@ class Summary(Room):
         session: str | None = None,
         project: str | None = None,
         include_open: bool = False,
-    ) -> RolledUp:
-        """Write every summary that is due, from the bottom up."""
+    ) -> RollUpReply:
+        """Write every summary that is due, lowest level first."""
 
     def show(self, id: str) -> SummaryView:
-        """Show a summary with what it covers."""
+        """Show a summary and what it covers."""
 
     def tree(
         self,
@@ -1141,13 +1154,13 @@ class Summary(Room):
         depth: int = 2,
         limit: int = 100,
     ) -> SummaryTree:
-        """Show summaries from the top down."""
+        """Show summaries as a tree, from the top down."""
 
-    def undo(self, id: str) -> Undone:
-        """Take a summary away; what it covers stays."""
+    def undo(self, id: str) -> UndoSummaryReply:
+        """Delete a summary; what it covers is kept."""
 
-class Run(Room):
-    """Runs of agents: start, drive step by step, watch, steer."""
+class Run(OperationGroup):
+    """Runs of agents: start, carry out, watch and control them."""
 
     def list(
         self,
@@ -1160,7 +1173,7 @@ class Run(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> RunPage:
-        """List runs of agents, the newest first."""
+        """List runs of agents, newest first."""
 
     def start(
         self,
@@ -1179,10 +1192,10 @@ class Run(Room):
         remember: bool | None = None,
         metadata: dict[str, Any] = ...,
     ) -> RunView:
-        """Accept a task for an agent; workers find it in its queue."""
+        """Queue a task for an agent; a worker picks it up."""
 
     def show(self, id: str, *, limit: int = 50, before: int | None = None) -> Timeline:
-        """Show a run: where it stands, and its steps."""
+        """Show the status and steps of a run."""
 
     def claim(
         self,
@@ -1193,14 +1206,14 @@ class Run(Room):
         agent: str | None = None,
         seconds: float = 60,
         idempotency_key: str | None = None,
-    ) -> Claimed:
-        """Take the next run that nobody works on."""
+    ) -> ClaimReply:
+        """Claim the next run that no worker holds."""
 
-    def renew(self, id: str, fence: int, *, seconds: float = 60) -> Renewed:
-        """Keep a run while a step takes long."""
+    def renew(self, id: str, fence: int, *, seconds: float = 60) -> RenewReply:
+        """Renew the lease of a run during a long step."""
 
     def release(self, id: str, fence: int, *, note: str = "") -> RunView:
-        """Give a run back, so that another worker can go on."""
+        """Release a run, so that another worker can continue it."""
 
     def propose(
         self,
@@ -1215,8 +1228,8 @@ class Run(Room):
         snapshot: dict[str, Any] = ...,
         repeatable: bool = False,
         number: int | None = None,
-    ) -> Proposed:
-        """Store what is to be done next, before it is done."""
+    ) -> ProposeReply:
+        """Store the next step before it is carried out."""
 
     def record(
         self,
@@ -1232,8 +1245,8 @@ class Run(Room):
         number: int | None = None,
         remember: bool | None = None,
         kind: Literal["result", "observation"] = "result",
-    ) -> Recorded:
-        """Store what came of a step, before the next."""
+    ) -> RecordReply:
+        """Store the result of a step."""
 
     def finish(
         self,
@@ -1250,13 +1263,13 @@ class Run(Room):
         """End a run that cannot reach its goal."""
 
     def pause(self, id: str, *, why: str = "") -> Timeline:
-        """Stop a run before its next step."""
+        """Pause a run before its next step."""
 
     def resume(self, id: str, *, why: str = "") -> Timeline:
-        """Let a run go on where it stopped; says what happens next."""
+        """Resume a run; the reply says what happens next."""
 
     def cancel(self, id: str, *, why: str = "") -> Timeline:
-        """End a run that is no longer wanted."""
+        """Cancel a run."""
 
     def fork(
         self,
@@ -1270,10 +1283,10 @@ class Run(Room):
         paused: bool = False,
         idempotency_key: str | None = None,
     ) -> Timeline:
-        """Begin another run after any step of this one."""
+        """Start another run from any step of this one."""
 
     def rewind(self, id: str, to: int, *, why: str = "", paused: bool = True) -> Timeline:
-        """Give up the steps after one; they stay visible."""
+        """Go back to an earlier step; later steps stay visible."""
 
     def settle(
         self,
@@ -1288,10 +1301,10 @@ class Run(Room):
     ) -> Timeline:
         """Say whether an uncertain step happened."""
 
-    def remove(self, id: str) -> RunRemoved:
-        """Delete a run with its steps for good."""
+    def remove(self, id: str) -> RemoveRunReply:
+        """Delete a run and its steps for good."""
 
-class User(Room):
+class User(OperationGroup):
     """Users: their profiles, roles and passwords."""
 
     def add(
@@ -1316,10 +1329,10 @@ class User(Room):
         after: str | None = None,
         with_role: bool = False,
     ) -> UserPage:
-        """List users, the newest first."""
+        """List users, newest first."""
 
     def show(self, id: str) -> UserView:
-        """Show a user with role and preferences."""
+        """Show a user's profile, role and preferences."""
 
     def revise(
         self,
@@ -1345,16 +1358,16 @@ class User(Room):
         with_others: bool = False,
         for_good: bool = False,
     ) -> Removal:
-        """Remove an user with their memories; says first what that takes."""
+        """Remove a user and their memories; restorable for 30 days by default."""
 
     def restore(self, id: str) -> UserView:
-        """Bring a removed user back."""
+        """Restore a removed user."""
 
-    def change_password(self, *, password: str, new_password: str) -> SignedOut:
+    def change_password(self, *, password: str, new_password: str) -> SignOutReply:
         """Change your own password."""
 
-class Project(Room):
-    """Projects: what is worked on over many sessions."""
+class Project(OperationGroup):
+    """Projects: work that spans many sessions."""
 
     def add(
         self,
@@ -1376,7 +1389,7 @@ class Project(Room):
         after: str | None = None,
         user: str | None = None,
     ) -> ProjectPage:
-        """List projects, the newest first."""
+        """List projects, newest first."""
 
     def show(self, id: str) -> ProjectView:
         """Show a project."""
@@ -1401,13 +1414,13 @@ class Project(Room):
         with_others: bool = False,
         for_good: bool = False,
     ) -> Removal:
-        """Remove a project; says first what that takes."""
+        """Remove a project; restorable for 30 days by default."""
 
     def restore(self, id: str) -> ProjectView:
-        """Bring a removed project back."""
+        """Restore a removed project."""
 
-class Citation(Room):
-    """Citations: the evidence that memories rest on."""
+class Citation(OperationGroup):
+    """Citations: the evidence for memories."""
 
     def list(
         self,
@@ -1418,10 +1431,10 @@ class Citation(Room):
         limit: int = 50,
         after: str | None = None,
     ) -> CitationPage:
-        """List citations with their memories, the newest first."""
+        """List citations with their memories, newest first."""
 
-class Key(Room):
-    """Keys for programs: what each grants, and how often it may be used."""
+class Key(OperationGroup):
+    """API keys: permissions, limits and expiry."""
 
     def add(
         self,
@@ -1432,26 +1445,26 @@ class Key(Room):
         expires_days: float | None = None,
         rate_per_minute: int | None = None,
         requests_per_day: int | None = None,
-    ) -> KeyMade:
-        """Make a key; it is shown this once."""
+    ) -> NewKey:
+        """Create an API key; it is shown only once."""
 
     def list(self, *, user: str | None = None, revoked: bool = False) -> KeyPage:
-        """List keys, the newest first: what they grant, when they were used."""
+        """List API keys, newest first, with permissions and last use."""
 
     def revoke(self, id: str) -> KeyView:
-        """End a key at once."""
+        """Revoke an API key at once."""
 
-class Audit(Room):
-    """The access log as evidence: sealed, and proven whole."""
+class Audit(OperationGroup):
+    """The access log: seal it, and verify that nobody changed it."""
 
-    def seal(self) -> Sealed:
-        """Seal what is new in the access log."""
+    def seal(self) -> SealReply:
+        """Seal the new entries of the access log."""
 
-    def verify(self, anchor: str | None = None) -> LogVerified:
-        """Prove that the access log was not tampered with."""
+    def verify(self, anchor: str | None = None) -> VerifyLogReply:
+        """Verify that the access log was not tampered with."""
 
-class Checkpoint(Room):
-    """The saved states of programs that run in steps, such as LangGraph's graphs."""
+class Checkpoint(OperationGroup):
+    """Checkpoints of programs that run in steps, such as LangGraph graphs."""
 
     def put(
         self,
@@ -1484,10 +1497,10 @@ class Checkpoint(Room):
         values: builtins.list[bytes],
         replace: bool = False,
     ) -> WriteCheckpointReply:
-        """Save what a task wrote towards the next checkpoint."""
+        """Save what a task wrote for the next checkpoint."""
 
     def get(self, thread: str, id: str | None = None, *, namespace: str = "") -> CheckpointPage:
-        """Read one checkpoint, whole."""
+        """Read one checkpoint."""
 
     def list(
         self,
@@ -1500,15 +1513,15 @@ class Checkpoint(Room):
         limit: int = 100,
         after: str | None = None,
     ) -> CheckpointPage:
-        """List checkpoints, the newest first."""
+        """List checkpoints, newest first."""
 
     def threads(self, thread: str | None = None) -> ThreadPage:
         """List the threads that have checkpoints, by name."""
 
-    def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> CheckpointsDeleted:
-        """Delete a thread, or what some runs made."""
+    def delete(self, thread: str | None = None, *, runs: builtins.list[str] = ...) -> DeleteCheckpointsReply:
+        """Delete a thread, or the checkpoints of some runs."""
 
-    def copy(self, source: str, target: str) -> CheckpointsCopied:
+    def copy(self, source: str, target: str) -> CopyCheckpointsReply:
         """Copy a thread with all its checkpoints."""
 
     def prune(
@@ -1517,11 +1530,11 @@ class Checkpoint(Room):
         threads: builtins.list[str] | None = None,
         keep: int | None = None,
         keep_seconds: float | None = None,
-    ) -> CheckpointsDeleted:
+    ) -> DeleteCheckpointsReply:
         """Delete old checkpoints."""
 
-class Item(Room):
-    """Values that agents keep under a namespace and a key."""
+class Item(OperationGroup):
+    """Items: values under a namespace and a key, as in LangGraph's store."""
 
     def put(
         self,
@@ -1531,13 +1544,13 @@ class Item(Room):
         value: dict[str, Any] | None,
         texts: dict[str, str] = ...,
         ttl_minutes: float | None = None,
-    ) -> ItemsPut:
-        """Keep a value under a key, in place of what was there."""
+    ) -> PutItemsReply:
+        """Store a value under a namespace and a key, replacing the old one."""
 
-    def put_many(self, items: builtins.list[PutItemRequest | dict[str, Any] | str]) -> ItemsPut:
-        """Put and delete several items: all, or none."""
+    def put_many(self, items: builtins.list[PutItemRequest | dict[str, Any] | str]) -> PutItemsReply:
+        """Store and delete several items: all or none."""
 
-    def get(self, namespace: builtins.list[str], key: str, *, refresh: bool = False) -> ItemFound:
+    def get(self, namespace: builtins.list[str], key: str, *, refresh: bool = False) -> GetItemReply:
         """Read one item."""
 
     def search(
@@ -1549,8 +1562,8 @@ class Item(Room):
         limit: int = 10,
         offset: int = 0,
         refresh: bool = False,
-    ) -> ItemsFound:
-        """Find items by filter and by meaning."""
+    ) -> SearchItemsReply:
+        """Find items by filter and meaning."""
 
     def namespaces(
         self,
@@ -1561,13 +1574,13 @@ class Item(Room):
         limit: int = 100,
         offset: int = 0,
     ) -> NamespacePage:
-        """List the namespaces that hold an item, by name."""
+        """List the namespaces that have items, by name."""
 
-    def sweep(self) -> ItemsSwept:
-        """Delete the items that have expired."""
+    def sweep(self) -> SweepItemsReply:
+        """Delete items that have expired."""
 
-def attach(client: type[Recollect], operations: Iterable[Operation], rooms: Mapping[str, str]) -> None:
-    """Give the client a method for each operation, and an attribute for each room."""
+def attach(client: type[Recollect], operations: Iterable[Operation], groups: Mapping[str, str]) -> None:
+    """Give the client a method for each operation, and an attribute for each group."""
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
