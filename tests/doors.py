@@ -57,7 +57,7 @@ def by_command(world: Any, operation: Operation, fields: Fields) -> Any:
 
 
 def _arguments(operation: Operation, fields: Fields) -> list[str]:
-    made = ["--yes"] if operation.asks else []
+    made = ["--yes"] if operation.needs_confirmation else []
     for name, value in fields.items():
         field = operation.request.model_fields[name]
         kind = shape_of(field.annotation)[0]

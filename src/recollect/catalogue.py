@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from recollect.services.tenant import Core
     from recollect.services.times import RequestTimeZone
 
-Flag = Literal["progress", "local", "unlogged", "guessed", "asks"]
-"""`progress`: takes long and tells how far it is; `local`: reads or writes files of the caller's own machine."""
+Flag = Literal["progress", "local", "unlogged", "takes_password", "needs_confirmation"]
+"""The attributes of an operation that are true; `Operation` says what each means."""
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
 
 
@@ -35,13 +35,15 @@ class Operation:
     positional: tuple[str, ...]
     summary: str
     progress: bool = False
+    """It may take long, and reports how far it is."""
     local: bool = False
+    """It reads or writes files on the caller's own machine, so it is not offered over HTTP or MCP."""
     unlogged: bool = False
     """Its success makes no entry in the access log, since what it writes says by itself who and when."""
-    guessed: bool = False
-    """It takes a password: the service allows few tries a minute."""
-    asks: bool = False
-    """A person is shown what its dry run says, and asked, before it is done."""
+    takes_password: bool = False
+    """Few attempts a minute are allowed, so that nobody guesses the password."""
+    needs_confirmation: bool = False
+    """The command line shows its dry run first, and asks."""
     package: ClassVar[str] = "recollect.services"
 
     @cached_property
@@ -150,9 +152,9 @@ _LINES = (
     _op("user.list", "access.users:list_users", "read", "GET /users", "", "List users, newest first."),
     _op("user.show", "access.users:show_user", "read", "GET /users/{id}", "id", "Show a user's profile, role and preferences."),
     _op("user.revise", "access.users:revise_user", "admin", "PATCH /users/{id}", "id", "Change a user's profile, role, status or password."),
-    _op("user.remove", "admin.removal:remove_user", "admin", "DELETE /users/{id}", "id", "Remove a user and their memories; restorable for 30 days by default.", "asks"),
+    _op("user.remove", "admin.removal:remove_user", "admin", "DELETE /users/{id}", "id", "Remove a user and their memories; restorable for 30 days by default.", "needs_confirmation"),
     _op("user.restore", "admin.removal:restore_user", "admin", "POST /users/{id}/restore", "id", "Restore a removed user."),
-    _op("user.change_password", "access.passwords:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "guessed"),
+    _op("user.change_password", "access.passwords:change_password", "read", "PUT /users/me/password", "", "Change your own password.", "takes_password"),
     _op("key.add", "access.keys:add_key", "admin", "POST /keys", "name", "Create an API key; it is shown only once."),
     _op("key.list", "access.keys:list_keys", "admin", "GET /keys", "", "List API keys, newest first, with permissions and last use."),
     _op("key.revoke", "access.keys:revoke_key", "admin", "POST /keys/{id}/revoke", "id", "Revoke an API key at once."),
@@ -174,13 +176,13 @@ _LINES = (
     _op("project.list", "access.projects:list_projects", "read", "GET /projects", "", "List projects, newest first."),
     _op("project.show", "access.projects:show_project", "read", "GET /projects/{id}", "id", "Show a project."),
     _op("project.revise", "access.projects:revise_project", "write", "PATCH /projects/{id}", "id", "Change a project's name, description or owner."),
-    _op("project.remove", "admin.removal:remove_project", "admin", "DELETE /projects/{id}", "id", "Remove a project; restorable for 30 days by default.", "asks"),
+    _op("project.remove", "admin.removal:remove_project", "admin", "DELETE /projects/{id}", "id", "Remove a project; restorable for 30 days by default.", "needs_confirmation"),
     _op("project.restore", "admin.removal:restore_project", "admin", "POST /projects/{id}/restore", "id", "Restore a removed project."),
     _op("session.add", "conversations.sessions:add_session", "write", "POST /sessions", "title", "Start a session."),
     _op("session.list", "conversations.sessions:list_sessions", "read", "GET /sessions", "", "List sessions, newest first."),
     _op("session.show", "conversations.sessions:show_session", "read", "GET /sessions/{id}", "id", "Show a session."),
     _op("session.revise", "conversations.sessions:revise_session", "write", "PATCH /sessions/{id}", "id", "Change a session's title, type, summary or metadata."),
-    _op("session.remove", "admin.removal:remove_session", "admin", "DELETE /sessions/{id}", "id", "Remove a session and its messages; restorable for 30 days by default.", "asks"),
+    _op("session.remove", "admin.removal:remove_session", "admin", "DELETE /sessions/{id}", "id", "Remove a session and its messages; restorable for 30 days by default.", "needs_confirmation"),
     _op("session.restore", "admin.removal:restore_session", "admin", "POST /sessions/{id}/restore", "id", "Restore a removed session."),
     _op("session.end", "conversations.sessions:end", "write", "POST /sessions/{id}/end", "id", "Mark a session as ended, with a summary if you like."),
     _op("session.archive", "conversations.sessions:archive_session", "write", "POST /sessions/{id}/archive", "id", "Archive a session; it takes no messages until it is unarchived."),
@@ -197,7 +199,7 @@ _LINES = (
     _op("agent.list", "agents.agents:list_agents", "read", "GET /agents", "", "List agents, newest first."),
     _op("agent.show", "agents.agents:show_agent", "read", "GET /agents/{id}", "id", "Show an agent with its blocks and tools."),
     _op("agent.revise", "agents.agents:revise_agent", "write", "PATCH /agents/{id}", "id", "Change an agent's prompt, directives or configuration."),
-    _op("agent.remove", "admin.removal:remove_agent", "admin", "DELETE /agents/{id}", "id", "Remove an agent and its memories; restorable for 30 days by default.", "asks"),
+    _op("agent.remove", "admin.removal:remove_agent", "admin", "DELETE /agents/{id}", "id", "Remove an agent and its memories; restorable for 30 days by default.", "needs_confirmation"),
     _op("agent.restore", "admin.removal:restore_agent", "admin", "POST /agents/{id}/restore", "id", "Restore a removed agent."),
     _op("agent.pause", "agents.agents:pause_agent", "write", "POST /agents/{id}/pause", "id", "Pause an agent."),
     _op("agent.activate", "agents.agents:activate_agent", "write", "POST /agents/{id}/activate", "id", "Activate a paused or retired agent."),
@@ -386,7 +388,7 @@ def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[s
     return operation, given
 
 
-LOOKS = 5
+MOST_TRIES = 5
 
 
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
@@ -416,7 +418,7 @@ def carry_out(operation: Operation, core: Core, scope: Any, request: Request, pr
         scope, operation.access, operation.name, asked, failures_only=operation.unlogged, refused=refused
     )
     with attended, typed_os_errors():
-        reply = retry(lambda: operation.function(tenant, request, *more), RequirementFailed, tries=LOOKS)
+        reply = retry(lambda: operation.function(tenant, request, *more), RequirementFailed, tries=MOST_TRIES)
     return in_zone(reply, zone_for(tenant, getattr(request, "user", None)))
 
 

@@ -178,7 +178,7 @@ class ServerSettings(_Settings):
         return [str(ip_network(one.strip())) for one in given]
 
 
-_AS_SQLITE_SAYS = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory:", "duckdb:///:memory:"})
+_IN_MEMORY_ADDRESSES = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory:", "duckdb:///:memory:"})
 
 
 class Settings(_Settings):
@@ -254,7 +254,7 @@ class Settings(_Settings):
         """As in sqlite3, `:memory:` is no file."""
         if not given.strip():
             raise ValueError("is empty: give a path, an address such as postgresql://…, or memory://")
-        return "memory://" if given in _AS_SQLITE_SAYS else given
+        return "memory://" if given in _IN_MEMORY_ADDRESSES else given
 
     @field_validator("vectors", mode="before")
     @classmethod
@@ -278,7 +278,7 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         if isinstance(values.get(name), str):
             values[name] = {"provider": values[name]}
     try:
-        return Settings.model_validate(_filled(values))
+        return Settings.model_validate(_substituted(values))
     except ValidationError as error:
         raise InvalidSettings(
             f"the settings are not valid: {describe(error)}", remedy="see docs/reference/settings.md"
@@ -317,22 +317,22 @@ def shown(address: str) -> str:
 
 _OPTION = re.compile(r"([?&][^=&?]*+)=[^&#]*+")
 _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
-_PLACE = re.compile(r"\$\{(file:)?([^{}]+)\}")
+_PLACEHOLDER = re.compile(r"\$\{(file:)?([^{}]+)\}")
 
 
-def _filled(value: object) -> object:
+def _substituted(value: object) -> object:
     """Replace `${NAME}` and `${file:…}` in texts; in an address they are quoted, so a secret may hold any character."""
     if isinstance(value, Mapping):
-        return {name: _filled(inner) for name, inner in value.items()}
+        return {name: _substituted(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(inner) for inner in value]
+        return [_substituted(inner) for inner in value]
     if not isinstance(value, str):
         return value
     is_part = "://" in value
-    return _PLACE.sub(lambda found: quote(_stands_for(found), safe="") if is_part else _stands_for(found), value)
+    return _PLACEHOLDER.sub(lambda found: quote(_value_of(found), safe="") if is_part else _value_of(found), value)
 
 
-def _stands_for(place: re.Match[str]) -> str:
+def _value_of(place: re.Match[str]) -> str:
     is_file, name = place.groups()
     if not is_file:
         if name not in os.environ:

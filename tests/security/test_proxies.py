@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import recollect
 from recollect.errors import InvalidSettings
-from recollect.interfaces.http.client_address import neighbourhood, parsed
+from recollect.interfaces.http.client_address import client_network, parsed
 from recollect.interfaces.serve import application
 from recollect.settings import Settings, load
 from serving import served
@@ -130,8 +130,8 @@ def test_a_name_given_by_a_header_is_not_believed(fronted: Fronted) -> None:
 
 
 def test_a_client_is_limited_by_what_it_can_choose_its_address_from() -> None:
-    assert neighbourhood("2001:db8::1") == neighbourhood("2001:db8::ffff:1") != neighbourhood("2001:db8:0:1::1")
-    assert neighbourhood("203.0.113.9") != neighbourhood("203.0.113.8")
+    assert client_network("2001:db8::1") == client_network("2001:db8::ffff:1") != client_network("2001:db8:0:1::1")
+    assert client_network("203.0.113.9") != client_network("203.0.113.8")
     assert parsed(HTML) is None
 
 

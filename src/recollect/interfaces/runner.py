@@ -142,7 +142,7 @@ class Runner:
         self, client: Client, think: Think, tools: Mapping[str, Callable[..., object]] | None = None, *,
         worker: str | None = None, lease_seconds: float = 60, tool_timeout_seconds: float = 600,
     ) -> None:  # fmt: skip
-        self._client = _Patient(client)
+        self._client = _RetryingClient(client)
         self._think = think
         self._tools = dict(tools or {})
         self._lease_seconds = lease_seconds
@@ -190,48 +190,48 @@ class Runner:
     def _work_on(self, claimed: ClaimReply) -> None:
         assert claimed.run is not None
         assert claimed.agent is not None
-        hold = _Hold(self._client, claimed.run.id, claimed.fence, self._lease_seconds)
+        lease = _Lease(self._client, claimed.run.id, claimed.fence, self._lease_seconds)
         try:
-            with hold:
-                toolbox = self._toolbox(claimed.agent, hold)
+            with lease:
+                toolbox = self._toolbox(claimed.agent, lease)
                 if toolbox is not None:
-                    self._drive(claimed, hold, toolbox)
+                    self._drive(claimed, lease, toolbox)
         except LeaseLost:
             log.warning("run %s was taken over by another worker", claimed.run.id)
         except NotFound:
             log.warning("run %s was deleted, perhaps with its agent, while it was worked on", claimed.run.id)
 
-    def _toolbox(self, agent: AgentBrief, hold: _Hold) -> Toolbox | None:
+    def _toolbox(self, agent: AgentBrief, lease: _Lease) -> Toolbox | None:
         """None when the agent's configuration makes no sense: its run fails, and the worker goes on with others."""
         said = agent.config_overrides.get("tool_timeout_seconds", self._tool_timeout_seconds)
         try:
             return Toolbox(self._tools, positive_seconds(said, f"tool_timeout_seconds of agent '{agent.id}'"))
         except InvalidInput as refused:
-            self._fail(hold, "invalid_configuration", refused)
+            self._fail(lease, "invalid_configuration", refused)
             return None
 
-    def _drive(self, claimed: ClaimReply, hold: _Hold, toolbox: Toolbox) -> None:
+    def _drive(self, claimed: ClaimReply, lease: _Lease, toolbox: Toolbox) -> None:
         task, step = self._task(claimed), claimed.step
         if step is not None:
-            self._carry_out(task, hold, toolbox, step.tool, step.arguments, step.idempotency_key or step.cycle)
+            self._carry_out(task, lease, toolbox, step.tool, step.arguments, step.idempotency_key or step.cycle)
         while True:
-            if self._stopping.is_set() or hold.is_stopped:
-                self._let_go(hold)
+            if self._stopping.is_set() or lease.is_stopped:
+                self._release(lease)
                 return
             decision = self._decision(task)
             if isinstance(decision, Done):
-                self._end(hold, "run.finish", result=_plain(decision.result), summary=decision.summary)
+                self._end(lease, "run.finish", result=_plain(decision.result), summary=decision.summary)
                 return
             if isinstance(decision, GiveUp):
                 said = decision.error
                 known = {"code": "gave_up", "message": decision.why}
                 error = {**known, **said} if isinstance(said, Mapping) else said
-                self._end(hold, "run.fail", error=error, note=decision.why)
+                self._end(lease, "run.fail", error=error, note=decision.why)
                 return
-            key = self._propose(task, hold, toolbox, decision)
+            key = self._propose(task, lease, toolbox, decision)
             if key is None:
                 return
-            self._carry_out(task, hold, toolbox, decision.tool, decision.arguments, key)
+            self._carry_out(task, lease, toolbox, decision.tool, decision.arguments, key)
 
     def _task(self, claimed: ClaimReply) -> Task:
         assert claimed.run is not None
@@ -253,28 +253,28 @@ class Runner:
         why = f"think returned {type(decided).__name__}, not recollect.Act, Done or GiveUp"
         return GiveUp(why, {"code": "think_failed"})
 
-    def _propose(self, task: Task, hold: _Hold, toolbox: Toolbox, act: Act) -> str | None:
+    def _propose(self, task: Task, lease: _Lease, toolbox: Toolbox, act: Act) -> str | None:
         """The key of the step that is stored now; None when the run may not take another."""
         try:
             proposed = self._client.call(
-                "run.propose", id=hold.run, fence=hold.fence, number=len(task.history) + 1, tool=act.tool,
+                "run.propose", id=lease.run, fence=lease.fence, number=len(task.history) + 1, tool=act.tool,
                 arguments=_plain(act.arguments), reasoning=act.reasoning, thoughts=_plain(act.thoughts),
                 plan=_plain(act.plan), snapshot=task.state, repeatable=toolbox.is_repeatable(act.tool),
             )  # fmt: skip
         except (IllegalTransition, InvalidInput) as refused:
             reason = refused.details.get("reason", "think_failed" if isinstance(refused, InvalidInput) else None)
             if reason is None:  # paused or cancelled
-                self._let_go(hold)
+                self._release(lease)
             else:  # too late, too many steps, or nothing that can be stored
-                self._fail(hold, reason, refused)
+                self._fail(lease, reason, refused)
             return None
         return str(proposed.idempotency_key)
 
     def _carry_out(
-        self, task: Task, hold: _Hold, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, object], key: str
+        self, task: Task, lease: _Lease, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, object], key: str
     ) -> None:
         outcome = toolbox.carry_out(tool, arguments, key, self._stopping)
-        step = {"id": hold.run, "fence": hold.fence, "number": len(task.history) + 1}
+        step = {"id": lease.run, "fence": lease.fence, "number": len(task.history) + 1}
         try:
             self._client.call("run.record", **step, **outcome.fields())
         except InvalidInput as refused:
@@ -284,23 +284,23 @@ class Runner:
             self._client.call("run.record", **step, **kept.fields())
         task.history.grow()
 
-    def _end(self, hold: _Hold, operation: str, **fields: Any) -> None:
+    def _end(self, lease: _Lease, operation: str, **fields: Any) -> None:
         try:
-            self._client.call(operation, id=hold.run, fence=hold.fence, **fields)
+            self._client.call(operation, id=lease.run, fence=lease.fence, **fields)
         except IllegalTransition:  # paused or cancelled this moment
-            self._let_go(hold)
+            self._release(lease)
         except InvalidInput as refused:  # nothing that can be stored; resumed, the run thinks again
-            self._fail(hold, "think_failed", refused)
+            self._fail(lease, "think_failed", refused)
 
-    def _fail(self, hold: _Hold, code: str, why: RecollectError) -> None:
+    def _fail(self, lease: _Lease, code: str, why: RecollectError) -> None:
         try:
             error = {"code": code, "message": why.message}
-            self._client.call("run.fail", id=hold.run, fence=hold.fence, error=error, note=why.message)
+            self._client.call("run.fail", id=lease.run, fence=lease.fence, error=error, note=why.message)
         except IllegalTransition:  # paused or cancelled this moment
-            self._let_go(hold)
+            self._release(lease)
 
-    def _let_go(self, hold: _Hold) -> None:
-        self._client.call("run.release", id=hold.run, fence=hold.fence)
+    def _release(self, lease: _Lease) -> None:
+        self._client.call("run.release", id=lease.run, fence=lease.fence)
 
     def _shown(self, id: str) -> Timeline:
         shown: Timeline = self._client.call("run.show", id=id)
@@ -314,7 +314,7 @@ def _plain(given: object) -> object:
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else given
 
 
-class _Patient:
+class _RetryingClient:
     """A client that tries again: a store that is busy for a moment costs no result.
 
     Every call of a runner may be repeated: steps are recognised by their numbers, claims by their keys.
@@ -333,7 +333,7 @@ class _Patient:
         return self._client.call(operation, **fields)
 
 
-class _Hold:
+class _Lease:
     """Renews the lease of a run while it is worked on; knows when somebody stopped the run or took it."""
 
     def __init__(self, client: Client, run: str, fence: int, seconds: float) -> None:
@@ -343,9 +343,9 @@ class _Hold:
         self._client = client
         self._seconds = seconds
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"recollect-hold-{run[:8]}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=f"recollect-lease-{run[:8]}", daemon=True)
 
-    def __enter__(self) -> _Hold:
+    def __enter__(self) -> _Lease:
         self._thread.start()
         return self
 

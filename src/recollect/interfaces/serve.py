@@ -68,7 +68,7 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         with _listening(settings.server) as (listener, address):
             print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
             _show_logs()
-            connections = Connections(settings.server, _room_for_connections(settings.server.connections))
+            connections = Connections(settings.server, _connection_limit(settings.server.connections))
             config = uvicorn.Config(
                 application(core, settings),
                 http=connections.protocol,  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def _listening(settings: ServerSettings) -> Iterator[tuple[socket.socket, str]]:
         yield listener, f"http://{shown}:{listener.getsockname()[1]}"
 
 
-def _room_for_connections(wanted: int) -> int:
+def _connection_limit(wanted: int) -> int:
     """How many connections fit beside the files we need; more of both are asked of the system where it lets us."""
     try:
         import resource

@@ -423,7 +423,7 @@ def test_a_body_that_stops_coming_or_trickles_is_given_up(monkeypatch: pytest.Mo
             await request_parsing.body_of(Received(scope, receive), 1000)
         assert scope["state"]["is_unread"]
 
-    asyncio.run(body_timeouts.Patience(app)({"type": "http", "headers": [], "state": {}}, slowly, None))  # type: ignore[arg-type]
+    asyncio.run(body_timeouts.BodyTimeouts(app)({"type": "http", "headers": [], "state": {}}, slowly, None))  # type: ignore[arg-type]
     assert len(left) == 0 or len(left) > 300, "what trickles is not read to its end"
 
 

@@ -33,7 +33,7 @@ def command_function(operation: Operation) -> Callable[..., int]:
     if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
         kept = ("store", "as_json") if "settings" in operation.request.model_fields else ("as_json",)
         common = {name: common[name] for name in kept}
-    if operation.asks:
+    if operation.needs_confirmation:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
     for name, (type, option) in common.items():
         default = False if type is bool else None

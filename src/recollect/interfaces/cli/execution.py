@@ -32,7 +32,7 @@ def execute(
     makes = begins or operation.permission == "write"
     with open_for_command(store, organization, actor, create=begins, create_organization=makes) as mem:
         renderer = Renderer(mem.timezone)
-        if operation.asks and not yes and not fields.get("dry_run"):
+        if operation.needs_confirmation and not yes and not fields.get("dry_run"):
             _ask(renderer, operation, mem.call(operation.name, **fields, dry_run=True), fields)
         with renderer.progress(operation.summary, shown=operation.progress and not as_json) as progress:
             reply = mem.call(operation.name, progress=progress, **fields)

@@ -152,7 +152,7 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
         code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)
         return int(code or 0)
     except RecollectError as error:
-        _complain(error, as_json)
+        _print_error(error, as_json)
         return 2 if isinstance(error, InvalidInput) else 1
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -160,25 +160,25 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the process edge: a person gets a line, not a traceback
-        return _edge(error, as_json)
+        return _print_unexpected(error, as_json)
 
 
-def _edge(error: Exception, as_json: bool) -> int:
+def _print_unexpected(error: Exception, as_json: bool) -> int:
     from recollect.errors import InvalidInput, RecollectError
 
     shown = getattr(error, "format_message", None)
     if callable(shown):  # the argument parser's own complaints
-        _complain(InvalidInput(str(shown()), remedy="see --help"), as_json)
+        _print_error(InvalidInput(str(shown()), remedy="see --help"), as_json)
         return 2
     if os.environ.get("RECOLLECT_DEBUG"):
         raise error
-    _complain(
+    _print_error(
         RecollectError(f"internal error: {type(error).__name__}", remedy="run again with RECOLLECT_DEBUG=1"), as_json
     )
     return 1
 
 
-def _complain(error: RecollectError, as_json: bool) -> None:
+def _print_error(error: RecollectError, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": error.as_dict()}, ensure_ascii=False, default=str), file=sys.stderr)
         return

@@ -29,8 +29,8 @@ from recollect.catalogue import FORMER_NAMES, Operation, invoke
 from recollect.domain.record import new_id
 from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
 from recollect.interfaces.http import openapi
-from recollect.interfaces.http.body_timeouts import Patience
-from recollect.interfaces.http.client_address import Proxies, neighbourhood
+from recollect.interfaces.http.body_timeouts import BodyTimeouts
+from recollect.interfaces.http.client_address import Proxies, client_network
 from recollect.interfaces.http.host_check import check_host, is_loopback
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Rates, RequestLimit, Usage
 from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, log_request
@@ -46,7 +46,7 @@ PREFIX = "/v1"
 COOKIE = "recollect"
 CSRF = "x-recollect-csrf"
 SMALL_BODY = 1 << 16
-ANYBODYS = frozenset({"health", "ready"})  # probes ask by whatever address they know
+ANY_HOST = frozenset({"health", "ready"})  # probes ask by whatever address they know
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[str, str, str, Handler]
@@ -102,8 +102,8 @@ class Service:
             authorize(principal, operation.name, operation.permission)
             if not self.grants(principal, operation):
                 raise _operators_alone(operation.name)
-            if operation.guessed:
-                self.rates.take(f"sign-in from {neighbourhood(principal.scope.address)}", TRIES_BY_ADDRESS)
+            if operation.takes_password:
+                self.rates.take(f"sign-in from {client_network(principal.scope.address)}", TRIES_BY_ADDRESS)
                 self.rates.take(f"password of {principal.scope.actor}", TRIES_BY_ACCOUNT)
         return principal
 
@@ -149,7 +149,7 @@ def address_of(request: Request) -> str | None:
     return request.client.host if request.client else None
 
 
-def _is_neighbour(request: Request, settings: ServerSettings) -> bool:
+def _is_local(request: Request, settings: ServerSettings) -> bool:
     """A program on this machine asks, and nobody through it: behind a proxy everybody comes from this machine."""
     is_fronted = settings.hosts or settings.proxies or not request.state.is_direct
     return not is_fronted and is_loopback(address_of(request) or "")
@@ -170,12 +170,12 @@ def build(
 ) -> Starlette:
     """The application: the operations, what a service needs, and the endpoints and routes of the other interfaces."""
     own = [*map(partial(operation_endpoint, service), openapi.offered()), *_former_endpoints(service)]
-    own += [*_surroundings(service), *endpoints]
+    own += [*_service_endpoints(service), *endpoints]
     app = Starlette(
         routes=[*_routes(service, own), *routes],
         exception_handlers={HTTPException: _unrouted},  # type: ignore[dict-item]
         lifespan=lifespan,
-        middleware=[Middleware(Proxies, trusted=service.settings.proxies), Middleware(Patience)],
+        middleware=[Middleware(Proxies, trusted=service.settings.proxies), Middleware(BodyTimeouts)],
     )
     app.router.redirect_slashes = False  # the redirect would lead to whatever name the request gave
     app.state.service = service
@@ -250,7 +250,7 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
     began = time.perf_counter()
     request.state.id = request_id(request)
     try:
-        if name not in ANYBODYS:
+        if name not in ANY_HOST:
             check_host(request, service.settings)
         response = await handler(request)
     except RecollectError as error:
@@ -305,7 +305,7 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
     return JSONResponse({"error": told | {"request_id": request.state.id}}, error.status_code, headers)
 
 
-def _surroundings(service: Service) -> list[Endpoint]:
+def _service_endpoints(service: Service) -> list[Endpoint]:
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -317,7 +317,7 @@ def _surroundings(service: Service) -> list[Endpoint]:
         return JSONResponse({"status": "ready", "store": service.core.store.capabilities.name})
 
     async def metrics(request: Request) -> Response:
-        if not _is_neighbour(request, service.settings):
+        if not _is_local(request, service.settings):
             await service.run(lambda: service.operators(request, "metrics"))
         return Response(service.metrics.page(), media_type=CONTENT_TYPE)
 

@@ -10,7 +10,7 @@ SILENT_SECONDS = 30.0  # a body that stops coming for so long is given up
 SLOWEST_BYTES_A_SECOND = 1000  # and so is one that trickles
 
 
-class Patience:
+class BodyTimeouts:
     """The application behind a clock that runs while it waits for a piece of a body, and at no other time."""
 
     def __init__(self, app: ASGIApp) -> None:

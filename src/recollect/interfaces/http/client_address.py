@@ -96,7 +96,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
     return [one.strip() for one in ",".join(lines).split(",")] if lines else []
 
 
-def neighbourhood(address: str | None) -> str:
+def client_network(address: str | None) -> str:
     """What one client can choose its address from: in IPv6 that is a whole network, so it is limited as one."""
     found = parsed(address) if address else None
     if isinstance(found, IPv6Address):

@@ -17,11 +17,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from recollect.domain.record import new_id
 from recollect.errors import InvalidInput, Overloaded, RecollectError
-from recollect.interfaces.http.client_address import neighbourhood, parsed, trusts
+from recollect.interfaces.http.client_address import client_network, parsed, trusts
 from recollect.settings import ServerSettings
 
 MOST_HEAD_BYTES = 1 << 16
-MOST_LINGERING = 64  # of those that were turned away: the next is cut off
+MOST_REJECTED = 64  # that still get an answer; further ones are cut off
 LOOK_SECONDS = 1.0
 
 
@@ -32,7 +32,7 @@ class Connections:
         self._settings = settings
         self._most = min(most or settings.connections, settings.connections)
         self._open: set[Connection] = set()
-        self._turned_away: set[Connection] = set()
+        self._rejected: set[Connection] = set()
         self._by_client: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,10 +46,10 @@ class Connections:
         client = one.client_name
         most = self._settings.connections_per_client
         if len(self._open) >= self._most:
-            self._turned_away.add(one)
+            self._rejected.add(one)
             return Overloaded("too many connections", remedy="wait 1 s, then try again", retry_after=1)
         if client is not None and self._by_client[client] >= most:
-            self._turned_away.add(one)
+            self._rejected.add(one)
             why = f"too many connections from one client (limit: {most})"
             return Overloaded(why, remedy="close some, or wait 1 s and try again", retry_after=1)
         self._open.add(one)
@@ -58,7 +58,7 @@ class Connections:
         return None
 
     def leave(self, one: Connection) -> None:
-        self._turned_away.discard(one)
+        self._rejected.discard(one)
         if one in self._open:
             self._open.remove(one)
             if one.client_name is not None:
@@ -68,11 +68,11 @@ class Connections:
         """Whom a connection counts for; nobody for a proxy, which stands for many."""
         address = parsed(peer.partition("%")[0])
         is_proxy = address is not None and trusts(self._settings.proxies, address)
-        return None if is_proxy else neighbourhood(str(address) if address else None)
+        return None if is_proxy else client_network(str(address) if address else None)
 
     @property
-    def has_room_to_linger(self) -> bool:
-        return len(self._turned_away) <= MOST_LINGERING
+    def can_answer_rejected(self) -> bool:
+        return len(self._rejected) <= MOST_REJECTED
 
     @property
     def seconds(self) -> float:
@@ -84,9 +84,9 @@ class Connections:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        for one in [*self._open, *self._turned_away]:
+        for one in [*self._open, *self._rejected]:
             one.look(loop.time())
-        if self._open or self._turned_away:
+        if self._open or self._rejected:
             self._watch(loop)
 
 
@@ -100,7 +100,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._rest_since: float | None = None  # of a body whose request is answered already
         self._is_whole = True
-        self._is_turned_away = False
+        self._is_rejected = False
         self._unread, self._unread_since = 0, 0.0
         self.client_name: str | None = None
 
@@ -110,7 +110,7 @@ class Connection(HttpToolsProtocol):
         self.client_name = self._all.name_of(self.client[0] if self.client else "")
         refusal = self._all.admit(self)
         if refusal is not None:
-            self._is_turned_away = True
+            self._is_rejected = True
             self._end_with(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,7 +118,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_turned_away:
+        if self._is_rejected:
             return
         if self._head_since is None and self._is_whole and not self._is_answering:
             self._head_since, self._head_bytes = self.loop.time(), 0
@@ -167,14 +167,14 @@ class Connection(HttpToolsProtocol):
             self._time_out()
 
     def _time_out(self) -> None:
-        if self._is_turned_away or not self._head_bytes:
+        if self._is_rejected or not self._head_bytes:
             self.transport.abort()
         elif not self.transport.is_closing():
             self._end_with(InvalidInput("the request header timed out", remedy="send it without pauses"), 408)
 
     def _end_with(self, error: RecollectError, status: int | None = None) -> None:
         """Say why and let the client read it: nothing more is sent, and what still comes is thrown away."""
-        self._is_turned_away, self._head_since = True, self.loop.time()
+        self._is_rejected, self._head_since = True, self.loop.time()
         status = status or error.http_status
         body = json.dumps({"error": error.as_dict() | {"request_id": new_id()}}).encode()
         wait = b"retry-after: 1\r\n" if status == 503 else b""
@@ -185,7 +185,7 @@ class Connection(HttpToolsProtocol):
             + b"content-length: %d\r\n\r\n" % len(body)
             + body
         )
-        if self._all.has_room_to_linger and self.transport.can_write_eof():
+        if self._all.can_answer_rejected and self.transport.can_write_eof():
             self.transport.write_eof()
         else:
             self.transport.close()

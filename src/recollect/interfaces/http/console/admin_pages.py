@@ -10,27 +10,27 @@ from pydantic import BaseModel
 from recollect.domain.access import PERMISSIONS, ROLES
 from recollect.domain.record import now
 from recollect.errors import InvalidInput
-from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
+from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.settings import Settings, shown
 
 OPERATIONS_LOGGED = ("create", "read", "update", "delete", "search")
 FILTERS = ("memory", "operation", "by", "action", "since", "until")
 
 
-def audit(context: PageContext) -> Facts:
+def audit(context: PageContext) -> TemplateValues:
     chosen = {name: context.query(name).strip() for name in FILTERS}
     success = {"worked": True, "failed": False}.get(context.query("outcome"))
-    facts: Facts = {"chosen": chosen | {"outcome": context.query("outcome")}, "operations": OPERATIONS_LOGGED}
+    facts: TemplateValues = {"chosen": chosen | {"outcome": context.query("outcome")}, "operations": OPERATIONS_LOGGED}
     facts |= {"entries": [], "next": None, "problem": None}
     try:
         page = context.call("log", limit=60, after=context.query("after"), success=success, **chosen)
-        context.meet(one.actor for one in page.entries)
+        context.learn_names(one.actor for one in page.entries)
         return facts | {"entries": page.entries, "next": page.next}
     except InvalidInput as error:
         return facts | {"problem": error}
 
 
-def users(context: PageContext) -> Facts:
+def users(context: PageContext) -> TemplateValues:
     with_role = bool(context.query("with_role"))
     page = context.call("user.list", after=context.query("after"), with_role=with_role, limit=50)
     removed = context.call("user.list", removed=True, limit=50).users
@@ -42,21 +42,21 @@ def _grantable_roles(context: PageContext) -> list[str]:
     return [role for role, granted in ROLES.items() if granted <= context.principal.granted]
 
 
-def account(context: PageContext) -> Facts:
+def account(context: PageContext) -> TemplateValues:
     """Who one is here, and how to change one's own password."""
     return {"introduced": context.introduced, "is_user": context.principal.key.user_id is not None}
 
 
-def keys(context: PageContext) -> Facts:
+def keys(context: PageContext) -> TemplateValues:
     found = context.call("key.list", revoked=True).keys
-    context.meet(one.user for one in found)
+    context.learn_names(one.user for one in found)
     granted = [name for name in PERMISSIONS if name in context.principal.granted]
     over = {key.id for key in found if key.revoked_at or (key.expires_at and key.expires_at <= now())}
     usable, ended = ([key for key in found if (key.id in over) == is_over] for is_over in (False, True))
     return {"usable": usable, "ended": ended, "over": over, "permissions": granted}
 
 
-def settings_page(settings: Settings, context: PageContext) -> Facts:
+def settings_page(settings: Settings, context: PageContext) -> TemplateValues:
     """The settings as they are in force, without secrets; only the operator's people see them."""
     is_operator = context.principal.scope.organization_id == context.service.operator
     told = _flat(settings.model_dump(mode="json")) if is_operator else []
@@ -75,7 +75,7 @@ def _descriptions(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
 _SECRET = ("key", "password", "secret", "token")
 
 
-def _flat(values: Facts, prefix: str = "") -> list[tuple[str, Any]]:
+def _flat(values: TemplateValues, prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, dict) and value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
+from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.interfaces.http.console.templating import line_kinds
 
 PATTERNS_AT_ONCE, STEPS_AT_ONCE, FILES_AT_ONCE, MOST_COMPARED = 20, 200, 500, 100
@@ -13,12 +13,12 @@ LESSONS_AT_ONCE, MOST_UNFOLDED = 12, 40
 RESUMABLE = ("paused", "failed")
 
 
-def agents(context: PageContext) -> Facts:
+def agents(context: PageContext) -> TemplateValues:
     page = context.call("agent.list", after=context.query("after"), limit=50)
     return {"agents": page.agents, "next": page.next}
 
 
-def agent(context: PageContext) -> Facts:
+def agent(context: PageContext) -> TemplateValues:
     blocks = context.ask("block.list", agent=context.id)
     tools = context.ask("tool.list", agent=context.id)
     runs = context.ask("run.list", agent=context.id, limit=20)
@@ -34,13 +34,13 @@ def agent(context: PageContext) -> Facts:
     }
 
 
-def runs(context: PageContext) -> Facts:
+def runs(context: PageContext) -> TemplateValues:
     page = context.call("run.list", status=context.query("status"), after=context.query("after"), limit=50)
     facts = {"runs": page.runs, "next": page.next, "total": page.total, "status": context.query("status")}
     return facts | {"names": context.names("agent", (one.agent for one in page.runs)), "resumable": RESUMABLE}
 
 
-def run(context: PageContext) -> Facts:
+def run(context: PageContext) -> TemplateValues:
     before = context.query("before")
     shown = context.call(
         "run.show", id=context.id, limit=STEPS_AT_ONCE, before=int(before) if before.isdecimal() else None
@@ -49,12 +49,12 @@ def run(context: PageContext) -> Facts:
     return {"run": shown, "agent": agent, "resumable": RESUMABLE}
 
 
-def workspaces(context: PageContext) -> Facts:
+def workspaces(context: PageContext) -> TemplateValues:
     page = context.call("workspace.list", after=context.query("after"), limit=50)
     return {"workspaces": page.workspaces, "next": page.next}
 
 
-def workspace(context: PageContext) -> Facts:
+def workspace(context: PageContext) -> TemplateValues:
     page = context.call("workspace.snapshots", id=context.id, after=context.query("after"))
     since, to = context.query("since"), context.query("to")
     compared = context.call("workspace.diff", id=context.id, since=since, to=to).files if since else []
@@ -86,13 +86,13 @@ def _folders(files: list[Any], chosen: str) -> list[tuple[str, list[Any], bool]]
     return [(name, inside, not name or chosen.startswith(f"{name}/")) for name, inside in sorted(found.items())]
 
 
-def patterns(context: PageContext) -> Facts:
+def patterns(context: PageContext) -> TemplateValues:
     page = context.call("list", kinds=["pattern"], limit=PATTERNS_AT_ONCE, after=context.query("after"))
     shown = [context.call("pattern.show", id=line.id) for line in page.memories]
     return {"patterns": shown, "next": page.next, "total": page.total}
 
 
-def pattern(context: PageContext) -> Facts:
+def pattern(context: PageContext) -> TemplateValues:
     shown = context.call("pattern.show", id=context.id)
     lessons = sorted([*shown.episodes, *shown.counter_examples], key=lambda one: one.at, reverse=True)
     return {"pattern": shown, "lessons": lessons, "at_once": LESSONS_AT_ONCE}

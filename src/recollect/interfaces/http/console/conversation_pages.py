@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
+from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.services.conversations.messages import MessageView
 from recollect.services.recall.browse import MemoryLine
 
@@ -15,13 +15,13 @@ SPOKEN = ("conversation", "interaction")
 TONES = 8
 
 
-def sessions(context: PageContext) -> Facts:
+def sessions(context: PageContext) -> TemplateValues:
     page = context.call("session.list", after=context.query("after"), archived="yes", limit=50)
     names = context.names("agent", (one.agent for one in page.sessions))
     return {"sessions": page.sessions, "next": page.next, "names": names}
 
 
-def session(context: PageContext) -> Facts:
+def session(context: PageContext) -> TemplateValues:
     """The end of a conversation, or what came before it: messages by pages, memories where they fall among them."""
     page = context.call("list", session=context.id, limit=MOST_MEMORIES, include_superseded=True)
     asked = {"session": context.id, "first": "newest", "limit": MESSAGES_AT_ONCE, "after": context.query("after")}

@@ -9,7 +9,7 @@ from typing import Any
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
 from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.http.console.page_context import Facts, Page, PageContext
+from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.interfaces.http.console.templating import chart, fans, parts, slices, weekly, word_diff
 
 REVIEWED_AT_ONCE = 20
@@ -21,7 +21,7 @@ STATES = ("broken", "claimed", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
 
-def overview(context: PageContext) -> Facts:
+def overview(context: PageContext) -> TemplateValues:
     stats = context.call("stats")
     period = int(context.query("days")) if context.query("days") in PERIODS else 30
     days = context.call("activity", days=period).days
@@ -43,25 +43,25 @@ def overview(context: PageContext) -> Facts:
     }
 
 
-def _filters(context: PageContext) -> Facts:
+def _filters(context: PageContext) -> TemplateValues:
     """The filters of recall as the form names them."""
-    given: Facts = {name: context.queries(name) for name in ("kinds", "statuses")}
+    given: TemplateValues = {name: context.queries(name) for name in ("kinds", "statuses")}
     given["tags"] = [tag.strip() for tag in context.query("tags").split(",") if tag.strip()]
     given |= {name: context.query(name) for name in ("author", "since", "until", "session", "agent", "user")}
     given["purpose"] = "act" if context.query("act") else ""
     return {name: value for name, value in given.items() if value}
 
 
-def search(context: PageContext) -> Facts:
+def search(context: PageContext) -> TemplateValues:
     return {"kinds": list(KINDS), "statuses": STATUSES, "chosen": _filters(context), **results(context)}
 
 
-def results(context: PageContext) -> Facts:
+def results(context: PageContext) -> TemplateValues:
     """What was found, or what there is when nothing was asked for; `why not` for an id that was missed."""
     query, filters = context.query("q").strip(), _filters(context)
     by, forgotten, limit = context.query("by"), bool(context.query("forgotten")), _how_many(context)
     wanted = context.query("why_not").strip()
-    facts: Facts = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
+    facts: TemplateValues = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
     facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
     facts |= {"next": None, "total": 0, "wanted": wanted, "is_narrowed": bool(filters)}
     try:
@@ -69,7 +69,7 @@ def results(context: PageContext) -> Facts:
             asked = {"query": query, "by": by, "limit": limit, **filters}
             found = context.call("recall", **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
-            context.meet_cited(one for hit in found.hits for one in hit.citations)
+            context.learn_cited_names(one for hit in found.hits for one in hit.citations)
             facts |= _missed(context, wanted, asked) if wanted else {}
         else:
             page = context.call("list", limit=30, after=context.query("after"), forgotten=forgotten, **filters)
@@ -84,7 +84,7 @@ def _how_many(context: PageContext) -> int:
     return min(int(asked), MOST_HITS) if asked.isdecimal() and int(asked) else HITS
 
 
-def _missed(context: PageContext, wanted: str, asked: Facts) -> Facts:
+def _missed(context: PageContext, wanted: str, asked: TemplateValues) -> TemplateValues:
     """Why a memory is not in the answer. Who gives words instead of an id is shown which memories they may mean."""
     try:
         found = context.call("why_not", id=wanted, **asked)
@@ -100,13 +100,13 @@ def _text_of(context: PageContext, id: str) -> str:
         return ""
 
 
-def memory(context: PageContext) -> Facts:
+def memory(context: PageContext) -> TemplateValues:
     """A memory with all that hangs on it; of a forgotten one, what it was."""
     states = context.call("history", id=context.id).entries
     is_forgotten = states[-1].change == "forgotten"
     shown = None if is_forgotten else context.call("show", id=context.id)
-    context.meet(state.by for state in states)
-    context.meet_cited(shown.citations if shown else ())
+    context.learn_names(state.by for state in states)
+    context.learn_cited_names(shown.citations if shown else ())
     return {
         "id": context.id,
         "memory": shown,
@@ -129,7 +129,7 @@ def _owners(context: PageContext, fields: Mapping[str, str | None]) -> dict[str,
     return found
 
 
-def _history(states: list[Any]) -> list[Facts]:
+def _history(states: list[Any]) -> list[TemplateValues]:
     """The changes, the newest first: each with what it did to the text."""
     changes = []
     for before, after in pairwise(states):
@@ -139,7 +139,7 @@ def _history(states: list[Any]) -> list[Facts]:
     return changes[::-1]
 
 
-def review(context: PageContext) -> Facts:
+def review(context: PageContext) -> TemplateValues:
     """What nobody has judged yet, the newest first, each with its evidence.
 
     Summaries that roll up others stand and fall with those: they are shown to who chooses their kind.
@@ -162,11 +162,11 @@ def _evidence(context: PageContext, ids: list[str]) -> dict[str, list[Any]]:
         for one in page.citations:
             found[one.memory].insert(0, one)
         after = page.next
-    context.meet_cited(one for cited in found.values() for one in cited)
+    context.learn_cited_names(one for cited in found.values() for one in cited)
     return found
 
 
-def near(context: PageContext) -> Facts:
+def near(context: PageContext) -> TemplateValues:
     """The nearest in meaning to one memory: what it may repeat, support or contradict."""
     shown = context.call("show", id=context.id)
     found = context.call("recall", query=shown.text[:2000], by="meaning", limit=5).hits
@@ -175,16 +175,16 @@ def near(context: PageContext) -> Facts:
     return {"id": context.id, "hits": [hit for hit in found if hit.id != context.id][:4]}
 
 
-def citations(context: PageContext) -> Facts:
+def citations(context: PageContext) -> TemplateValues:
     """What memories rest on, by what the last look found; and what to do about what broke."""
     state, source = context.query("state"), context.query("source").strip()
     chosen = {"state": state if state in STATES else "", "source": source}
     page = context.call("citation.list", limit=CITED_AT_ONCE, after=context.query("after"), **chosen)
-    context.meet_cited(page.citations)
+    context.learn_cited_names(page.citations)
     return {"citations": page.citations, "next": page.next, "total": page.total, "chosen": chosen, "states": STATES}
 
 
-def missing(context: PageContext) -> Facts:
+def missing(context: PageContext) -> TemplateValues:
     raise NotFound("there is no such page", remedy="choose a page from the menu")
 
 

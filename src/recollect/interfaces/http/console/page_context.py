@@ -25,7 +25,7 @@ from recollect.services.trust.citations import CitationView
 
 ROOT = "/console"
 SIGN_IN = f"{ROOT}/sign-in"
-SAFETY = {
+SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -37,7 +37,7 @@ SAFETY = {
 
 
 MOST_NAMES, ID_LENGTH = 1000, 36
-Facts = dict[str, object]
+TemplateValues = dict[str, object]
 """What a template is given, by name."""
 
 
@@ -69,12 +69,12 @@ MENU = (
 
 
 class Page(NamedTuple):
-    """A page: its path, the template that draws it, the operation it rests on and what gathers its facts."""
+    """A page: its path, its template, the operation it needs, and the function that collects its values."""
 
     path: str
     template: str
     needs: str
-    gather: Callable[[PageContext], Facts]
+    gather: Callable[[PageContext], TemplateValues]
 
 
 @dataclass(frozen=True)
@@ -145,25 +145,25 @@ class PageContext:
         keys = self.ask("key.list", revoked=True)
         return {one.id: one.name for one in keys.keys} if keys else {}
 
-    def meet(self, ids: Iterable[str | None]) -> None:
+    def learn_names(self, ids: Iterable[str | None]) -> None:
         """Learn the names of those whom a page is about to name, all in one question."""
         unknown = {id for id in ids if id and len(id) == ID_LENGTH} - self._people.keys()
         self._people.update(self.names("user", unknown))
         self._people.update({id: self._keys.get(id, id) for id in unknown - self._people.keys()})
 
-    def meet_cited(self, citations: Iterable[CitationView]) -> None:
-        self.meet(one.source.removeprefix("user:") for one in citations if one.type == "user")
+    def learn_cited_names(self, citations: Iterable[CitationView]) -> None:
+        self.learn_names(one.source.removeprefix("user:") for one in citations if one.type == "user")
 
     def person(self, id: str) -> str:
         """Somebody's name, if it is an id that we know; else what was given."""
-        self.meet([id])
+        self.learn_names([id])
         return self._people.get(id, id)
 
     @cached_property
     def introduced(self) -> access.SignedInUser:
         return access.introduced(self.service.core, self.principal)
 
-    def frame(self) -> Facts:
+    def frame(self) -> TemplateValues:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
         path = self.request.url.path.removeprefix(ROOT)
@@ -188,12 +188,12 @@ def page_endpoint(service: Service, page: Page) -> Endpoint:
     """A page as an endpoint of the service."""
 
     async def handler(request: Request) -> Response:
-        return await shown(request, lambda: service.run(lambda: _drawn(service, request, page)))
+        return await shown(request, lambda: service.run(lambda: _rendered_page(service, request, page)))
 
     return "GET", ROOT + page.path, f"console{page.path or '/'}", handler
 
 
-def _drawn(service: Service, request: Request, page: Page) -> Response:
+def _rendered_page(service: Service, request: Request, page: Page) -> Response:
     context = PageContext(service, request, service.principal(request))
     try:
         context.allowed(page.needs)
@@ -209,7 +209,7 @@ async def shown(request: Request, draw: Callable[[], Awaitable[Response]]) -> Re
     except Unauthenticated:
         if request.headers.get("x-recollect-fragment"):
             raise
-        return RedirectResponse(f"{SIGN_IN}?next={quote(_where(request))}", 303, SAFETY)
+        return RedirectResponse(f"{SIGN_IN}?next={quote(_where(request))}", 303, SECURITY_HEADERS)
     except RecollectError as error:
         return html("problem_alone.html", error.http_status, problem=error)
 
@@ -219,4 +219,4 @@ def _where(request: Request) -> str:
 
 
 def html(template: str, status: int = 200, /, **facts: object) -> HTMLResponse:
-    return HTMLResponse(rendered(template, facts), status, SAFETY)
+    return HTMLResponse(rendered(template, facts), status, SECURITY_HEADERS)

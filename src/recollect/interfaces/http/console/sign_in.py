@@ -16,8 +16,8 @@ from starlette.responses import RedirectResponse, Response
 
 from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, Unauthenticated
 from recollect.interfaces.http.app import COOKIE, Endpoint, Service, address_of
-from recollect.interfaces.http.client_address import neighbourhood
-from recollect.interfaces.http.console.page_context import ROOT, SAFETY, SIGN_IN, html, shown
+from recollect.interfaces.http.client_address import client_network
+from recollect.interfaces.http.console.page_context import ROOT, SECURITY_HEADERS, SIGN_IN, html, shown
 from recollect.interfaces.http.console.templating import STATIC, VERSION
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS
 from recollect.interfaces.http.request_parsing import body_of
@@ -35,12 +35,12 @@ def endpoints(service: Service) -> list[Endpoint]:
 
     async def leave(request: Request) -> Response:
         await service.run(lambda: passwords.sign_out(service.core, service.principal(request)))
-        response = Response(status_code=204, headers=SAFETY)
+        response = Response(status_code=204, headers=SECURITY_HEADERS)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return response
 
     async def home(request: Request) -> Response:
-        return RedirectResponse(ROOT, 303, SAFETY)
+        return RedirectResponse(ROOT, 303, SECURITY_HEADERS)
 
     return [
         ("GET", "/", "console home", home),
@@ -73,7 +73,7 @@ async def _enter(service: Service, request: Request) -> Response:
         token = await service.run(lambda: _token(service, request, given))
     except (Unauthenticated, RateLimited, InvalidInput) as error:
         return _form(service, request, given, error)
-    response = RedirectResponse(_inside(given.get("next", "")), 303, SAFETY)
+    response = RedirectResponse(_inside(given.get("next", "")), 303, SECURITY_HEADERS)
     secure = service.settings.secure_cookies or request.url.scheme == "https"
     response.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=secure)
     return response
@@ -89,7 +89,7 @@ def _fields(body: bytes) -> dict[str, str]:
 def _token(service: Service, request: Request, given: dict[str, str]) -> str:
     """What the cookie holds from now on. Tries count before anything is looked at, so that nothing is told by them."""
     address, key = address_of(request), given.get("key", "").strip()
-    service.rates.take(f"sign-in from {neighbourhood(address)}", TRIES_BY_ADDRESS)
+    service.rates.take(f"sign-in from {client_network(address)}", TRIES_BY_ADDRESS)
     if key:
         _try(lambda: keys.authenticate(service.core, key, address))
         return key
@@ -124,4 +124,4 @@ async def _static(request: Request) -> Response:
     fresh = request.query_params.get("v") == VERSION
     media = mimetypes.guess_type(request.path_params["name"])[0] or "application/octet-stream"
     headers = {"cache-control": "public, max-age=31536000, immutable" if fresh else "no-cache"}
-    return Response(content, media_type=media, headers=headers | SAFETY)
+    return Response(content, media_type=media, headers=headers | SECURITY_HEADERS)
