@@ -20,7 +20,7 @@ from typing import Any
 
 import recollect
 from recall_quality import CATEGORIES, _default_data, questions, remember_conversation
-from recollect.domain.relevance import least_match
+from recollect.domain.text.relevance import least_match
 
 FLOORS = (0.0, 0.06, 0.1, 0.15, 0.2, 0.3)
 OURS = "least_match"

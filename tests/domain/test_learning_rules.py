@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.domain.extractive import extract, sentences
 from recollect.domain.learning import HALF_LIFE_DAYS, TrialOutcome, beta_cdf, beta_quantile, posterior, verdict
-from recollect.domain.pattern_templates import TaskExample, filled, generalized, read_slots, slots_of, steps_of
-from recollect.domain.similarity import grouped, likeness
+from recollect.domain.text.extractive import extract, sentences
+from recollect.domain.text.pattern_templates import TaskExample, filled, generalized, read_slots, slots_of, steps_of
+from recollect.domain.text.similarity import grouped, likeness
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 counts = st.integers(0, 60)

@@ -22,9 +22,9 @@ from postgres_server import server
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.sqlite.connection import connect
 from recollect.app.stores import record_store
-from recollect.domain import tokenizer
 from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS
+from recollect.domain.text import tokenizer
 from recollect.errors import DuplicateKey, StoreError
 from recollect.ports.query import Query
 from recollect.ports.records import Scope

@@ -25,8 +25,8 @@ Her running shoes wore out
 I run every morning before work
 The build failed with err-4012 in the parser
 ERR_4012 came back after the upgrade
-See src/recollect/domain/tokenizer.py for the rules
-The domain/tokenizer.py file was moved
+See src/recollect/domain/text/tokenizer.py for the rules
+The domain/text/tokenizer.py file was moved
 Version 11 is not version 1
 Meet me on 2024-05-07 at noon
 Mail ann.lee@example.org about the invoice
@@ -88,7 +88,7 @@ QUESTIONS: dict[str, str | None] = {
     "running": None,
     "err-4012 parser": "err-4012",
     "Err 4012": None,
-    "domain/tokenizer.py": None,
+    "domain/text/tokenizer.py": None,
     "src/recollect": "src/recollect",
     "version 11": "Version 11",
     "2024-05-07": "2024-05-07",

@@ -79,7 +79,7 @@ def test_a_killed_making_again_is_done_at_the_next_opening(name: str, tmp_path: 
 import os
 import recollect
 from recollect.adapters.records.sqlite.connection import connect
-from recollect.domain import tokenizer
+from recollect.domain.text import tokenizer
 made, calls = tokenizer.terms_of, []
 def terms_of(texts):
     calls.append(1)

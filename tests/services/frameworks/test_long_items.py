@@ -12,8 +12,8 @@ from every_store import EVERY_STORE
 from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect import app
 from recollect.domain.key_value import Item, ItemVector
-from recollect.domain.passages import MOST_PASSAGES, passages
 from recollect.domain.record import new_id
+from recollect.domain.text.passages import MOST_PASSAGES, passages
 from recollect.ports.query import Compare, Query
 from recollect.ports.steps import DeleteWhere, Insert
 from recollect.testing.fakes import HashEmbedder

@@ -11,8 +11,8 @@ import pytest
 
 import recollect
 from recollect.domain.conversations import Message
-from recollect.domain.extractive import extract, sentences
 from recollect.domain.memory import Memory
+from recollect.domain.text.extractive import extract, sentences
 from recollect.errors import InvalidInput, ModelFailed
 from recollect.ports.steps import Insert
 from recollect.testing.fakes import ScriptedModel

@@ -12,7 +12,7 @@ import recollect
 from every_store import VECTOR_SEARCH, searched
 from long_texts import ASKED, FACT, LONG, ShortSighted, prose
 from recollect.domain.memory import Embedding
-from recollect.domain.passages import MOST_PASSAGES, passages
+from recollect.domain.text.passages import MOST_PASSAGES, passages
 from recollect.ports.query import Query, equal
 from recollect.ports.steps import DeleteWhere, Put
 from recollect.services.memories.embeddings import question_vector, whole_vectors

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.domain.relevance import DOUBT, KNOWN_MATCH, LEAST_MATCH, least_match
+from recollect.domain.text.relevance import DOUBT, KNOWN_MATCH, LEAST_MATCH, least_match
 
 KNOWN = [
     "Caroline adopted a grey kitten named Miso",

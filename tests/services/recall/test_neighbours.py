@@ -13,7 +13,7 @@ import pytest
 
 import recollect
 from every_store import EVERY_STORE
-from recollect.domain.relevance import NEIGHBOUR_REACH
+from recollect.domain.text.relevance import NEIGHBOUR_REACH
 from recollect.services.recall.candidates import _positions
 
 MORNING = datetime(2024, 5, 1, tzinfo=UTC)

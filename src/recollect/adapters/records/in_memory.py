@@ -31,7 +31,7 @@ from recollect.adapters.records.common.text_terms import terms_of
 from recollect.adapters.records.common.transaction import Transaction, unique_values
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record, Unique, new_id
-from recollect.domain.tokenizer import terms_asked
+from recollect.domain.text.tokenizer import terms_asked
 from recollect.errors import Closed, InvalidInput
 from recollect.ports.query import Beside, Linked, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Change, Problem, Scope

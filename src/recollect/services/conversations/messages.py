@@ -17,9 +17,9 @@ from pydantic import Field
 from recollect.domain.conversations import Message, Role, Session
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.memory import Memory, canonical
-from recollect.domain.questions import read_question
 from recollect.domain.record import Id, JsonArray, JsonList, QueryText, Record, Text, id_after
 from recollect.domain.sources import Source
+from recollect.domain.text.questions import read_question
 from recollect.errors import (
     Conflict,
     DuplicateKey,

@@ -31,8 +31,8 @@ from recollect.domain.key_value import (
     names_match,
     path_of,
 )
-from recollect.domain.passages import MOST_PASSAGES
 from recollect.domain.record import LONGEST_SECONDS, Json, JsonObject, QueryText, Text, now
+from recollect.domain.text.passages import MOST_PASSAGES
 from recollect.errors import TooLarge
 from recollect.ports.models import Embedder
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from recollect.domain.learning import LEAST_EVIDENCE, PatternUse, UseOutcome
 from recollect.domain.memory import TRUSTED, Memory
-from recollect.domain.pattern_templates import filled, read_slots, slots_of
 from recollect.domain.record import Id, QueryText, Text, now
+from recollect.domain.text.pattern_templates import filled, read_slots, slots_of
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, VersionConflict
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.records import revised

@@ -17,9 +17,9 @@ from pydantic import BaseModel, Field
 
 from recollect.domain.learning import posterior
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Tag
-from recollect.domain.pattern_templates import generalized
 from recollect.domain.record import Id, JsonObject, Text, clipped, clipped_within, now
-from recollect.domain.similarity import Matrix, grouped, likeness
+from recollect.domain.text.pattern_templates import generalized
+from recollect.domain.text.similarity import Matrix, grouped, likeness
 from recollect.errors import Conflict, EmbedderFailed
 from recollect.ports.models import Prompt, Vectors
 from recollect.ports.query import Compare, Filter, Linked, OneOf, Order, Query, equal

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from recollect.domain.conversations import Message
-from recollect.domain.extractive import Sentence, extract, numbers_in, sentences
 from recollect.domain.memory import LONG_TERM, Memory, Relationship, canonical, space_name
 from recollect.domain.provenance import cite
 from recollect.domain.record import Id, JsonObject, Text, clipped_within
+from recollect.domain.text.extractive import Sentence, extract, numbers_in, sentences
 from recollect.errors import InvalidInput
 from recollect.ports.models import Prompt
 from recollect.ports.query import Compare, OneOf, Query, equal

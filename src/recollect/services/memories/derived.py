@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
-from recollect.domain.pattern_templates import TaskExample, generalized
 from recollect.domain.provenance import Citation, cite
+from recollect.domain.text.pattern_templates import TaskExample, generalized
 from recollect.errors import IllegalTransition
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.records import revised

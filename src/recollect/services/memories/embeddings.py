@@ -15,9 +15,9 @@ from itertools import islice
 import numpy as np
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, PassageSelection, cut
-from recollect.domain.questions import embedded_text
-from recollect.domain.relevance import Codes, token_codes
+from recollect.domain.text.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, PassageSelection, cut
+from recollect.domain.text.questions import embedded_text
+from recollect.domain.text.relevance import Codes, token_codes
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
 from recollect.ports.query import OneOf, Query, equal

@@ -31,8 +31,8 @@ from recollect.domain.memory import (
     identity_of,
 )
 from recollect.domain.memory import Scope as MemoryScope
-from recollect.domain.questions import moment_words
 from recollect.domain.record import Id, Json, Name, Text, Vector, now
+from recollect.domain.text.questions import moment_words
 from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Query, equal
 from recollect.ports.records import revised

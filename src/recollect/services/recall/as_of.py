@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from recollect.domain.memory import Memory, Revision
-from recollect.domain.questions import Question
-from recollect.domain.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Ranking, late_similarities
+from recollect.domain.text.questions import Question
+from recollect.domain.text.relevance import DENSE_POOL, LEXICAL_POOL, Candidate, Ranking, late_similarities
 from recollect.errors import EmbedderFailed
 from recollect.ports.query import AnyOf, Compare, OneOf, Query, TextQuery, equal, passes
 from recollect.services.memories.content_hashes import check_revision

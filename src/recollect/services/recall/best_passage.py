@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from recollect.domain.passages import Passage, passages
-from recollect.domain.questions import Question
-from recollect.domain.tokenizer import terms_asked, terms_of
+from recollect.domain.text.passages import Passage, passages
+from recollect.domain.text.questions import Question
+from recollect.domain.text.tokenizer import terms_asked, terms_of
 from recollect.services.recall.candidates import Pool
 
 

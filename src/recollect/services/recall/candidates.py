@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from recollect.domain.memory import Memory
-from recollect.domain.questions import Question
-from recollect.domain.relevance import (
+from recollect.domain.text.questions import Question
+from recollect.domain.text.relevance import (
     DENSE_POOL,
     LATE_POOL,
     LEXICAL_POOL,

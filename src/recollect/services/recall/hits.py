@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from recollect.domain.memory import Tag
-from recollect.domain.passages import Passage
 from recollect.domain.provenance import Citation
-from recollect.domain.questions import Question
-from recollect.domain.relevance import Ranked
-from recollect.domain.tokenizer import is_paired, terms_asked, terms_of
+from recollect.domain.text.passages import Passage
+from recollect.domain.text.questions import Question
+from recollect.domain.text.relevance import Ranked
+from recollect.domain.text.tokenizer import is_paired, terms_asked, terms_of
 from recollect.ports.query import OneOf, Query
 from recollect.services.memories.content_hashes import left_out_note
 from recollect.services.recall.best_passage import best_passages

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recollect.domain.memory import Memory, space_name
-from recollect.domain.questions import Question
-from recollect.domain.relevance import Codes
+from recollect.domain.text.questions import Question
+from recollect.domain.text.relevance import Codes
 from recollect.errors import EmbedderFailed, IndexFailed
 from recollect.ports.models import Vectors
 from recollect.ports.query import Query

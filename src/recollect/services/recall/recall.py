@@ -1,8 +1,8 @@
 """A memory comes out: found by words and by meaning, ranked with reasons, proven on the records, counted and logged.
 
 Gather a pool (full text, nearest vectors, the neighbours in their sessions), read it from the records under every
-filter again, rank it (domain/relevance.py), show the best with their citations. An index can only ever suggest: what
-is dead, foreign or filtered out does not get past the reading of the records.
+filter again, rank it (domain/text/relevance.py), show the best with their citations. An index can only ever suggest:
+what is dead, foreign or filtered out does not get past the reading of the records.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from recollect.domain.agents import Result
-from recollect.domain.questions import Question, read_question
 from recollect.domain.record import Name, QueryText, Vector, now
-from recollect.domain.relevance import Ranked, least_match
+from recollect.domain.text.questions import Question, read_question
+from recollect.domain.text.relevance import Ranked, least_match
 from recollect.errors import InvalidInput
 from recollect.ports.query import Order, Query, equal
 from recollect.services.memories.embeddings import given_vector

@@ -13,9 +13,9 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from recollect.domain.alignment import unified
 from recollect.domain.hash_tree import Difference, Entries, Entry, bucket_of, differences, grown, levels, loaded
 from recollect.domain.record import Id, QueryText, Text, id_after, now
+from recollect.domain.text.alignment import unified
 from recollect.domain.workspaces import Blob, ChangedBucket, InnerPath, Snapshot, Workspace, WorkspaceFile
 from recollect.errors import InvalidInput, NotFound, RequirementFailed, StoreBusy
 from recollect.ports.query import OneOf, Order, Query, equal

@@ -3,8 +3,8 @@
 A step is turned into statements with the table as it was before it, so that a key or an index that is added later is
 the same as one that was there from the beginning. Text indexes are no part of it: they are derived from the records,
 and each store makes them after the last migration wherever its mark is not the one that is wanted (`text_marks`). That
-makes one again when its fields or facets change, when other words are made of a text (`domain/tokenizer.py:VERSION`),
-and when whoever made it was killed before it was whole.
+makes one again when its fields or facets change, when other words are made of a text
+(`domain/text/tokenizer.py:VERSION`), and when whoever made it was killed before it was whole.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.dialect import Run, Values, json_text
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.domain import tokenizer
 from recollect.domain.record import RECORDS, ColumnType, Record, now
+from recollect.domain.text import tokenizer
 from recollect.errors import StoreError
 
 MARK = "text:"

@@ -1,9 +1,9 @@
-"""What the text indexes of all stores hold: the terms that `domain/tokenizer.py` makes of a record."""
+"""What the text indexes of all stores hold: the terms that `domain/text/tokenizer.py` makes of a record."""
 
 from __future__ import annotations
 
-from recollect.domain import tokenizer
 from recollect.domain.record import Record
+from recollect.domain.text import tokenizer
 
 READ_OTHERWISE = "the text index was made by another version of the words"
 

@@ -1,6 +1,6 @@
 """Text search in DuckDB: a table of (word, row) that is scanned, and the rarity of a word within the scope.
 
-No extension is loaded: the terms are those of `domain/tokenizer.py`, kept as 63-bit hashes.
+No extension is loaded: the terms are those of `domain/text/tokenizer.py`, kept as 63-bit hashes.
 A column of numbers needs no index: DuckDB reads a million of them in a millisecond or two, and a write adds its rows at
 the end. The tenant and the facets are conditions on the records themselves, so nothing of others is ever counted.
 """
@@ -17,7 +17,7 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.dialect import Run
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.domain.record import Record
-from recollect.domain.tokenizer import terms_asked
+from recollect.domain.text.tokenizer import terms_asked
 from recollect.ports.query import Query, TextHit, TextQuery
 from recollect.ports.records import Scope
 

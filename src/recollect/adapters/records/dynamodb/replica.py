@@ -23,7 +23,7 @@ from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.domain.memory import Embedding
 from recollect.domain.record import Record
-from recollect.domain.tokenizer import terms_asked
+from recollect.domain.text.tokenizer import terms_asked
 from recollect.errors import StoreBusy
 from recollect.ports.query import Beside, Filter, TextHit, TextQuery, passes
 from recollect.ports.vectors import StoredVector, VectorRow

@@ -22,7 +22,7 @@ from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
 from recollect.adapters.ttl_cache import TtlCache
 from recollect.domain.record import Record
-from recollect.domain.tokenizer import terms_asked
+from recollect.domain.text.tokenizer import terms_asked
 from recollect.ports.query import Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 

@@ -1,7 +1,7 @@
 """The text index of a PostgreSQL store: a column of our own terms with a GIN index over it.
 
-The terms are made by `domain/tokenizer.py` and handed over with the row; no dictionary or configuration of the server
-has a part in it. They stand in the record's own row, so they go where it goes.
+The terms are made by `domain/text/tokenizer.py` and handed over with the row; no dictionary or configuration of the
+server has a part in it. They stand in the record's own row, so they go where it goes.
 """
 
 from __future__ import annotations

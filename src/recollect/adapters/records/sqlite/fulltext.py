@@ -20,7 +20,7 @@ from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.text_terms import terms_of
 from recollect.domain.record import Record, TextIndex
-from recollect.domain.tokenizer import terms_asked
+from recollect.domain.text.tokenizer import terms_asked
 from recollect.ports.query import Query, Row, TextHit, TextQuery
 from recollect.ports.records import Scope
 

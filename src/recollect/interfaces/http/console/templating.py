@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from recollect.domain.alignment import changes
+from recollect.domain.text.alignment import changes
 
 _HERE = files("recollect.interfaces.http.console")
 STATIC: dict[str, bytes] = {one.name: one.read_bytes() for one in (_HERE / "static").iterdir() if one.is_file()}

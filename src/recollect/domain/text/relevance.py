@@ -22,8 +22,8 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.domain.questions import ASSISTANT_ROLES, USER_ROLES, WORD, NamedTime, Question
-from recollect.domain.tokenizer import HALF, JOINT, LETTERS, folded, is_bare, spellings, stem, terms_asked
+from recollect.domain.text.questions import ASSISTANT_ROLES, USER_ROLES, WORD, NamedTime, Question
+from recollect.domain.text.tokenizer import HALF, JOINT, LETTERS, folded, is_bare, spellings, stem, terms_asked
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.domain.questions import STOP_WORDS
-from recollect.domain.tokenizer import stem, words_in
+from recollect.domain.text.questions import STOP_WORDS
+from recollect.domain.text.tokenizer import stem, words_in
 
 Matrix = NDArray[np.float64]
 MOST_COMPARED = 4_000  # characters of a text: a task or a sentence says what it is about long before

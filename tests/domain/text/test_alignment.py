@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from recollect.domain import alignment
-from recollect.domain.alignment import changes, unified
+from recollect.domain.text import alignment
+from recollect.domain.text.alignment import changes, unified
 
 
 class Word(str):

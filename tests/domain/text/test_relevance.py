@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counting import steps_of
-from recollect.domain.questions import (
+from recollect.domain.text.questions import (
     STOP_WORDS,
     NamedTime,
     Question,
@@ -20,8 +20,8 @@ from recollect.domain.questions import (
     moment_words,
     read_question,
 )
-from recollect.domain.relevance import Candidate, Ranked, Weights, late_similarities, rank, token_codes
-from recollect.domain.tokenizer import stem
+from recollect.domain.text.relevance import Candidate, Ranked, Weights, late_similarities, rank, token_codes
+from recollect.domain.text.tokenizer import stem
 
 NOW = datetime(2024, 5, 20, 12, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 
-from recollect.domain.tokenizer import folded, is_paired, parts, tokens
+from recollect.domain.text.tokenizer import folded, is_paired, parts, tokens
 
 _STOP_WORDS = """a about above after again against all also am an and any are as at be because been before being
 below between both but by can could did do does doing done down during each else ever few for from further get gets
@@ -80,7 +80,7 @@ class NamedTime:
 class Question:
     """What a question says about the memory it looks for.
 
-    `terms` is what to ask the full-text index for, any of them, folded as `domain/tokenizer.py` does: each is a word,
+    `terms` is what to ask the full-text index for, any of them, folded as in `domain/text/tokenizer.py`: each a word,
     an identifier such as `err-4012` besides its words, or a run of characters of a script without spaces.
     """
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.domain.similarity import Matrix, likeness, word_likeness, words
+from recollect.domain.text.similarity import Matrix, likeness, word_likeness, words
 
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|\n+")
 _NUMBER = re.compile(r"\d")

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from recollect.domain.alignment import changes
-from recollect.domain.similarity import every_word
+from recollect.domain.text.alignment import changes
+from recollect.domain.text.similarity import every_word
 
 _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 _BREAK = re.compile(r"(?<=[^\d\s][.;])\s+(?=[A-Z0-9])|;\s+")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from recollect.adapters.models.wordpiece import bert_uncased
-from recollect.domain.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, cut, passages
+from recollect.domain.text.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, cut, passages
 
 PROSE = " ".join(f"Sentence number {n} tells of the harbour, the boats and the weather of day {n}." for n in range(400))
 CODE = "\n".join(f"def handle_{n}(request):\n    return parse(request.body)[{n}] or None\n" for n in range(300))
