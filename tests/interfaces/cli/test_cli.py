@@ -173,6 +173,16 @@ def test_as_a_program_it_prints_no_traceback_when_the_pipe_closes(tmp_path: Path
     assert done.stderr == ""
 
 
+def test_hashes_and_numbers_of_the_store_are_shown_as_json_alone(cli: Any) -> None:
+    stored = cli("remember", "Alice prefers pytest", "--id", "pytest", "--tag", "testing")[1]
+    shown = cli("show", "pytest")[1]
+    for out in (stored, shown):
+        assert "hypothesis" in out
+        assert not [name for name in ("content_hash", "identity", "is_deleted", "seq", "False") if name in out]
+    told = json.loads(cli("show", "pytest", "--json")[1])
+    assert told["fields"]["content_hash"].startswith("m1:")
+
+
 def test_a_store_is_copied_into_another(cli: Any) -> None:
     told(cli, "remember", "Alice prefers pytest", "--store", "a.db")
     code, out, _ = cli("copy", "a.db", "b.db")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -31,6 +31,7 @@ from recollect.services.admin.partitions import PartitionsReply
 from recollect.services.admin.removal import Removal
 from recollect.services.agents.agents import AgentPage
 from recollect.services.memories.lifecycle import History
+from recollect.services.memories.revise import Receipt
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
 from recollect.services.recall.recall import RecallReply
@@ -40,6 +41,7 @@ from recollect.services.recall.why_not import WhyNot
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
 LISTED = 20
+INTERNAL = {"content_hash", "identity", "is_deleted", "organization_id", "seq"}  # shown by --json alone
 
 
 class Renderer:
@@ -52,7 +54,7 @@ class Renderer:
             if isinstance(reply, type):
                 render(self, reply)
                 return
-        self._fields(reply)
+        self._fields(reply.model_dump(mode="json"))
 
     @contextmanager
     def progress(self, title: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
@@ -105,7 +107,9 @@ class Renderer:
         )
         table = Table.grid(padding=(0, 2))
         for name, value in reply.fields.items():
-            table.add_row(f"[dim]{name}[/]", escape(str(value)))
+            if name not in INTERNAL and not (name == "content" and set(value) == {"text"}):
+                shown = self.when(value) if name.endswith("_at") or name == "last_accessed" else _cell(value)
+                table.add_row(f"[dim]{name}[/]", escape(shown))
         self.console.print(table)
         if reply.tags:
             self.console.print("tags: " + escape(", ".join(reply.tags)))
@@ -113,6 +117,9 @@ class Renderer:
             self.console.print(_citation(citation.source, citation.state, citation.note))
         for link in reply.links:
             self.console.print(f"{escape(link.type)} {'→' if link.direction == 'to' else '←'} {escape(link.id)}")
+
+    def receipt(self, reply: Receipt) -> None:
+        self._fields(reply.model_dump(mode="json", exclude_defaults=True, exclude=INTERNAL))
 
     def memories(self, reply: MemoryPage) -> None:
         table = Table("when", "status", "kind", "text", _whole("id"), box=None, header_style="dim")
@@ -247,9 +254,9 @@ class Renderer:
         if reply.cut:
             self.console.print(f"[dim]the first {len(reply.rows)} rows; --limit shows more[/]")
 
-    def _fields(self, reply: BaseModel) -> None:
+    def _fields(self, values: Mapping[str, object]) -> None:
         table = Table.grid(padding=(0, 2))
-        for name, value in reply.model_dump(mode="json").items():
+        for name, value in values.items():
             if value not in (None, "", [], {}):
                 shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
                 table.add_row(f"[dim]{name}[/]", Text(shown, overflow="fold"))
@@ -282,6 +289,7 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Context: Renderer.packed,
     WhyNot: Renderer.why_not,
     MemoryView: Renderer.memory,
+    Receipt: Renderer.receipt,
     MemoryPage: Renderer.memories,
     UserPage: Renderer.named,
     AgentPage: Renderer.named,
