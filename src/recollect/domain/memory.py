@@ -30,7 +30,7 @@ from recollect.domain.record import (
 )
 
 Status = Literal["hypothesis", "verified", "published", "archived"]
-Scope = Literal["task", "project", "global"]
+MemoryScope = Literal["task", "project", "global"]
 Change = Literal["revised", "promoted", "demoted", "archived", "forgotten", "restored", "superseded", "moved"]
 
 TRANSITIONS: dict[str, frozenset[str]] = {
@@ -105,7 +105,7 @@ class Memory(Record):
     content_hash: Text
     identity: Text
     metadata: Json = Field(default_factory=dict)
-    scope: Scope = "global"
+    scope: MemoryScope = "global"
     level: Name = "item"
     status: Status = "hypothesis"
     confidence: float = Field(default=0.5, ge=0.0, le=1.0)

@@ -147,7 +147,7 @@ class TestPgVectorBeside(_Outside):
     @pytest.fixture(params=["exact", "walk"])
     def open_index(self, request: pytest.FixtureRequest) -> Callable[..., VectorStore]:
         address = server().address()
-        few: dict[str, Any] = {"small_scope": 5, "index_rows": 20} if request.param == "walk" else {}
+        few: dict[str, Any] = {"exact_limit": 5, "index_rows": 20} if request.param == "walk" else {}
         return lambda truth: ExternalIndex(truth, PgVector(address, **few), background=False)
 
 

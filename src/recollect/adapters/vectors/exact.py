@@ -1,6 +1,6 @@
-"""What every vector index shares: the scope of a search, its query, and the exact similarity of stored vectors.
+"""What every vector index shares: the filter of a search, its query, and the exact similarity of stored vectors.
 
-An index only suggests rows. What it suggests is read from the records again, must be in the scope, and is scored here.
+An index only suggests rows. What it suggests is read from the records again, must pass the filter, and is scored here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class VectorFilter:
 
 
 def products(rows: Sequence[VectorRow], query: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The exact similarity of rows that the scope admits."""
+    """The exact similarity of rows that pass the filter."""
     similarity: NDArray[np.float64] = decode(rows, len(query)).astype(np.float64) @ query
     return similarity
 

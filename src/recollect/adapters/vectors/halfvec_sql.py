@@ -1,8 +1,9 @@
 """How a table with a column of pgvector's type `halfvec` is searched and indexed.
 
-A scope of up to so many rows is filtered first and scored exactly: under a selective filter an HNSW walk is slower and
-misses most. A broader one walks the HNSW index that covers it, if there is one, and on until enough of what it meets
-passes the filters (iterative scan, in strict order). Where that gives up too early, all of the scope is scored.
+Where only so many rows pass the filter, they are filtered first and scored exactly: under a selective filter an HNSW
+walk is slower and misses most. A broader one walks the HNSW index that covers it, if there is one, and on until enough
+of what it meets passes the filters (iterative scan, in strict order). Where that gives up too early, all rows that pass
+are scored.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RowFilter:
     values: Sequence[object]
 
     @property
-    def scope(self) -> Hashable:
+    def key(self) -> Hashable:
         return self.condition, repr(self.values)
 
 
@@ -56,24 +57,24 @@ class Halfvecs:
     key: str
 
     def exact(self, row_filter: RowFilter, query: Vector, limit: int, most: int) -> tuple[str, list[object]]:
-        """Scores each of the scope, if there are no more than `most`; `scored` reads the answer."""
+        """Scores each row that passes, if there are no more than `most`; `scored` reads the answer."""
         text = (
-            f"WITH scope AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {row_filter.condition} "
-            f"LIMIT {most + 1}), best AS (SELECT {self.key}, min(_halfvec <#> %s::halfvec) AS distance FROM scope "
+            f"WITH passed AS MATERIALIZED (SELECT {self.key}, _halfvec FROM {self.table} WHERE {row_filter.condition} "
+            f"LIMIT {most + 1}), best AS (SELECT {self.key}, min(_halfvec <#> %s::halfvec) AS distance FROM passed "
             f"GROUP BY {self.key} ORDER BY distance, {self.key} LIMIT %s) "
-            f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM scope) c LEFT JOIN best ON TRUE"
+            f"SELECT {self.key}, distance, size FROM (SELECT count(*) AS size FROM passed) c LEFT JOIN best ON TRUE"
         )
         return text, [*row_filter.values, _half(query), limit]
 
     def nearest(
         self, row_filter: RowFilter, query: Vector, limit: int, most: int, broad: TtlCache[bool], server: Server
     ) -> list[Neighbour]:
-        """(key, minus the similarity), best first. `broad` remembers the scopes that are too broad to be scored."""
-        if not broad.get(row_filter.scope):
+        """(key, minus the similarity), best first. `broad` remembers the filters that are too broad to be scored."""
+        if not broad.get(row_filter.key):
             found = scored(server.ask(*self.exact(row_filter, query, limit, most)), most)
             if found is not None:
                 return found
-            broad.set(row_filter.scope, True)
+            broad.set(row_filter.key, True)
         rows = limit
         while True:
             walked = server.work(lambda connection, rows=rows: self.walk(connection, row_filter, query, rows))  # type: ignore[misc]
@@ -85,7 +86,7 @@ class Halfvecs:
             rows *= 4  # several of the nearest have one key: more are needed
 
     def walk(self, connection: Connection, row_filter: RowFilter, query: Vector, limit: int) -> list[Neighbour]:
-        """May give up before it has found enough, in a scope that is a small part of the index."""
+        """May give up before it has found enough, where few rows of the index pass."""
         effort = min(max(2 * limit, 100), 1000)
         connection.execute("SET LOCAL hnsw.iterative_scan = strict_order")
         connection.execute(f"SET LOCAL hnsw.ef_search = {effort}")
@@ -106,7 +107,7 @@ def _each_once(walked: Sequence[Neighbour]) -> list[Neighbour]:
 
 
 def scored(rows: Sequence[Row], most: int) -> list[Neighbour] | None:
-    """The answer to an exact search: (key, minus the similarity), best first; None if the scope is too broad for it."""
+    """The answer to an exact search: (key, minus the similarity), best first; None if too many rows pass."""
     if rows[0][2] > most:
         return None
     return sorted(((key, distance) for key, distance, _ in rows if key is not None), key=lambda one: one[::-1])
@@ -117,7 +118,7 @@ def _half(query: Vector) -> HalfVector | None:
 
 
 def literal(condition: str, *values: object) -> str:
-    """The values as literals: only then may the planner use an index that covers just this scope."""
+    """The values as literals: only then may the planner use an index that covers just these rows."""
     text: str = sql.SQL(condition).format(*map(sql.Literal, values)).as_string()
     return text.replace("%", "%%")
 

@@ -1,9 +1,9 @@
 """Vector search by pgvector, over the embedding table itself: nothing to keep in step, and no file beside the store.
 
-Each embedding carries its vector a second time as a `halfvec`. A scope of up to EXACT_ROWS vectors is filtered first
-and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks the HNSW
-index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan, in
-strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
+Each embedding carries its vector a second time as a `halfvec`. Where up to EXACT_ROWS vectors pass the filter, they are
+filtered first and scored exactly: under a selective filter an HNSW walk is slower and misses most. A broader one walks
+the HNSW index of its space, if there is one, and on until enough of what it meets passes the filters (iterative scan,
+in strict order). `refresh` makes the indexes of spaces with many vectors, partition by partition without blocking
 writers; a store that grows does it by itself, in one background thread of one process at a time.
 """
 
@@ -110,12 +110,12 @@ class PgVectorStore:
         self, organization_id: str, space: str, dimensions: int, where: Mapping[str, Collection[str | None]]
     ) -> RowFilter:
         namespace, _, model = space.partition("/")
-        scope = literal(
+        tenant = literal(
             "organization_id = {} AND namespace = {} AND model = {} AND dimensions = {} AND _halfvec IS NOT NULL",
             organization_id, namespace, model, dimensions,
         )  # fmt: skip
         tests, values = facet_tests(where, self._store.facet_columns)
-        return RowFilter(" AND ".join([scope, *tests]), values)
+        return RowFilter(" AND ".join([tenant, *tests]), values)
 
     def hint(self, seq: int) -> None:
         """What is committed is searched at once; when much was written, an index may be due."""

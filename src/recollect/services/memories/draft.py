@@ -15,13 +15,13 @@ from recollect.domain.memory import (
     LONG_TERM,
     UTTERANCES,
     Memory,
+    MemoryScope,
     Namespace,
     Relationship,
     Tag,
     content_hash,
     identity_of,
 )
-from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.provenance import AnyCitation, Citation, CitationLookup, entered, read_citation
 from recollect.domain.record import LONGEST_SECONDS, Id, Json, Name, Text, Vector, new_id, now
 from recollect.errors import (

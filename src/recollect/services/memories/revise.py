@@ -23,6 +23,7 @@ from recollect.domain.memory import (
     Embedding,
     IndexTask,
     Memory,
+    MemoryScope,
     Namespace,
     Relationship,
     Revision,
@@ -30,7 +31,6 @@ from recollect.domain.memory import (
     content_hash,
     identity_of,
 )
-from recollect.domain.memory import Scope as MemoryScope
 from recollect.domain.record import Id, Json, Name, Text, Vector, now
 from recollect.domain.text.questions import moment_words
 from recollect.errors import Conflict, InvalidInput, RequirementFailed, TooLarge, VersionConflict

@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, Status, Tag, standing_for
-from recollect.domain.memory import Scope as MemoryScope
+from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, MemoryScope, Status, Tag, standing_for
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Name, QueryText
 from recollect.errors import InvalidInput

@@ -3,7 +3,7 @@
 The promise: a search sees every row committed before it began, whichever process wrote it, and never shows a dead
 row or one of another tenant, because all it returns was read from the truth in its own snapshot. The files are
 derived: deleted, damaged, cut short, left by a killed process or by another store, they are noticed and made again.
-Small scopes (16 million numbers: 43,000 rows of 384) are answered exactly; for larger ones see search.py.
+Searches of few rows (16 million numbers: 43,000 rows of 384) are answered exactly; for larger ones see search.py.
 
 The shape: immutable segments in `folder` (segment.py, segment_folder.py) and the rows after them in memory
 (unsealed_rows.py), brought up to date at the start of each search (state.py), searched in stages (search.py). A daemon
@@ -89,7 +89,7 @@ class EmbeddedIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope = VectorFilter.of(organization_id, space, where)
+        row_filter = VectorFilter.of(organization_id, space, where)
         asked = Query.of(query)
         doubts = 0
         for _ in range(100):  # each failed attempt has set one segment aside; there are some ten
@@ -97,7 +97,7 @@ class EmbeddedIndex:
                 with self._lock:
                     snapshot = self._open(stack)
                     sections = self._state.sections((space, len(asked.exact)))
-                search = Search(sections, scope, asked, limit, self._exact_values, self._candidates, doubts > 8)
+                search = Search(sections, row_filter, asked, limit, self._exact_values, self._candidates, doubts > 8)
                 try:
                     hits = search.run(snapshot)
                 except DamagedSegment as error:

@@ -1,13 +1,13 @@
-"""One search over one view of the index: from all rows in scope to the few that are asked of the truth.
+"""One search over one view of the index: from all rows that pass the filter to the few that are asked of the truth.
 
 The promise: what comes out was read from the truth in the query's own snapshot, is alive, and belongs to the tenant,
-space and facets asked for, whatever the index says. The stages: select the rows in scope by tenant and facet hashes; if
+space and facets asked for, whatever the index says. The stages: select the rows by tenant and facet hashes; if
 they are many, keep those whose 1-bit codes are nearest; estimate these from int8 with a bound on the error; ask the
 truth for those that can still be among the nearest, best first, until no other can. Rows that died meanwhile do not
 count, so the next best follow; when all candidates are used up and more codes are left, four times as many are taken.
 
-A scope of up to `exact_values` numbers (rows times dimensions) skips the codes: its answer is exactly the nearest,
-proven by the bounds.
+A filter that leaves up to `exact_values` numbers (rows times dimensions) skips the codes: its answer is exactly the
+nearest, proven by the bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recollect.adapters.vectors.embedded.segment import SealedSection
 from recollect.adapters.vectors.exact import VectorFilter, best_of_each, digest, products, scored
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
 
-# How far to go, measured at 384 dimensions on one core. Scoring every row of a scope takes 0.65 ms for 16 million
+# How far to go, measured at 384 dimensions on one core. Scoring every row takes 0.65 ms for 16 million
 # numbers (43,000 rows), so up to there the answer is exact. Beyond, 16,000 candidates cost 0.4 ms. Of 300,000 vectors
 # in clusters with twice as much noise as signal they hold 0.995 of the ten nearest; 2,000 hold 0.907 (of sentences by
 # MiniLM 0.9995). A tenant whose rows are scattered over many clusters is as hard: with 2,000 candidates 0.956 of the
@@ -33,7 +33,7 @@ from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot
 EXACT_VALUES = 16 << 20
 CANDIDATES = 16_000
 _SCOPE_PER_CANDIDATE = 50
-_ALWAYS = 256  # a section with fewer rows in scope gives them all: its own codes may be centred on very little
+_ALWAYS = 256  # a section with fewer such rows gives them all: its own codes may be centred on very little
 _FIRST_QUESTION = 128  # rows asked of the truth at once, doubled each time; 10 hits need 30 to 50 of them
 _ROUNDING = 2e-6
 
@@ -64,7 +64,7 @@ class Search:
     """The search for the `limit` nearest memories among `sections`, which were taken from one view."""
 
     sections: Sequence[Section]
-    scope: VectorFilter
+    row_filter: VectorFilter
     query: Query
     limit: int
     exact_values: int = EXACT_VALUES
@@ -84,10 +84,10 @@ class Search:
 
     def _batches(self) -> Iterator[Candidates]:
         """The candidates; then, as long as there is any, more of them."""
-        wanted = _hashes(self.scope)
+        wanted = _hashes(self.row_filter)
         if any(not len(hashes) for hashes in wanted.values()):
             return
-        tenant = digest(self.scope.organization_id)
+        tenant = digest(self.row_filter.organization_id)
         selections = [section.select(tenant, wanted) for section in self.sections]
         whole: list[tuple[int, Selection]] = []
         coded: list[tuple[int, Selection]] = []
@@ -169,7 +169,7 @@ class Search:
         self.asked += len(part.seq)
         self.dead += len(part.seq) - len(rows)
         dimensions = len(self.query.exact)
-        kept = [row for row in rows if self.scope.admits(row, dimensions)]
+        kept = [row for row in rows if self.row_filter.admits(row, dimensions)]
         if not kept:
             return
         similarity = products(kept, self.query.exact)
@@ -186,11 +186,11 @@ class Search:
             raise Disagreement(self.sections[int(part.section[place][wrong][0])])
 
 
-def _hashes(scope: VectorFilter) -> FacetHashes:
+def _hashes(row_filter: VectorFilter) -> FacetHashes:
     """The facets as the index has them."""
     return {
         facet: np.array(sorted({digest(value) for value in values}), np.uint64)
-        for facet, values in scope.allowed.items()
+        for facet, values in row_filter.allowed.items()
     }
 
 

@@ -56,7 +56,7 @@ _GATHER_SECONDS = 0.05  # commits of a moment are fed together
 
 
 class _Question(NamedTuple):
-    scope: VectorFilter
+    row_filter: VectorFilter
     place: str
     wanted: Mapping[str, Sequence[str]]
     query: NDArray[np.float64]
@@ -93,16 +93,16 @@ class ExternalIndex:
         limit: int,
         where: Mapping[str, Collection[str | None]] | None = None,
     ) -> list[VectorHit]:
-        scope, asked = VectorFilter.of(organization_id, space, where), unit_query(query)
-        if limit <= 0 or not all(scope.allowed.values()) or len(asked) > self._system.most_dimensions:
+        row_filter, asked = VectorFilter.of(organization_id, space, where), unit_query(query)
+        if limit <= 0 or not all(row_filter.allowed.values()) or len(asked) > self._system.most_dimensions:
             return []
         place = place_of(organization_id, space, len(asked))
-        question = _Question(scope, place, wanted_hashes(scope.allowed), asked, limit)
+        question = _Question(row_filter, place, wanted_hashes(row_filter.allowed), asked, limit)
         with self._unless_away():
             return self._caught_up(lambda snapshot, generation: self._answer(snapshot, generation, question))
 
     def _answer(self, snapshot: VectorSnapshot, generation: Generation, asked: _Question) -> list[VectorHit]:
-        """Few in scope: all of them. Many: the nearest, and more of them until enough are alive."""
+        """Few rows pass the filter: all of them. Many: the nearest, and more of them until enough are alive."""
         if asked.wanted and self._system.exact_rows:
             few = self._system.within(generation, asked.place, asked.wanted, self._system.exact_rows)
             if few is not None:
@@ -125,7 +125,7 @@ class ExternalIndex:
             last, alive = snapshot.last_seq(), {row.seq for row in rows}
             # What is younger than the snapshot only looks dead.
             self._dead.setdefault(asked.place, set()).update(s for s in seqs if s <= last and s not in alive)
-        kept = [row for row in rows if asked.scope.admits(row, len(asked.query))]
+        kept = [row for row in rows if asked.row_filter.admits(row, len(asked.query))]
         return best_of_each(scored(kept, products(kept, asked.query))) if kept else []
 
     # -- feeding -----------------------------------------------------------------------------------------------------

@@ -50,14 +50,14 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.generation
 
 class PgVector:
     most_dimensions = MOST_DIMENSIONS
-    exact_rows = 0  # the database itself scores small scopes exactly
+    exact_rows = 0  # the database itself scores few rows exactly
 
     def __init__(
         self,
         address: str,
         *,
         password: str | None = None,
-        small_scope: int = EXACT_ROWS,
+        exact_limit: int = EXACT_ROWS,
         index_rows: int = INDEX_ROWS,
     ) -> None:
         try:
@@ -65,7 +65,7 @@ class PgVector:
         except psycopg.ProgrammingError:
             whole = "://"  # the database says what is wrong with an address, without repeating it
         self._link = Database(whole, patience_seconds=_PATIENCE_SECONDS, tries=2)
-        self._small_scope = small_scope
+        self._exact_limit = exact_limit
         self._broad = TtlCache[bool]()
         self._index_rows = index_rows
         self._ready = False
@@ -95,10 +95,10 @@ class PgVector:
 
     def use(self, generation: Generation) -> None:
         def work(connection: Connection) -> None:
-            scope = (generation.store, generation.name)
-            connection.execute(f"UPDATE {SCHEMA}.generation SET in_use = true WHERE store = %s AND name = %s", scope)
+            key = (generation.store, generation.name)
+            connection.execute(f"UPDATE {SCHEMA}.generation SET in_use = true WHERE store = %s AND name = %s", key)
             older = f"DELETE FROM {SCHEMA}.generation WHERE store = %s AND name < %s RETURNING name"
-            for (name,) in connection.execute(older, scope).fetchall():
+            for (name,) in connection.execute(older, key).fetchall():
                 connection.execute(f"DROP TABLE IF EXISTS {_table(Generation(generation.store, name, 0))}")
 
         self._run(work)
@@ -139,7 +139,7 @@ class PgVector:
         server = Server(
             lambda text, values: self._run(lambda connection: connection.execute(text, values).fetchall()), self._run
         )
-        rows = table.nearest(row_filter, query, limit, self._small_scope, self._broad, server)
+        rows = table.nearest(row_filter, query, limit, self._exact_limit, self._broad, server)
         return [row[0] for row in rows]
 
     def places(self, generation: Generation) -> list[str]:
@@ -158,8 +158,8 @@ class PgVector:
         after = -1
         text = f"SELECT {columns} FROM {_table(generation)} WHERE place = %s AND seq > %s ORDER BY seq LIMIT %s"
         while True:
-            scope = (place, after, _PAGE)
-            rows = self._run(lambda connection, scope=scope: connection.execute(text, scope).fetchall())  # type: ignore[misc]
+            page = (place, after, _PAGE)
+            rows = self._run(lambda connection, page=page: connection.execute(text, page).fetchall())  # type: ignore[misc]
             if not rows:
                 return
             yield rows
@@ -177,13 +177,13 @@ class PgVector:
                     connection = self._link.connect()
                     try:
                         name = f"hnsw_{generation.name}_{place}"[:60]
-                        scope = literal("place = {}", place)
+                        in_place = literal("place = {}", place)
                         make_index(
                             connection,
                             name,
                             _table(generation),
                             dimensions,
-                            scope,
+                            in_place,
                             SCHEMA,
                             is_pooled=self._link.is_pooled,
                         )
