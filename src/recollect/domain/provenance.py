@@ -1,4 +1,4 @@
-"""Where memories come from. Each citation type is one class here: its fields, what it points at, how it is checked.
+"""Citations: where memories come from. Each type is one class: its fields, what it refers to, how it is checked.
 
 To add a type, write one more class with a `type` and a `check`; records, interfaces and docs follow. A check looks at
 files, repositories and pages only through `CitationLookup`, so the rules stay pure and testable.
@@ -33,10 +33,10 @@ _WINDOW_COST = 100  # of making and hashing even an empty window, in characters
 
 
 class CitationCheck(BaseModel):
-    """What a check found.
+    """The result of a check.
 
-    `unreachable` means nobody could look, which proves nothing either way; `claimed`, that somebody says so of another,
-    or of a page that nobody here has seen.
+    `unreachable` means that it could not be checked, which proves nothing either way; `claimed`, that one user says it
+    of another, or of a page that was not fetched here.
     """
 
     state: CitationState
@@ -47,8 +47,8 @@ class CitationLookup(Protocol):
     """Looks up what is cited: in files, repositories, the log, the web."""
 
     is_confined: bool
-    """Whether somebody asks who may not see this machine: outside of what the settings name, nothing exists, and no
-    answer says more about a file than whether it still has the lines that were cited."""
+    """Whether the caller may not see this machine: nothing exists outside of the folders in the settings, and answers
+    say no more about a file than whether it still has the cited lines."""
 
     def names(self, path: str) -> bool:
         """Whether the settings let this path be cited, by its spelling alone: nothing is looked at."""
@@ -88,7 +88,7 @@ class _CitedSource(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def source(self) -> str:
-        """What this points at, as one string: citations of one source share it, so it can be rolled back."""
+        """The source as one string: all citations of a source share it, so that it can be rolled back."""
         raise NotImplementedError
 
     def sealed(self, lookup: CitationLookup) -> Self:
@@ -197,7 +197,7 @@ class FileCitation(_CitedSource):
         return self.model_copy(update=sealing)
 
     def _unreadable(self, lookup: CitationLookup) -> InvalidInput:
-        """One answer for whatever strangers cannot cite: not there, not theirs, no file, no such lines."""
+        """The same answer for everything a remote caller cannot cite: missing, forbidden, not a file, no such lines."""
         if lookup.is_confined:
             return InvalidInput(
                 f"cannot read what is cited of '{self.path}'",
@@ -324,11 +324,11 @@ class Citation(Record):
     checked_at: Moment | None = None
     """When the state was found."""
     tried_at: Moment | None = None
-    """When somebody last tried to find it: later than `checked_at` where what is cited was out of their sight."""
+    """When it was last tried: later than `checked_at` if the source could not be reached then."""
     entered_by: Id | None = None
     entered_through: Literal["process", "door"] | None = None
-    """Who opens the store in a process of their own answers for all they enter; who comes by a door (a request over the
-    network), for themselves."""
+    """Whoever opens the store in their own process is responsible for everything they enter; a caller over the network
+    (`door`) only for themselves."""
     seen_at: Moment | None = None
     """When we ourselves recorded the hash of what is cited; empty where it was given."""
     confirmed_by: Id | None = None
@@ -339,7 +339,7 @@ class Citation(Record):
 
     @property
     def is_just_seen(self) -> bool:
-        """Whether the last look found something out, and the state is what it found."""
+        """Whether the last check had a result, which is the state."""
         return self.checked_at is not None and self.checked_at == self.tried_at
 
     def looked_up(self, lookup: CitationLookup) -> dict[str, object]:
@@ -366,7 +366,7 @@ class Citation(Record):
         return found
 
     def _doubted(self, cited: AnyCitation, lookup: CitationLookup) -> str | None:
-        """Why this is only a claim, if it is one: who entered it answers for nobody else."""
+        """Why this is only a claim, if it is one: users can only speak for themselves."""
         if isinstance(cited, UserCitation) and self.confirmed_at is None:
             if self._enterer() == cited.user_id:
                 return f"{cited.user_id} is a key, not a user" if lookup.account_of(cited.user_id) == "key" else None

@@ -1,9 +1,9 @@
-"""Which steps make up the history of a run: its own, those it shares with the run it was forked from, and none of
-those it gave up.
+"""The history of a run: its own steps and those it shares with the run it was forked from, without those it
+abandoned.
 
-Every cycle lies on a branch of a run and has a number there. A rewind to step k begins the next branch after k; a fork
-begins a new run after step k of any branch. So a history is a short list of stretches, nothing is copied, and what was
-given up stays where it is. Numbers run from 1 without a gap through the stretches of a history.
+Every cycle lies on a branch of a run and has a number there. A rewind to step k starts the next branch after k; a fork
+starts a new run after step k of any branch. So a history is a short list of spans, nothing is copied, and abandoned
+steps stay where they are. Numbers run from 1 without a gap through the spans of a history.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class BranchSpan:
 
 
 def branch_of(run: Execution) -> int:
-    """The branch that a run goes on."""
+    """The current branch of a run."""
     return len(run.rewinds or ())
 
 
 def history_of(run: Execution, branch: int | None = None) -> list[BranchSpan]:
-    """The stretches of a run's history as seen from one of its branches, oldest first; the last has no end."""
+    """The spans of a run's history as seen from one of its branches, oldest first; the last has no end."""
     cuts = list(run.rewinds or ())
     stretches = [BranchSpan(*one) for one in run.past or ()]
     stretches.append(BranchSpan(run.id, 0, stretches[-1].upto or 0 if stretches else 0))

@@ -1,4 +1,4 @@
-"""Counts and logs what was read, many reads in one write.
+"""The journal of accesses: counts and logs reads, many of them in one write.
 
 A read must not wait for a disk sync, so reads are noted in memory and written together: after a second, after
 a few hundred notes, or when the store is closed. A crash can lose the last second of read statistics; it cannot lose
@@ -33,7 +33,7 @@ log = logging.getLogger("recollect.journal")
 
 @dataclass(slots=True)
 class _RunningOperation:
-    """The operation of the catalogue that is being carried out, and whether it has an entry of its own yet."""
+    """The operation that is running, and whether it has written its log entry yet."""
 
     name: str
     session: str | None = None
@@ -42,13 +42,13 @@ class _RunningOperation:
 
 
 _under_way: ContextVar[_RunningOperation | None] = ContextVar("under_way", default=None)
-# What `audit verify` looks for by name, whichever operation let go of entries; that one has an entry of its own beside.
+# What `audit verify` looks for by name, whichever operation deleted entries; that operation has its own entry as well.
 KEPT_NAMES = frozenset({"retention", "drop partition"})
 
 
 def named(action: str) -> dict[str, Any]:
-    """How an entry is called: by the operation under way, with the finer change beside it where that has its own name;
-    and whose session and agent the request named."""
+    """The action of a log entry: the running operation, with the more specific change if it has its own name; and the
+    session and agent of the request."""
     known = _under_way.get()
     if known is None or action in KEPT_NAMES:
         return {"action": action}
@@ -58,7 +58,7 @@ def named(action: str) -> dict[str, Any]:
 
 
 def _owners(action: str, request: Mapping[str, Any]) -> dict[str, str | None]:
-    """The session and the agent that a request is about, where it names them."""
+    """The session and the agent of a request, if it names them."""
     room = action.rpartition(".")[0]
     found = {name: request.get("id") if room == name else request.get(name) for name in ("session", "agent")}
     return {name: value if isinstance(value, str) else None for name, value in found.items()}
@@ -98,9 +98,9 @@ class Journal:
         failures_only: bool = False,
         refused: dict[str, Any] | None = None,
     ) -> Iterator[None]:
-        """Whatever is done inside ends in the log: by its own entry, or else by one made here; failures always.
+        """Log what is done in the block: by its own entry, or else by one made here; failures always.
 
-        `refused` is how the request is put down if it fails.
+        `refused` is the request as logged if it fails.
         """
         concerned = _owners(action, request)
         known = _RunningOperation(action, session=concerned["session"], agent=concerned["agent"])
@@ -117,11 +117,11 @@ class Journal:
             self._add(scope, entry_of(scope, operation, action, request, **owners), ())
 
     def failed(self, scope: Scope, operation: AccessOperation, action: str, request: dict[str, Any], code: str) -> None:
-        """Something was tried and refused."""
+        """Log an operation that was refused."""
         self._add(scope, entry_of(scope, operation, action, request, success=False, error_message=code), ())
 
     def note(self, scope: Scope, operation: AccessOperation, action: str, ids: Sequence[str], **request: Any) -> None:
-        """Remember that these memories were read; written soon."""
+        """Note that these memories were read; written soon after."""
         about = named(action)
         session, agent = request.pop("session", None), request.pop("agent", None)
         entry = AccessLog(
@@ -149,7 +149,7 @@ class Journal:
             self.flush_quietly()
 
     def flush(self) -> None:
-        """Write what was noted, one transaction per tenant."""
+        """Write the notes, one transaction per tenant."""
         with self._writing:
             with self._lock:
                 notes, self._notes = self._notes, []
@@ -172,19 +172,19 @@ class Journal:
         try:
             try:
                 self._store.transact(scope, _steps(notes))
-            except DuplicateKey:  # some were written already: only the answer was lost
+            except DuplicateKey:  # some were already written: only the answer was lost
                 ids = tuple(entry.id for _, entry, _ in notes)
                 known = {id for (id,) in self._store.select(scope, Query(AccessLog, (OneOf("id", ids),)), ("id",))}
                 self._store.transact(scope, _steps([note for note in notes if note[1].id not in known]))
         except (Conflict, InvalidInput) as error:
-            # The tenant is gone meanwhile, say: nothing of it may keep the others' from being written.
-            log.warning("%d notes that cannot be written were let go: %s", len(notes), error.code)
+            # The tenant was deleted meanwhile, for example: its notes must not keep those of others from being written.
+            log.warning("%d notes that cannot be written were dropped: %s", len(notes), error.code)
 
     def close(self) -> None:
         self.flush_quietly()
 
     def flush_quietly(self) -> None:
-        """Statistics must not break the reads they are about: trouble is logged, and the next flush tries again."""
+        """Statistics must not break reads: errors are logged, and the next flush tries again."""
         try:
             self.flush()
         except RecollectError as error:

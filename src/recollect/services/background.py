@@ -1,10 +1,10 @@
-"""Work that nobody asks for: what is due in a store by itself, tenant by tenant.
+"""Background work: what is due in a store without a request, tenant by tenant.
 
-The access log is sealed, vectors that are owed are made, erasures finished, what has expired is deleted, citations are
-looked up again, summaries written. (A PostgreSQL store makes its months of partitions ahead by itself.) Of all
-processes that have a store open, the one that holds its lease does the work; a holder that died loses it when it runs
-out. Work is done in pieces that each commit and find what another has done: two that believe they hold it do no harm.
-`app/background.py` is the thread that does it.
+The access log is sealed, pending vectors are made, erasures finished, expired records deleted, citations checked again,
+summaries written. (A PostgreSQL store creates its monthly partitions by itself.) Of all processes that have a store
+open, the one that holds its lease does the work; if it dies, the lease expires. Work is done in small transactions that
+see what others have done, so two processes that both believe to hold the lease do no harm. `app/background.py` is the
+thread that does it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from recollect.services.tenant import Core, Tenant
 from recollect.services.trust.rechecks import check_oldest
 
 LEASE = "background"
-RETRY_SECONDS = 60.0  # what failed is not tried again at once: a model that is away, say
-OWED_PASSAGES = 256  # made each time we look; the built-in model takes some seconds for them
+RETRY_SECONDS = 60.0  # before failed work is tried again, such as calls of a model that is unavailable
+OWED_PASSAGES = 256  # vectors made each time; the built-in model takes some seconds for them
 EXPIRY_SECONDS = 3600.0
 GoOn = Callable[[], None]
-"""Raises when the work should stop, between two pieces of it."""
+"""Raises if the work should stop; called between two transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How often to look whether something is due, and how often to do what costs more; None is never."""
+    """How often to check what is due, and how often to do more expensive work; None is never."""
 
     look_seconds: float
     check_seconds: float | None = 60.0
@@ -53,7 +53,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kind of work, for one tenant at a time: at most once in so many seconds, if there is any to do."""
+    """One kind of work for one tenant: done at most once in so many seconds, if there is any."""
 
     name: str
     seconds: float
@@ -62,7 +62,7 @@ class Task:
 
 
 def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
-    """What is done for each tenant, in this order."""
+    """The work for each tenant, in this order."""
     yield Task("seal", 0, lambda tenant, go_on: seal(tenant, SealRequest()))
     for embedder in core.embedders:
         waiting = Query(IndexTask, (equal("model", embedder.model),))
@@ -83,7 +83,7 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
 
 
 def _make_owed(embedder: Embedder, tenant: Tenant, go_on: GoOn) -> None:
-    """Some each time, so that one tenant's long texts keep neither the others nor the requests waiting."""
+    """A limited number each time, so that long texts of one tenant do not delay others or requests."""
     make_owed(tenant, embedder, OWED_PASSAGES, go_on)
 
 
@@ -92,14 +92,15 @@ def _write_summaries(tenant: Tenant, go_on: GoOn) -> None:
 
 
 def _check_citations(most: int, tenant: Tenant, go_on: GoOn) -> None:
-    """Sees of the machine no more than those who ask over the network."""
+    """With the same access to this machine as requests over the network."""
     check_oldest(tenant.for_scope(Scope(tenant.scope.organization_id, granted=frozenset({"govern"}))), most)
 
 
 class StoreLease:
-    """The right to do the background work of a store. One process of all holds it, and renews it while it works.
+    """The right to do the background work of a store. One process holds it at a time, and renews it while it works.
 
-    It lies with the first organization by name. When another comes first, two may work until the old one runs out.
+    It is stored in the first organization by name. When another becomes the first, two may work until the old one
+    expires.
     """
 
     def __init__(self, core: Core, seconds: float) -> None:
@@ -110,7 +111,7 @@ class StoreLease:
         self._renew_at = 0.0
 
     def take(self) -> bool:
-        """Whether this process holds it now. Half of its time is left before the store is asked again."""
+        """Whether this process holds it now. The store is asked again when half of the time has passed."""
         if time.monotonic() < self._renew_at:
             return True
         self._held = None
@@ -123,17 +124,17 @@ class StoreLease:
             lease, step = taking(held, self._core.for_scope(scope), LEASE, self._holder, until)
             try:
                 self._core.store.transact(scope, [step])
-            except (VersionConflict, DuplicateKey):  # another one was quicker
+            except (VersionConflict, DuplicateKey):  # another process took it first
                 return False
             self._held, self._renew_at = (scope, lease), asked + self._seconds / 2
         return self._held is not None
 
     def keep(self) -> None:
         if not self.take():
-            raise LeaseLost("another process does the background work now", remedy="it goes on with it")
+            raise LeaseLost("another process does the background work now", remedy="nothing needs to be done")
 
     def release(self) -> None:
-        """So that another process need not wait until it runs out."""
+        """Release it, so that another process need not wait until it expires."""
         if self._held is None:
             return
         scope, lease = self._held
@@ -141,4 +142,4 @@ class StoreLease:
         try:
             self._core.store.transact(scope, ending(self._core.store, scope, LEASE, lease.fence))
         except (LeaseLost, Conflict):
-            return  # it ran out, and another one has it
+            return  # it expired, and another process holds it

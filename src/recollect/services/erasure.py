@@ -1,9 +1,9 @@
-"""What was deleted for good leaves no trace on disk, or is owed that until it does.
+"""Erasure of traces: what was deleted for good is overwritten on disk, or noted as pending until it is.
 
-Deleting a record and overwriting its bytes are two things: the second may fail (the disk is full, somebody reads, the
-process is killed) when the first is done. So every deletion that promises the second commits a note with it, which
-holds an id and no text; the note goes when the traces are gone. What is owed is shown by `doctor` and `stats`, and done
-by erasing the memory again, by `sweep`, by `doctor --fix`, by background work and when the store is next opened.
+Deleting a record and overwriting its bytes are two steps: the second may fail (full disk, a concurrent reader, a killed
+process) after the first. So every deletion that promises both commits a note with it, which has an id but no text; the
+note is deleted after the overwriting. Pending erasures are shown by `doctor` and `stats`, and done by erasing the
+memory again, by `sweep`, by `doctor --fix`, by background work and when the store is opened next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("recollect.erasing")
 
 
 def owing(tenant: Tenant, id: str) -> Step:
-    """The note that the traces of something are owed their end; commits with its deletion."""
+    """The note that the traces of something must be erased; commits with its deletion."""
     return Put(
         Erasure(
             organization_id=tenant.scope.organization_id,
@@ -36,14 +36,14 @@ def owed(tenant: Tenant) -> int:
 
 
 def erase_traces(tenant: Tenant) -> list[str]:
-    """Have the store and the index overwrite what was deleted; says what must wait, because the index is away."""
-    notes = tuple(id for (id,) in tenant.select(Query(Erasure), ("id",)))  # later ones are not settled
+    """Have the store and the index overwrite what was deleted; returns notes if the index is unavailable."""
+    notes = tuple(id for (id,) in tenant.select(Query(Erasure), ("id",)))  # later ones are not affected
     try:
         waits = _overwrite(tenant)
     except RecollectError as error:
         raise type(error)(
             f"it is deleted, but traces of it are still on disk: {error.message}",
-            remedy="mend that, then erase it again or run `recollect sweep`; opening the store tries it, too",
+            remedy="fix that, then erase it again or run `recollect sweep`; opening the store also tries it",
             **error.details,
         ) from error
     if notes:
@@ -56,18 +56,20 @@ def _overwrite(core: Core) -> list[str]:
     try:
         core.vectors.purge()
     except IndexFailed as failure:
-        waits = [f"their vectors leave the index when it is back and `reindex` runs: {failure.message}"]
+        waits = [
+            f"their vectors are removed from the index when it is available again and `reindex` runs: {failure.message}"
+        ]
     core.store.erase_traces()
     return waits
 
 
 def is_owed(tenant: Tenant, id: str) -> bool:
-    """Whether this was deleted before, and only its traces are left."""
+    """Whether this is already deleted, and only its traces are left."""
     return tenant.get(Erasure, id) is not None
 
 
 def finish(tenant: Tenant) -> int:
-    """Do what is owed; says how many deletions it was owed to."""
+    """Erase pending traces; returns the number of deletions."""
     count = owed(tenant)
     if count:
         erase_traces(tenant)
@@ -75,7 +77,7 @@ def finish(tenant: Tenant) -> int:
 
 
 def finish_quietly(tenant: Tenant) -> None:
-    """For those who came for something else: what cannot be done now stays owed."""
+    """The same as a side task: what cannot be done now stays pending."""
     try:
         finish(tenant)
     except RecollectError as error:

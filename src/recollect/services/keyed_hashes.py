@@ -1,8 +1,8 @@
-"""One secret for each organization: hashes that strangers are shown are keyed with it.
+"""Keyed hashes: hashes shown over the network are keyed with a secret of the organization.
 
-A plain hash of a line is as good as the line to whoever has a list of likely ones. Those who come over a door may have
-cited a file that they cannot read, so they get its hash keyed: it can be compared, and given back, but not guessed at.
-The secret is made when it is first needed, stands in the organization's record and leaves by no door.
+Whoever has a list of likely lines can find a line by its plain hash. A caller over HTTP or MCP may have cited a file
+that they cannot read, so they get a keyed hash: it can be compared and sent back, but not guessed. The secret is
+created when it is first needed, is stored in the record of the organization and never sent over the network.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Keyring:
             try:
                 self._store.transact(scope, [Update(revised(found, scope, secret=made))])
                 return made
-            except VersionConflict:  # somebody made one a moment ago: theirs it is
+            except VersionConflict:  # another process just made one: use that
                 continue
 
 
 def shown_evidence(keyring: Keyring, scope: Scope, evidence: dict[str, Any]) -> dict[str, Any]:
-    """What is cited as whoever asks may see it: over a door, with keyed hashes alone."""
+    """Evidence as the caller may see it: over the network, with keyed hashes only."""
     if scope.granted is None:
         return evidence
     given = {name: evidence[name] for name in HASHES if evidence.get(name) is not None}
@@ -56,7 +56,7 @@ def shown_evidence(keyring: Keyring, scope: Scope, evidence: dict[str, Any]) -> 
 
 
 def shown_record(keyring: Keyring, scope: Scope, record: Record) -> Record:
-    """A record as whoever asks may take it along."""
+    """A record as the caller may export it."""
     evidence = getattr(record, "evidence", None) if record.shape.table == "citation" else None
     if scope.granted is None or not evidence:
         return record

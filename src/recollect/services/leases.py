@@ -1,8 +1,8 @@
-"""The right to work on something, for one holder at a time.
+"""Leases: the right to work on something, for one holder at a time.
 
 Built on `transact` alone, so every store has it. A lease carries a fencing number that grows with each new holder;
-work done under a lease commits together with `holding(lease)`, so a holder that woke up late is refused by the
-store, whatever its clock says.
+work done under a lease commits together with `holding(lease)`, so a holder that lost the lease is refused
+by the store, whatever its clock says.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from recollect.services.tenant import Tenant
 
 NOBODY = "nobody"
 LONGEST_SECONDS = 86_400
-# A lease that ends later than any may was taken by a clock that is ahead, and would block its run for as long.
+# A lease that ends later than allowed was taken by a clock that is ahead, and would block its run for that long.
 _FARTHEST = timedelta(seconds=LONGEST_SECONDS + 300)
 
 
 def is_held(lease: Lease | None, moment: datetime | None = None) -> bool:
-    """Whether somebody has it, by the clock of whoever asks. Who is wrongly taken for gone is fenced off."""
+    """Whether it is held, by the caller's clock. A holder wrongly taken for dead is refused by its fencing number."""
     moment = moment or now()
     return lease is not None and moment < lease.expires_at <= moment + _FARTHEST
 
 
 def held_now() -> tuple[Filter, ...]:
-    """The same as filters."""
+    """The same condition as filters."""
     moment = now()
     return Compare("expires_at", ">", moment), Compare("expires_at", "<=", moment + _FARTHEST)
 
@@ -39,7 +39,7 @@ def held_now() -> tuple[Filter, ...]:
 def taking(
     held: Lease | None, tenant: Tenant, name: str, holder: str, until: datetime, claim_key: str | None = None
 ) -> tuple[Lease, Step]:
-    """The lease with its next fencing number, and the step that takes it: whoever read it earlier is refused."""
+    """The lease with its next fencing number, and the step that takes it: concurrent takers are refused."""
     fields: dict[str, Any] = {"holder": holder, "expires_at": until, "claim_key": claim_key}
     if held is None:
         lease = Lease(organization_id=tenant.scope.organization_id, id=name, fence=1, **fields)
@@ -49,12 +49,12 @@ def taking(
 
 
 def holding(lease: Lease) -> Step:
-    """A step that fails the whole transaction unless this very lease is still the current one."""
+    """A step that fails the whole transaction unless this lease is still the current one."""
     return Require(Lease, lease.id, {"holder": lease.holder, "fence": lease.fence})
 
 
 def fenced(name: str, fence: int) -> Step:
-    """The same for those who know only their number."""
+    """The same for callers that know only their fencing number."""
     return Require(Lease, name, {"fence": fence})
 
 
@@ -63,7 +63,7 @@ def lost(name: str) -> LeaseLost:
 
 
 def held_with(store: RecordStore, scope: Scope, name: str, fence: int) -> Lease:
-    """The lease, if this number is still its current one."""
+    """The lease, if this is still its fencing number."""
     current = store.get(scope, Lease, name)
     if current is None or current.fence != fence:
         raise lost(name)
@@ -71,9 +71,9 @@ def held_with(store: RecordStore, scope: Scope, name: str, fence: int) -> Lease:
 
 
 def extend(store: RecordStore, scope: Scope, name: str, fence: int, until: datetime) -> Lease:
-    """Hold on to it until then; a lease that ran out is still one's own until somebody takes it.
+    """Extend it until then; an expired lease can be extended until someone else takes it.
 
-    One that was let go is not: a renewal that comes a moment too late must not keep the next worker waiting.
+    A released one cannot: a late renewal must not keep the next worker waiting.
     """
     current = held_with(store, scope, name, fence)
     if current.holder == NOBODY:
@@ -87,9 +87,9 @@ def extend(store: RecordStore, scope: Scope, name: str, fence: int, until: datet
 
 
 def ending(store: RecordStore, scope: Scope, name: str, fence: int) -> list[Step]:
-    """The steps that let go of a lease with whatever else its holder does. The fence stays: the next one is greater.
+    """The steps that release a lease, in a transaction of its holder. The fencing number stays; the next is greater.
 
-    Two of a holder's threads may renew and let go at once, so this is no conflict of versions.
+    Two threads of a holder may renew and release at once, so this does not check the version.
     """
     current = held_with(store, scope, name, fence)
     return [holding(current), Put(revised(current, scope, holder=NOBODY, expires_at=now()))]

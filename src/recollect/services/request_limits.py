@@ -1,8 +1,8 @@
-"""What every request is bounded by, whether its fields say so or not.
+"""Limits of every request, whether its fields declare them or not.
 
-A list, an object or a number without a bound of its own is an invitation: 100,000 tags on one memory kept a store busy
-for half a minute, and a number of seconds that no calendar holds was an internal error. So where a field names no
-bound, it gets one here; and `true` is no number, least of all one that says how much to delete.
+A list, an object or a number without a limit can be abused: 100,000 tags on one memory kept a store busy for half a
+minute, and a number of seconds beyond the calendar was an internal error. So a field that declares no limit gets one
+here; and `true` is not accepted as a number, least of all as one that says how much to delete.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _without_truth(schema: Any) -> Any:
 
     def looked_through(given: Any) -> Any:
         if isinstance(given, list | tuple) and bool in map(type, given):
-            raise ValueError("true and false are no numbers")
+            raise ValueError("true and false are not numbers")
         return given
 
     return core_schema.no_info_before_validator_function(looked_through, schema)
@@ -93,5 +93,5 @@ def _of_bounded_size(value: Any) -> Any:
         elif isinstance(one, list | tuple):
             waiting += one
         if values + len(waiting) > MOST_VALUES:
-            raise ValueError(f"holds more than {MOST_VALUES:,} values")
+            raise ValueError(f"has more than {MOST_VALUES:,} values")
     return value

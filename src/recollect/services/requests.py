@@ -1,4 +1,4 @@
-"""What operations are asked and answer: the base of every request and reply, and what of them the access log keeps."""
+"""Requests and replies of operations: their base classes, and what of them the access log stores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Bytes = Annotated[
 
 
 class Request(BaseModel):
-    """What an operation is asked. Unknown fields are refused, so that a misspelt filter is never ignored.
+    """The request of an operation. Unknown fields are refused, so that a misspelt filter is never ignored.
 
     Lists, objects and numbers are bounded: where a field does not say how, by services/request_limits.py.
     """
@@ -70,7 +70,7 @@ class Request(BaseModel):
 
 
 class Reply(BaseModel):
-    """What an operation answers."""
+    """The reply of an operation."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
 
@@ -102,9 +102,9 @@ class ListReply(Reply, Generic[Item]):
 
 
 class PageReply(ListReply[Item]):
-    """A page of a list, and where the next one begins."""
+    """A page of a list, and where the next one starts."""
 
-    next: str | None = Field(None, description="Give it as `after` for the next page; empty on the last")
+    next: str | None = Field(None, description="Pass it as `after` to get the next page; empty on the last")
 
 
 @cache
@@ -122,7 +122,7 @@ def checked_id(given: str, what: str) -> str:
         raise InvalidInput(f"that {what} is not valid: {describe(error)}", remedy="give 1 to 255 characters") from None
 
 
-# Never even hashed: who has the log could try out guesses.
+# Not even hashed: whoever has the log could try guesses.
 _SECRET = frozenset({"password", "new_password", "key", "secret", "token"})
 
 
@@ -131,9 +131,9 @@ _OUR_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
 
 
 def sanitized(request: Request, *, refused: bool = False) -> dict[str, Any]:
-    """What was asked, for the log: ids, numbers and choices as they are, of everything else a hash and a size.
+    """A request as logged: ids, numbers and choices as they are, of everything else a hash and a size.
 
-    Of what was `refused`, only ids of our own making are kept: whatever else stands in the place of one may be text.
+    Of a `refused` request only generated ids are logged: anything else in the place of an id may be text.
     """
     kept: dict[str, Any] = {}
     for name in sorted(request.model_fields_set - _SECRET):
@@ -153,7 +153,7 @@ def _hints(request: type[Request]) -> dict[str, Any]:
 
 
 def _is_plain(request: type[Request], name: str, value: str, refused: bool) -> bool:
-    """An id or one of a list of words, not text of a user's."""
+    """An id or one of a list of choices, not free text."""
     is_id, words = _plain_values(request, name)
     return value in words or (is_id and (not refused or _OUR_ID.fullmatch(value) is not None))
 

@@ -1,4 +1,4 @@
-"""One tenant at work: the ports, bound to whose data is meant and who asks.
+"""A tenant: the ports, bound to one organization and the caller.
 
 Isolation of tenants begins here. The composition root binds the ports once (`Core`); every call of an operation binds
 them to a scope (`Tenant`), and services read and write through it. Nothing in the services names another tenant.
@@ -79,7 +79,7 @@ class Core:
         return self.embedders[0] if self.embedders else None
 
     def for_scope(self, scope: Scope) -> Tenant:
-        """The same ports, bound to a tenant and to whoever asks."""
+        """The same ports, bound to a tenant and a caller."""
         return Tenant(scope=scope, **{one.name: getattr(self, one.name) for one in _PORTS})
 
 

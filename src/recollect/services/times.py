@@ -1,10 +1,11 @@
-"""Times as people give and read them: in the zone of whoever asks, in and out.
+"""Times in requests and replies, in the time zone of the caller.
 
-A time without a zone and a date without a time are meant in that zone: of the user who asks, else of the user the
-request names, else the store's. A bare date where something begins is its first moment; where something ends (`until`,
-`as_of`, `valid_to`, `expires_at`) the whole day counts. Where clocks go back an hour comes twice: the first is meant;
-an hour that clocks skip is as long after the last that was there. Records, exports and cursors are in UTC, always:
-requests come out of here in UTC, and only answers are turned into the zone (`in_zone`), in one place, by `invoke`.
+A time without a zone and a date without a time are in the zone of the caller, else of the user that the request names,
+else of the store. A bare date is the start of the day where something begins, and includes the whole day where
+something ends (`until`, `as_of`, `valid_to`, `expires_at`). Of an hour that occurs twice because clocks go back, the
+first is meant; a time in an hour that clocks skip is as long after the last existing one. Records, exports and cursors
+are always in UTC: requests are converted to UTC here, and only replies to the zone (`in_zone`), in one place, by
+`invoke`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 _BARE_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}\s*")
 _OUTSIDE = "must lie between the years 1 and 9999 in UTC"
-KNOWN_SECONDS = 30.0  # how long a user's zone is believed before it is read again
+KNOWN_SECONDS = 30.0  # how long the zone of a user is cached
 MOST_KNOWN = 10_000
 
 
 class RequestTimeZone:
-    """Whose time is meant while a request is read. With neither store nor zone, times stay as they were given."""
+    """The time zone in which a request is read. With neither store nor zone, times stay as given."""
 
     def __init__(self, tenant: Tenant | None = None, zone: str | None = None) -> None:
         self._tenant, self._zone = tenant, zone
@@ -48,13 +49,13 @@ class RequestTimeZone:
 
 
 class UnparsedTime(datetime):
-    """A time on its way to a service, which knows whose zone is meant: its words go along as they are."""
+    """A time on its way to a server, which knows the zone: the original text is sent as it is."""
 
     words: str
 
 
 def zone_for(tenant: Tenant, user: str | None = None) -> str:
-    """The zone of the user who asks, else of the one the request names, else the store's."""
+    """The zone of the caller, else of the user that the request names, else of the store."""
     if tenant.scope.timezone is not None:
         return tenant.scope.timezone
     for id in (tenant.scope.actor, user):
@@ -65,7 +66,7 @@ def zone_for(tenant: Tenant, user: str | None = None) -> str:
 
 
 def zone_of(tenant: Tenant, user: str) -> str | None:
-    """A user's zone, None for nobody; UTC is what those have who chose none, and they get the store's."""
+    """The zone of a user, None if there is none; users with UTC have not chosen one and get that of the store."""
     key = (tenant.scope.organization_id, user)
     known = tenant.zones.get(key)
     if known is None or known[1] < time.monotonic():
@@ -124,9 +125,9 @@ def _written(moment: datetime) -> str:
 _SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}
 _JSON = PlainSerializer(_written, return_type=str, when_used="json")
 From = Annotated[datetime, WrapValidator(partial(_read, whole_day=False)), _JSON, WithJsonSchema(_SCHEMA)]
-"""When something begins, or is: of a bare date the first moment."""
+"""The start of something: a bare date is the start of that day."""
 Through = Annotated[datetime, WrapValidator(partial(_read, whole_day=True)), _JSON, WithJsonSchema(_SCHEMA)]
-"""When something ends: a bare date counts whole."""
+"""The end of something: a bare date includes the whole day."""
 
 
 def reading_whose(value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo) -> Any:
@@ -143,7 +144,7 @@ def reading_whose(value: Any, handler: ModelWrapValidatorHandler[Any], info: Val
 
 
 class _ShownInZone:
-    """Says of a text, or of the fields of a record, that times in it are shown in the zone."""
+    """Marks a text, or the fields of a record, whose times are shown in the zone."""
 
 
 MomentText = Annotated[str, _ShownInZone()]
@@ -151,7 +152,7 @@ RecordFields = Annotated[dict[str, Any], _ShownInZone()]
 
 
 def in_zone(reply: Any, zone: str) -> Any:
-    """The answer with its times in a zone, offset and all. What users keep in JSON of their own is never touched."""
+    """The reply with its times in a zone, with offset. Free JSON of users is never changed."""
     if zone != "UTC" and isinstance(reply, BaseModel):
         _turn(reply, ZoneInfo(zone))
     return reply

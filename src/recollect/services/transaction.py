@@ -29,7 +29,7 @@ _SPOKEN = {"execution": "run"}
 def load(tenant: Tenant, record: type[R], id: str, *, deleted: bool = False, version: int | None = None) -> R:
     """The record, or NotFound; another tenant's looks exactly like one that is absent.
 
-    With `version`, only as somebody saw it: VersionConflict if it was changed since.
+    With `version`, only if it still has that version: VersionConflict otherwise.
     """
     found = tenant.get(record, id, deleted=deleted)
     spoken = _SPOKEN.get(record.shape.table, record.shape.table.replace("_", " "))
@@ -74,13 +74,11 @@ def logged(
 
 
 def commit(tenant: Tenant, steps: Sequence[Step]) -> int:
-    """Write the steps. What was read, is to be changed and is gone was deleted meanwhile: another look says so."""
+    """Commit the steps. A record to be changed that no longer exists was deleted meanwhile: VersionConflict."""
     try:
         seq = tenant.transact(steps).seq
     except NotFound as gone:
-        raise VersionConflict(
-            "somebody deleted what was to be changed", remedy="read it again", **gone.details
-        ) from None
+        raise VersionConflict("it was deleted meanwhile", remedy="read it again", **gone.details) from None
     tenant.vectors.hint(seq)
     return seq
 
@@ -95,7 +93,7 @@ def made(record: type[R], tenant: Tenant, /, **fields: Any) -> R:
 
 
 def as_of_version(record: R, version: int | None) -> R:
-    """The record as the caller knows it: with another version than is stored, the store refuses its update."""
+    """The record with the version that the caller has read: the store refuses the update if it has another."""
     known: R = record if version is None else record.changed(version=version)
     return known
 
@@ -109,7 +107,7 @@ def rewritten(record: R, tenant: Tenant, **fields: Any) -> R:
 
 
 def counted_page(tenant: Tenant, query: Query[R]) -> tuple[Page[R], int]:
-    """A page, and how many there are on all of them: counted with the first, and carried along in the cursor."""
+    """A page, and the total: counted for the first page, and passed on in the cursor."""
     after, _, carried = (query.after or "").partition("~")
     page = tenant.find(replace(query, after=after or None))
     if re.fullmatch("[0-9]{1,18}", carried):
