@@ -391,7 +391,7 @@ def test_items_of_a_checkpoint_that_is_gone_or_another_cannot_be_shared(mem: Any
     mem.checkpoint.put("t", "1", items={"s": [b"x"] * 3})
     with pytest.raises(NotFound):
         mem.checkpoint.put("t", "2", base="0", spans={"s": [(0, 1)]})
-    with pytest.raises(InvalidInput, match="does not hold"):
+    with pytest.raises(InvalidInput, match="does not contain"):
         mem.checkpoint.put("t", "2", base="1", spans={"s": [(0, 4)]})
 
 

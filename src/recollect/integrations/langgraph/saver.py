@@ -1,6 +1,6 @@
 """LangGraph's checkpointer on Recollect: every capability of its conformance kit, and growth that is bounded.
 
-What a step changed is what a step costs: see sharing.py. `keep` and `keep_for` let go of old checkpoints, a few at a
+What a step changed is what a step costs: see deduplication.py. `keep` and `keep_for` delete old checkpoints, a few at a
 time; a thread can always resume, since its newest checkpoint stays, with whatever that one needs of its ancestors.
 The asynchronous methods run the synchronous ones in a thread.
 """
@@ -28,7 +28,14 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from recollect.errors import InvalidInput, NotFound
-from recollect.integrations.langgraph.sharing import Draft, Items, Known, dump, load, restored
+from recollect.integrations.langgraph.deduplication import (
+    CheckpointDraft,
+    StoredCheckpoint,
+    StoredItems,
+    dump,
+    load,
+    restored,
+)
 
 if TYPE_CHECKING:
     from recollect.domain.record import Json
@@ -59,7 +66,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         self._checkpoints = mem.checkpoint
         self._keep = keep
         self._keep_seconds = keep_for.total_seconds() if keep_for else None
-        self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], StoredCheckpoint] = OrderedDict()
         self._lock = threading.Lock()
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -87,9 +94,9 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-        known: Known | None,
+        known: StoredCheckpoint | None,
     ) -> None:
-        draft = Draft(self.serde, known)
+        draft = CheckpointDraft(self.serde, known)
         follows = known is not None and known.id == parent
         for channel, value in checkpoint["channel_values"].items():
             draft.add(channel, value, is_unchanged=follows and channel not in new_versions)
@@ -163,12 +170,12 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
             if after is None:
                 return
 
-    def _tuples(self, page: CheckpointPage) -> Iterator[tuple[CheckpointTuple, Known]]:
-        items = {(line.thread, line.namespace): Items(line.spans, line.items) for line in page.lines}
+    def _tuples(self, page: CheckpointPage) -> Iterator[tuple[CheckpointTuple, StoredCheckpoint]]:
+        items = {(line.thread, line.namespace): StoredItems(line.spans, line.items) for line in page.lines}
         for kept in page.checkpoints:
-            yield self._tuple(kept, items.get((kept.thread, kept.namespace)) or Items({}, {}))
+            yield self._tuple(kept, items.get((kept.thread, kept.namespace)) or StoredItems({}, {}))
 
-    def _tuple(self, kept: SavedCheckpoint, items: Items) -> tuple[CheckpointTuple, Known]:
+    def _tuple(self, kept: SavedCheckpoint, items: StoredItems) -> tuple[CheckpointTuple, StoredCheckpoint]:
         body = cast("Json", load(self.serde, kept.body))
         values, known = restored(self.serde, kept.id, body["channel_values"], kept.starts, items)
         writes = [
@@ -257,7 +264,7 @@ class RecollectSaver(BaseCheckpointSaver[Any]):
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
-    def _learn(self, line: tuple[str, str], known: Known) -> None:
+    def _learn(self, line: tuple[str, str], known: StoredCheckpoint) -> None:
         with self._lock:
             self._known[line] = known
             self._known.move_to_end(line)

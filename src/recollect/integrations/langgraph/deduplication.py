@@ -1,4 +1,4 @@
-"""What a checkpoint shares with the one before it, worked out on the caller's side.
+"""A checkpoint stores only what the one before it did not: the client works out what they share.
 
 Small values stand in the checkpoint itself. A larger one is an item of the stream "", and the members of a list are
 items of a stream named after its channel; a checkpoint refers to items by number. What is already stored is
@@ -78,7 +78,7 @@ _message_look = attrgetter("__dict__", "__pydantic_extra__")
 
 
 @dataclass(slots=True)
-class Members:
+class StoredList:
     """The stored members of a list, column by column, so that thousands are compared in one go.
 
     For each the object we saw, what it looked like, the digest of its bytes and its number in the stream. The first
@@ -100,9 +100,9 @@ class Members:
         self.digests.append(mark)
         self.numbers.append(number)
 
-    def first(self, count: int) -> Members:
+    def first(self, count: int) -> StoredList:
         columns = (self.values[:count], self.likenesses[:count], self.digests[:count], self.numbers[:count])
-        return Members(*columns, sure=min(self.sure, count))
+        return StoredList(*columns, sure=min(self.sure, count))
 
     def still(self, values: Sequence[object]) -> int:
         """How many at the beginning of the list are the very objects that are stored, and unchanged."""
@@ -124,28 +124,28 @@ class Members:
 
 
 @dataclass(slots=True)
-class Known:
+class StoredCheckpoint:
     """What we know to be stored: one checkpoint of a line, channel by channel."""
 
     id: str
     channels: dict[str, object] = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
-    members: dict[str, Members] = field(default_factory=dict)
+    members: dict[str, StoredList] = field(default_factory=dict)
     values: dict[str, tuple[bytes, int]] = field(default_factory=dict)
 
 
-class Draft:
+class CheckpointDraft:
     """Turns the values of a checkpoint into references, new items and the stretches it shares with a known one.
 
     New items are numbered -1, -2, … until the store has said where they begin.
     """
 
-    def __init__(self, serde: Serializer, known: Known | None) -> None:
+    def __init__(self, serde: Serializer, known: StoredCheckpoint | None) -> None:
         self._serde = serde
         self._known = known
         self.references: dict[str, Reference] = {}
         self.items: dict[str, list[bytes]] = {}
-        self._members: dict[str, Members] = {}
+        self._members: dict[str, StoredList] = {}
         self._kept: dict[str, int] = {}  # of how many at the beginning of a list the numbers are known
         self._values: dict[str, tuple[bytes, int]] = {}
         self._channels: dict[str, object] = {}
@@ -185,12 +185,12 @@ class Draft:
         """False for a short list that is not worth a stream."""
         before = self._known.members.get(channel) if self._known else None
         kept = before.still(value) if before else 0
-        members, fresh = self._matched(value, before or Members(), kept)
+        members, fresh = self._matched(value, before or StoredList(), kept)
         if before is None and sum(map(len, fresh)) <= INLINE:
             return False
         stretches = self._stretches(channel, members, kept)
         if len(stretches) > MOST_PIECES:
-            members, fresh = self._matched(value, Members(), 0)
+            members, fresh = self._matched(value, StoredList(), 0)
             stretches, kept = _runs(members.numbers), 0
         self._members[channel], self._kept[channel] = members, kept
         if fresh:
@@ -198,14 +198,14 @@ class Draft:
         self.references[channel] = ["*", stretches]
         return True
 
-    def _stretches(self, channel: str, members: Members, kept: int) -> list[list[int]]:
+    def _stretches(self, channel: str, members: StoredList, kept: int) -> list[list[int]]:
         """The numbers as stretches; when a list has only grown, those of what was there are known."""
         before = self._known.members.get(channel) if self._known else None
         if self._known is None or before is None or kept < len(before.values):
             return _runs(members.numbers)
         return [*self._known.references[channel][1], *_runs(members.numbers[kept:])]
 
-    def _matched(self, value: list[object], before: Members, kept: int) -> tuple[Members, list[bytes]]:
+    def _matched(self, value: list[object], before: StoredList, kept: int) -> tuple[StoredList, list[bytes]]:
         """The members of the list, as stored before where they are, and the bytes of those that are new."""
         members, fresh, expected = before.first(kept), list[bytes](), kept
         places: dict[bytes, int] | None = None
@@ -246,7 +246,7 @@ class Draft:
         shared[VALUES] = [(number, number + 1) for _, number in self._values.values() if number >= 0]
         return {stream: spans for stream, spans in shared.items() if spans}
 
-    def known_as(self, id: str, starts: Mapping[str, int]) -> Known:
+    def known_as(self, id: str, starts: Mapping[str, int]) -> StoredCheckpoint:
         """What is known once the store has numbered the new items."""
         for channel, members in self._members.items():
             if channel in self.items:
@@ -260,7 +260,7 @@ class Draft:
             channel: absolute(reference, starts.get(VALUES if reference[0] == "#" else channel, 0))
             for channel, reference in self.references.items()
         }
-        return Known(id, self._channels, references, self._members, values)
+        return StoredCheckpoint(id, self._channels, references, self._members, values)
 
 
 def resolved(number: int, start: int) -> int:
@@ -300,7 +300,7 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
     return runs
 
 
-class Items:
+class StoredItems:
     """The items that came with a page, found by stream and number."""
 
     def __init__(self, spans: Mapping[str, Sequence[Span]], items: Mapping[str, Sequence[bytes]]) -> None:
@@ -320,10 +320,10 @@ class Items:
 
 
 def restored(
-    serde: Serializer, id: str, references: Mapping[str, Reference], starts: Mapping[str, int], items: Items
-) -> tuple[dict[str, object], Known]:
+    serde: Serializer, id: str, references: Mapping[str, Reference], starts: Mapping[str, int], items: StoredItems
+) -> tuple[dict[str, object], StoredCheckpoint]:
     """The values behind the references, and what is thereby known to be stored."""
-    known = Known(id)
+    known = StoredCheckpoint(id)
     for channel, given in references.items():
         reference = absolute(given, starts.get(VALUES if given[0] == "#" else channel, 0))
         known.references[channel] = reference
@@ -340,9 +340,9 @@ def restored(
 
 
 def _restored_list(
-    serde: Serializer, channel: str, stretches: Sequence[Span], items: Items, known: Known
+    serde: Serializer, channel: str, stretches: Sequence[Span], items: StoredItems, known: StoredCheckpoint
 ) -> list[object]:
-    members = Members()
+    members = StoredList()
     for start, end in stretches:
         for number, raw in enumerate(items.stretch(channel, start, end), start):
             members.add(load(serde, raw), digest(raw), number)
