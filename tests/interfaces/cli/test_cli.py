@@ -114,7 +114,7 @@ def test_content_from_standard_input_and_files(cli: Any, tmp_path: Path, monkeyp
     ("arguments", "code", "words"),
     [
         (["recal"], 2, "did you mean recall"),
-        (["recall"], 2, "query"),
+        (["recall"], 2, "QUERY"),
         (["remember", ""], 2, "nothing to remember"),
         (["remember", "x", "--kind", "nonsense"], 2, "define_kind"),
         (["remember", "x", "--priority", "99"], 2, "priority"),

@@ -25,9 +25,15 @@ def command_function(operation: Operation) -> Callable[..., int]:
 
     parameters = [_parameter(operation, name) for name in _ordered(operation)]
     common = {
-        "store": (str | None, typer.Option(help="The store: a file, an address, or a YAML settings file")),
-        "organization": (str | None, typer.Option("--organization", help="The organization (tenant) to work in")),
-        "actor": (str | None, typer.Option("--actor", help="Who is acting; recorded with every change")),
+        "store": (
+            str | None,
+            typer.Option(metavar="STORE", help="The store: a file, an address, or a YAML settings file"),
+        ),
+        "organization": (
+            str | None,
+            typer.Option("--organization", metavar="ID", help="The organization (tenant) to work in"),
+        ),
+        "actor": (str | None, typer.Option("--actor", metavar="ID", help="Who is acting; recorded with every change")),
         "as_json": (bool, typer.Option("--json", help="Print the reply as JSON")),
     }
     if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
@@ -66,7 +72,7 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
     on_by_default = type is bool and field.default is True
     shown: dict[str, Any] = {"help": _help(name, field), "show_default": False}
     if name in operation.positional:
-        info: Any = typer.Argument(**shown)
+        info: Any = typer.Argument(metavar=name.upper(), **shown)
     else:
         if type is not bool:
             shown["metavar"] = _metavar(type, how, field.annotation)
