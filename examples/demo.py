@@ -33,13 +33,13 @@ PARSER = """def parse_header(line):
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        room = Path(folder)
-        hash = _repository(room)
-        with recollect.open(room / "team.db", actor="demo", citation_root=room) as mem:
-            ids = remember(mem, room, hash)
+        directory = Path(folder)
+        hash = _repository(directory)
+        with recollect.open(directory / "team.db", actor="demo", citation_root=directory) as mem:
+            ids = remember(mem, directory, hash)
             recall(mem)
             verify(mem, ids)
-            go_stale(mem, room, ids)
+            go_stale(mem, directory, ids)
             expire(mem)
             replace(mem, ids)
             pack(mem)
@@ -48,7 +48,7 @@ def main() -> None:
     console.print("The same from the command line: [bold]recollect --help[/]   In Python: README.md")
 
 
-def remember(mem: Any, room: Path, hash: str) -> dict[str, str]:
+def remember(mem: Any, directory: Path, hash: str) -> dict[str, str]:
     title("1  Remember, and say where it comes from")
     mem.user.add("Alice", id="alice")
     cite = recollect.cite
@@ -56,7 +56,7 @@ def remember(mem: Any, room: Path, hash: str) -> dict[str, str]:
     for name, text, options in (
         ("pytest", "Alice prefers pytest over unittest", {"cites": [cite.user("alice", "said so in review")]}),
         ("parser", "parse_header() lower-cases header names", {"cites": [cite.file("parser.py", (1, 3))]}),
-        ("commit", "The retry limit was raised to 5 attempts", {"cites": [cite.commit(hash, str(room))]}),
+        ("commit", "The retry limit was raised to 5 attempts", {"cites": [cite.commit(hash, str(directory))]}),
         ("guess", "The flaky upload test is probably a clock problem", {}),
         ("code", "The door code of the lab is 4711 today", {"ttl_seconds": 0.5}),
     ):
@@ -85,13 +85,14 @@ def verify(mem: Any, ids: dict[str, str]) -> None:
         mem.promote(ids["guess"])
     except recollect.RecollectError as error:
         console.print(f"  [yellow]refused[/]   {escape(error.message)}")
-    with asked("what may I act on, about tests?", 'purpose="act"'):
-        renderer.show(OPERATIONS["recall"], mem.recall("tests", purpose="act", limit=1))
+    question = "what does Alice like to write tests with?"
+    with asked(question, 'purpose="act", so only what is verified'):
+        renderer.show(OPERATIONS["recall"], mem.recall(question, purpose="act", limit=1))
 
 
-def go_stale(mem: Any, room: Path, ids: dict[str, str]) -> None:
+def go_stale(mem: Any, directory: Path, ids: dict[str, str]) -> None:
     title("4  The cited file changes, and the memory notices")
-    (room / "parser.py").write_text(PARSER.replace(".lower()", ""))
+    (directory / "parser.py").write_text(PARSER.replace(".lower()", ""))
     console.print("  [dim]parser.py: .lower() was removed[/]")
     report = mem.check()
     console.print(f"  checked {report.looked_at} citations: {report.holds} hold, [red]{report.broken} broken[/]")
@@ -142,12 +143,12 @@ def asked(question: str, options: str = "") -> Iterator[None]:
     console.print(f"           [dim]answered in {(time.perf_counter() - begun) * 1000:.0f} ms[/]")
 
 
-def _repository(room: Path) -> str:
+def _repository(directory: Path) -> str:
     """A small git repository with something to cite."""
-    (room / "parser.py").write_text(PARSER)
-    (room / "retry.py").write_text("ATTEMPTS = 5\n")
+    (directory / "parser.py").write_text(PARSER)
+    (directory / "retry.py").write_text("ATTEMPTS = 5\n")
     identity = ["-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "commit.gpgsign=false"]
-    run = ["git", "-C", str(room)]
+    run = ["git", "-C", str(directory)]
     subprocess.run([*run, "init", "-q"], check=True)
     subprocess.run([*run, "add", "parser.py", "retry.py"], check=True)
     subprocess.run([*run, *identity, "commit", "-q", "-m", "Raise the retry limit to 5"], check=True)

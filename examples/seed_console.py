@@ -246,7 +246,7 @@ def _hostile(mem: Any) -> dict[str, str]:
     mem.relate(mem.remember(f"near {MARKUP}").id, memory.id, "supports")
     mem.key.add(MARKUP[:70])
     found = {"agents": agent.id, "sessions": session.id, "runs": run.id, "memories": memory.id}
-    return {f"hostile {room}": id for room, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}
+    return {f"hostile {page}": id for page, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def test_the_demo_shows_the_main_job(tmp_path: Path) -> None:
     assert "checked 3 citations: 2 hold, 1 broken" in shown
     assert "asked for the door code after its time: not found" in shown
     assert any(line.startswith("refused a memory without a citation") for line in shown)
+    assert any(line.endswith("Alice prefers pytest over unittest verified") for line in shown)
     assert not list(tmp_path.iterdir())
 
 
