@@ -39,7 +39,7 @@ class Operation:
     local: bool = False
     """It reads or writes files on the caller's own machine, so it is not offered over HTTP or MCP."""
     unlogged: bool = False
-    """Its success makes no entry in the access log, since what it writes says by itself who and when."""
+    """Its success is not in the access log, since what it writes already says who did it and when."""
     takes_password: bool = False
     """Few attempts a minute are allowed, so that nobody guesses the password."""
     needs_confirmation: bool = False
@@ -384,7 +384,7 @@ def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[s
         remedy = f"did you mean {near}?" if near else f"use one of {', '.join(OPERATIONS)}"
         raise InvalidInput(f"there is no operation '{name}'", remedy=remedy)
     operation, given = FORMER_NAMES[name].today(fields)
-    warn(f"{name} is called {operation.name} now", DeprecationWarning, stacklevel=4)
+    warn(f"{name} is deprecated, use {operation.name}", DeprecationWarning, stacklevel=4)
     return operation, given
 
 

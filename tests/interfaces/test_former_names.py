@@ -52,7 +52,7 @@ def test_a_name_is_either_of_today_or_a_former_one() -> None:
 def test_a_former_name_works_in_python_and_warns(here: Any, name: str, type: str) -> None:
     today, fields = given(name, type)
     typed = {"type": type} if type else {}
-    with pytest.warns(DeprecationWarning, match=f"{name} is called {today} now") as warned:
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated, use {today}") as warned:
         reply = getattr(here, name)(**typed, **fields)
     assert Path(warned[0].filename) == Path(__file__)
     assert isinstance(reply, OPERATIONS[today].reply)
@@ -69,7 +69,7 @@ def test_a_former_command_works_and_says_so(
     words = [FORMER_NAMES[name].command, *([type] if type else []), *fields.values(), *flags]
     assert run([*words, "--store", str(tmp_path / "s.db"), "--json"]) == 0
     shown = capsys.readouterr()
-    assert f"is called 'recollect {today.replace('.', ' ')}' now" in shown.err
+    assert f"is deprecated, use 'recollect {today.replace('.', ' ')}'" in shown.err
     OPERATIONS[today].reply.model_validate(json.loads(shown.out))
 
 

@@ -3,7 +3,7 @@
 It uses nothing but the operations of the client, so it drives a run from wherever a client can. For each step it stores
 what `think` proposes, carries it out, stores what came of it; a step that has a result is never carried out again, one
 that has none is, if its tool allows. While it works, a thread renews the lease; when the lease is lost all the same,
-every call is refused and the run is left to whoever has it now.
+every call is refused, and the run is left to its new worker.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Runner:
         return claimed
 
     def stop(self) -> None:
-        """Finish the step at hand, let go of the run, claim no other."""
+        """Finish the current step, release the run, and claim no other."""
         self._stopping.set()
 
     def _work_on(self, claimed: ClaimReply) -> None:

@@ -150,13 +150,13 @@ def address_of(request: Request) -> str | None:
 
 
 def _is_local(request: Request, settings: ServerSettings) -> bool:
-    """A program on this machine asks, and nobody through it: behind a proxy everybody comes from this machine."""
+    """Whether the client is on this machine: not behind a proxy, where everybody seems to be."""
     is_fronted = settings.hosts or settings.proxies or not request.state.is_direct
     return not is_fronted and is_loopback(address_of(request) or "")
 
 
 def _check_proof(request: Request, token: str) -> None:
-    """A browser sends its cookies whoever made it ask: our page proves itself by what no other page can read."""
+    """CSRF protection: a browser sends its cookies for any page, but only the console knows the token."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     if not keys.proves(token, request.headers.get(CSRF, "")) or site not in ("same-origin", "none"):
         raise Denied("this request did not come from the console", remedy="reload the page and try again")

@@ -1,4 +1,4 @@
-"""Bodies that come too slowly: whoever sends one gets time by what has come, and the wait for nothing ends."""
+"""Timeouts for request bodies that arrive too slowly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SILENT_SECONDS = 30.0  # a body that stops coming for so long is given up
+SILENT_SECONDS = 30.0  # a body that stalls for so long is dropped
 SLOWEST_BYTES_A_SECOND = 1000  # and so is one that trickles
 
 
 class BodyTimeouts:
-    """The application behind a clock that runs while it waits for a piece of a body, and at no other time."""
+    """Middleware with a clock that runs only while it waits for a piece of a body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

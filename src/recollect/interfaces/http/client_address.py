@@ -1,9 +1,9 @@
-"""Who a request comes from: the other end of the connection, or whom a proxy that the settings name says it serves.
+"""The address of the client: that of the connection, or the one that a trusted proxy reports.
 
-Headers that name an address are written by whoever sends them. So they count only on a connection from a proxy in
-`server.proxies`, read from the right, where each proxy adds what it has seen itself: the first address that is no
-proxy of ours is the client. `Forwarded`, `X-Forwarded-Host` and `X-Forwarded-Prefix` are never read: a proxy that
-does not write them hands on what a client invented. What is no address is nobody's: it is never kept as it came.
+Anybody can send headers with an address. So `X-Forwarded-For` counts only on a connection from a proxy in
+`server.proxies`. It is read from the right, where each proxy adds the address it saw: the first one that is not such a
+proxy is the client. `Forwarded`, `X-Forwarded-Host` and `X-Forwarded-Prefix` are never read: a proxy that does not set
+them passes on what a client invented. Text that is not an address is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("recollect.service")
 
 
 def parsed(text: str) -> Address | None:
-    """An address as a proxy writes it, a port cut off; None for whatever is none."""
+    """An address as a proxy writes it, without its port; None if it is not one."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -45,7 +45,7 @@ _network = cache(ip_network)
 
 
 class Proxies:
-    """The application behind the proxies that are trusted, with whom they serve as its client."""
+    """Middleware that sets the client's address."""
 
     def __init__(self, app: ASGIApp, trusted: Iterable[str]) -> None:
         self._app = app
@@ -73,7 +73,7 @@ class Proxies:
         return str(self._served(scope, peer)), 0
 
     def _served(self, scope: Scope, peer: Address) -> Address:
-        """The nearest address that is no proxy of ours; where the next is none at all, whoever handed it on."""
+        """The nearest address that is not a trusted proxy; if a text is not an address, the proxy that passed it on."""
         for text in reversed(_values(scope, b"x-forwarded-for")[-MOST_PROXIES:]):
             found = parsed(text)
             if found is None:
@@ -97,7 +97,7 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 def client_network(address: str | None) -> str:
-    """What one client can choose its address from: in IPv6 that is a whole network, so it is limited as one."""
+    """The addresses one client can choose from: in IPv6 that is a whole network, so limits apply to it as one."""
     found = parsed(address) if address else None
     if isinstance(found, IPv6Address):
         return str(ip_network((found, 64), strict=False))

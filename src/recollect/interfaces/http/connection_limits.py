@@ -1,4 +1,4 @@
-"""Connections that ask for more than their share: how many there are, and how long each may keep us waiting.
+"""Limits on connections: how many there may be, and how long each may wait.
 
 The web server waits without end for the head of a request and for a client that reads no answer. Here a head must be
 whole in time and of a bounded size, an answer must be read, and one client holds a bounded number of connections. What

@@ -1,8 +1,7 @@
-"""Who may send at all: programs, and pages of our own; never a page of a stranger in somebody's browser.
+"""Refuse requests that other sites' web pages send from a user's browser.
 
-A browser on this machine reaches the service, whoever made the page it shows. A strange page has no key; still it must
-not even be answered: neither across sites (its Origin tells) nor by a name of its own that it had pointed at this
-machine afterwards (its Host tells).
+A browser on this machine can reach the service, whatever page it shows. Such a page has no key, but it must not get an
+answer at all: neither by a cross-site request (checked by Origin) nor by DNS rebinding (checked by Host).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From an HTTP request to the fields of an operation: path, query, body and the headers that stand for fields."""
+"""From an HTTP request to the fields of an operation: path, query, body and headers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def kind_of(annotation: object) -> str:
 
 
 def _headers(operation: Operation, request: Request, fields: dict[str, object]) -> dict[str, object]:
-    """`Idempotency-Key` and `If-Match` stand for fields; where an operation has no such field they are refused."""
+    """`Idempotency-Key` and `If-Match` set fields; they are refused if an operation has no such field."""
     given: dict[str, object] = {
         "idempotency_key": request.headers.get("idempotency-key"),
         "version": _version(request.headers.get("if-match")) if "if-match" in request.headers else None,

@@ -50,7 +50,7 @@ class ToolHandlers:
         fields: Mapping[str, object],
         shown: Callable[[Any], Any] = lambda reply: reply,
     ) -> Any:
-        """Any operation, in a thread, if whoever asks may; how its reply is shown is made there, too."""
+        """Run an operation in a thread, if the caller may use it; its reply is rendered there, too."""
         access = self.access
         return await access.run(
             lambda: shown(invoke(operation, access.core, access.admitted(context, operation), dict(fields)))

@@ -101,7 +101,7 @@ def _text_of(context: PageContext, id: str) -> str:
 
 
 def memory(context: PageContext) -> TemplateValues:
-    """A memory with all that hangs on it; of a forgotten one, what it was."""
+    """A memory with its citations, relations and history; of a forgotten one, only the history."""
     states = context.call("history", id=context.id).entries
     is_forgotten = states[-1].change == "forgotten"
     shown = None if is_forgotten else context.call("show", id=context.id)
