@@ -104,7 +104,7 @@ def _check_vectors(vectors: VectorSettings) -> None:
         )
     if vectors.provider == "chroma" and len(given) != 1:
         raise InvalidSettings(
-            "Chroma needs either a server or a folder",
+            "Chroma needs either a server or a folder, not both",
             remedy="set vectors.url to http://host:8000, or vectors.path to a folder",
         )
 

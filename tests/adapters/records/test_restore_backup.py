@@ -96,7 +96,7 @@ def test_a_damaged_backup_leaves_nothing(tmp_path: Path) -> None:
 def test_a_backup_of_another_kind_of_store_is_refused(tmp_path: Path) -> None:
     with filled(tmp_path / "a.db") as mem:
         mem.backup(str(tmp_path / "copy.db"))
-    with pytest.raises(InvalidInput, match="another kind"):
+    with pytest.raises(InvalidInput, match="not a backup of a"):
         restore_backup(tmp_path / "copy.db", server().new_database())
     (tmp_path / "letter.txt").write_text("dear store")
     with pytest.raises(NotARecollectStore):

@@ -156,7 +156,7 @@ def test_no_text_and_no_name_reaches_the_other_system(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vectors", "says"),
     [
-        ("pgvector", "no pgvector of its own"),
+        ("pgvector", "does not have pgvector"),
         ("chroma", "a server or a folder"),
         ({"provider": "chroma", "url": "http://h:1", "path": "p"}, "not both"),
         ({"provider": "embedded", "url": "http://h:1"}, "vectors.url does not apply"),
