@@ -83,7 +83,7 @@ class Peer:
         from langgraph.store.postgres import PostgresStore
 
         self._data = data
-        index = {"dims": DIMENSIONS, "embed": self._embed, "fields": ["text"]}
+        index: Any = {"dims": DIMENSIONS, "embed": self._embed, "fields": ["text"]}
         self._made = PostgresStore.from_conn_string(address, index=index)
         self._store = self._made.__enter__()
         self._store.setup()
