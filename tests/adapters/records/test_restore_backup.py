@@ -143,6 +143,6 @@ def test_the_command_restores(
     assert "exists already" in capsys.readouterr().err
     monkeypatch.setenv("RECOLLECT_POSTGRES_TOOLS", os.fspath(BIN))
     assert run(["restore-backup", "--help"]) == 0
-    assert "source" in capsys.readouterr().out
+    assert "SOURCE" in capsys.readouterr().out
     assert run(["--help"]) == 0
     assert "restore-backup" in capsys.readouterr().out
