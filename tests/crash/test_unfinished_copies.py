@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 
 import recollect
+from recollect.adapters import atomic_file
 from recollect.adapters.local_folders import LocalFolders
 from recollect.app import restore_backup
 from recollect.errors import InvalidInput
@@ -18,8 +19,8 @@ from serving import served
 
 BACKUP = """
     import os, sys, recollect
-    import recollect.adapters.records.{module} as here
-    here.publish = lambda aside, target: os.kill(os.getpid(), 9)
+    from recollect.adapters import atomic_file
+    atomic_file.publish = lambda aside, target: os.kill(os.getpid(), 9)
     with recollect.open(sys.argv[1], embedder="hash") as mem:
         mem.remember("the secret is xyzzy")
         mem.backup(sys.argv[2])
@@ -69,7 +70,7 @@ def test_a_killed_backup_is_cleared_when_the_store_is_next_opened(kind: str, tmp
     address = str(tmp_path / "a.db") if kind == "sqlite" else f"duckdb:///{tmp_path}/a.duckdb"
     away = tmp_path / "away"
     away.mkdir()
-    killed(BACKUP.format(module="sqlite.store" if kind == "sqlite" else "duckdb.file"), address, away / "copy.db")
+    killed(BACKUP, address, away / "copy.db")
     assert (away / "copy.db.part").exists()
     (away / "mine.part").write_text("of another program")
     recollect.open(address, embedder="hash").close()
@@ -78,8 +79,6 @@ def test_a_killed_backup_is_cleared_when_the_store_is_next_opened(kind: str, tmp
 
 
 def test_a_backup_that_somebody_is_writing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recollect.adapters.records.sqlite import store
-
     seen: list[bool] = []
 
     def publish(aside: Path, target: Path) -> None:
@@ -87,7 +86,7 @@ def test_a_backup_that_somebody_is_writing_is_left_alone(tmp_path: Path, monkeyp
         seen.append(aside.exists())
         aside.replace(target)
 
-    monkeypatch.setattr(store, "publish", publish)
+    monkeypatch.setattr(atomic_file, "publish", publish)
     with recollect.open(tmp_path / "a.db", embedder="hash") as mem:
         mem.backup(str(tmp_path / "copy.db"))
     assert seen == [True]
