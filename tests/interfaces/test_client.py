@@ -43,7 +43,7 @@ def test_routes_are_unique_and_name_fields_of_the_request() -> None:
 
 
 def test_too_many_or_doubled_values_are_refused(mem: Any) -> None:
-    with pytest.raises(InvalidInput, match="without a name"):
+    with pytest.raises(InvalidInput, match="positional arguments"):
         mem.remember("a", "b")
     with pytest.raises(InvalidInput, match="twice"):
         mem.remember("a", content="b")

@@ -50,7 +50,7 @@ def test_a_duckdb_file_is_restored_whole(tmp_path: Path) -> None:
         assert exported(again, tmp_path / "two.jsonl").splitlines() == before.splitlines()
         assert again.doctor().well
     assert not list(tmp_path.glob("*restoring*"))
-    with pytest.raises(InvalidInput, match="another kind of store"):
+    with pytest.raises(InvalidInput, match="is not a backup of a"):
         restore_backup(tmp_path / "copy.duckdb", tmp_path / "c.db")
 
 
@@ -70,7 +70,7 @@ def test_what_is_not_empty_stays_as_it_is(tmp_path: Path) -> None:
     with filled(tmp_path / "a.db") as mem, filled(server().emptied_store(), postgres_tools=BIN) as large:
         mem.backup(str(tmp_path / "copy.db"))
         large.backup(str(tmp_path / "copy.dump"))
-        with pytest.raises(InvalidInput, match="exists already"):
+        with pytest.raises(InvalidInput, match="already exists"):
             restore_backup(tmp_path / "copy.db", tmp_path / "a.db")
         with pytest.raises(InvalidInput, match="not empty"):
             restore_backup(tmp_path / "copy.dump", server().emptied_store(), postgres_tools=BIN)
@@ -140,7 +140,7 @@ def test_the_command_restores(
     assert run(["restore-backup", str(tmp_path / "copy.db"), str(tmp_path / "b.db")]) == 0
     assert "restored 2 memories" in capsys.readouterr().out
     assert run(["restore-backup", str(tmp_path / "copy.db"), str(tmp_path / "b.db")]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     monkeypatch.setenv("RECOLLECT_POSTGRES_TOOLS", os.fspath(BIN))
     assert run(["restore-backup", "--help"]) == 0
     assert "SOURCE" in capsys.readouterr().out

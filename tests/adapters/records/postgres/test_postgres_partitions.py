@@ -185,7 +185,7 @@ def test_what_is_not_clear_is_refused(mem: Any, wrong: dict[str, Any]) -> None:
 
 def test_a_store_in_one_piece_says_so(tmp_path: Any) -> None:
     with recollect.open(tmp_path / "x.db", embedder="hash") as mem:
-        assert mem.partitions().note == "A sqlite store keeps each table in one piece."
+        assert mem.partitions().note == "A sqlite store has no partitions."
         with pytest.raises(Unavailable, match="no partitions"):
             mem.partitions(older_than="400d")
 

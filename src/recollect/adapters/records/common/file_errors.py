@@ -45,4 +45,5 @@ def disk_error(path: Path, said: str, error: Exception) -> RecollectError:
         return StoreError(
             f"cannot open '{path}'", remedy="check that its folder exists and that you may read and write there"
         )
-    return StoreError(f"the disk failed under '{path.name}': {said.splitlines()[0][:300]}", remedy="check the disk")
+    reason = (said or type(error).__name__).splitlines()[0][:300]
+    return StoreError(f"the disk failed under '{path.name}': {reason}", remedy="check the disk")

@@ -87,7 +87,7 @@ class DuckdbStore(SqlReads):
     def backup(self, target: Path) -> None:
         """A copy of all tables as of one moment, made in the store's own folder: no connection may write elsewhere."""
         if target.exists():
-            raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+            raise InvalidInput(f"'{target}' already exists", remedy="give a path that is not taken")
         aside = self._file.work / f"backup-{new_id()}"
         with translated_errors(target):
             try:

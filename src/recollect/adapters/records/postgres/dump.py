@@ -42,7 +42,7 @@ _ENVIRONMENT = {
 def dump(database: Database, target: Path, folder: Path | None = None) -> None:
     """As of one moment, under another name until it is complete."""
     if target.exists():
-        raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+        raise InvalidInput(f"'{target}' already exists", remedy="give a path that is not taken")
     tool = _tool("pg_dump", folder)
     _check_version(tool, database)
     with atomic_path(target) as temporary:

@@ -160,7 +160,7 @@ class SqliteStore(SqlReads):
         VACUUM INTO would leave out the free pages, but knows no way to begin with a checksummed file (see `begin`).
         """
         if target.exists():
-            raise InvalidInput(f"'{target}' exists already", remedy="give a path that is not taken")
+            raise InvalidInput(f"'{target}' already exists", remedy="give a path that is not taken")
         if log_of(target).exists():  # SQLite would write it into the copy
             raise InvalidInput(
                 f"'{target.name}-wal' is the log of a store that was there before", remedy="move it away first"
