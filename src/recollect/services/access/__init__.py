@@ -1,1 +1,1 @@
-"""Who may come in: keys, passwords, roles, and what each of them grants."""
+"""Who may do what: API keys, passwords and roles, and the permissions they grant."""

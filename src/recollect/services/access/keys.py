@@ -1,4 +1,4 @@
-"""Who may come in: keys, passwords, roles, and what each of them grants.
+"""API keys and sign-in: what each key grants, and who it belongs to.
 
 A key is 256 random bits, shown once and kept as a hash. It names its organization, so that looking it up stays
 inside one tenant. Passwords are kept as scrypt hashes; signing in makes a key of its own that signing out revokes.
@@ -121,9 +121,9 @@ class AddKeyRequest(Request):
         ["read", "write"], description="What it grants: read, write, govern, delete, admin, operate"
     )
     user: Id | None = Field(None, description="On whose behalf; it then never grants more than that user's role")
-    expires_days: float | None = Field(None, gt=0, le=36500, description="Ends after so many days")
-    rate_per_minute: int | None = Field(None, ge=1, description="At most so many requests a minute")
-    requests_per_day: int | None = Field(None, ge=1, description="At most so many requests a day")
+    expires_days: float | None = Field(None, gt=0, le=36500, description="Expires after this many days")
+    rate_per_minute: int | None = Field(None, ge=1, description="The most requests per minute")
+    requests_per_day: int | None = Field(None, ge=1, description="The most requests per day")
 
 
 class KeyView(Reply):
@@ -184,7 +184,7 @@ class ListKeysRequest(Request):
 
 
 class KeyPage(PageReply[KeyView]):
-    """KeyPage, the newest first."""
+    """Keys, the newest first."""
 
     keys: list[KeyView]
 
@@ -216,7 +216,7 @@ def revoke_key(tenant: Tenant, request: RevokeKeyRequest) -> KeyView:
 
 
 def needs_owner(tenant: Tenant) -> bool:
-    """Whether nobody can come in yet."""
+    """Whether nobody can sign in yet."""
     return not tenant.count(Query(ApiKey, (equal("is_console", False), *_valid())))
 
 

@@ -49,7 +49,7 @@ class AddBlockRequest(Request):
 
     label: Name | None = Field(None, description="human, persona, system, …; the template's if left out")
     value: Text | None = Field(None, description="What it says; the template's if left out")
-    limit: int | None = Field(None, ge=1, description="How many characters it may have; 2000 unless said")
+    limit: int | None = Field(None, ge=1, description="How many characters it may have; 2000 by default")
     description: Text | None = Field(None, description="What it is for")
     user: Id | None = Field(None, description="The user it is about")
     agents: list[Id] = Field(default_factory=list, description="The agents to attach it to")
@@ -227,7 +227,7 @@ def _rewritten(
 
 
 def _kept(tenant: Tenant, before: Block, after: Block) -> list[Step]:
-    """The value that was, where it changes; and the oldest go."""
+    """Keep the former value where it changes, and drop the oldest ones."""
     if before.value == after.value:
         return []
     revision = made(
@@ -298,7 +298,7 @@ def history(tenant: Tenant, request: BlockRequest) -> BlockHistory:
 
 
 class RemoveBlockRequest(BlockRequest):
-    """Delete a block; one that several agents share only if that is said."""
+    """Delete a block. One that several agents share is only deleted if you say so."""
 
     with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
     dry_run: bool = Field(False, description="Only say which agents would lose it")

@@ -52,8 +52,8 @@ class SaveStateRequest(StateRequest):
     """Where an agent left off."""
 
     data: Json = Field(description="The state, as JSON")
-    expires_at: Through | None = Field(None, description="When to let go of it")
-    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Let go of it after so many seconds")
+    expires_at: Through | None = Field(None, description="When it expires")
+    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Expires after this many seconds")
     version: int | None = Field(None, ge=0, description="Only if it still has this version; 0: only if there is none")
 
 

@@ -149,7 +149,7 @@ def revise(tenant: Tenant, request: ReviseToolRequest) -> ToolView:
 
 
 class RemoveToolRequest(ToolRequest):
-    """Delete a tool; one that several agents use only if that is said."""
+    """Delete a tool. One that several agents use is only deleted if you say so."""
 
     with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
     dry_run: bool = Field(False, description="Only say which agents would lose it")

@@ -350,7 +350,7 @@ def remove(tenant: Tenant, request: MessageRequest) -> RemoveMessagesReply:
 
 
 class ClearMessagesRequest(MessageSelection):
-    """Whose messages to delete; those of several users only if that is said."""
+    """Whose messages to delete. Those of several users are only deleted if you say so."""
 
     with_others: bool = Field(False, description="Also if several users said them")
     dry_run: bool = Field(False, description="Only say how many, and whose they are")

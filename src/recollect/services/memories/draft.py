@@ -76,7 +76,7 @@ class RememberRequest(Request):
     valid_from: From | None = Field(None, description="Since when the fact holds")
     valid_to: Through | None = Field(None, description="Until when the fact holds")
     expires_at: Through | None = Field(None, description="When to forget it")
-    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Forget it after so many seconds")
+    ttl_seconds: float | None = Field(None, gt=0, le=LONGEST_SECONDS, description="Forget it after this many seconds")
     supersedes: Id | None = Field(None, description="The memory that this one replaces")
     derived_from: list[Id] = Field(default_factory=list, description="Memories this one was concluded from")
     relates: dict[str, str] = Field(

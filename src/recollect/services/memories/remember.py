@@ -1,4 +1,4 @@
-"""A memory comes in: validated, cited, recognised if already known, and committed whole.
+"""Remember: validate a memory, cite its sources, recognise it if it is already known, and commit it whole.
 
 The memory, its tags, citations, links, vectors (or the note that they are owed) and the audit entry are one
 transaction; the receipt says what is stored, what is indexed and what is queued. Revising keeps the whole former

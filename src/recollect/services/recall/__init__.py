@@ -1,1 +1,1 @@
-"""Memories come out: found by words and by meaning, listed, shown, packed for a prompt, asked as of a moment."""
+"""Finding memories: by words and by meaning, listed, shown, packed for a prompt, as of a moment."""

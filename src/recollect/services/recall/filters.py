@@ -56,7 +56,7 @@ class MemoryFilter(Request):
     )
     min_confidence: float | None = Field(None, ge=0, le=1, description="Only at least so sure")
     min_priority: int | None = Field(None, ge=1, le=10, description="Only of at least this priority")
-    namespaces: list[Name] = Field(default_factory=list, description="Where to look; long_term unless said")
+    namespaces: list[Name] = Field(default_factory=list, description="Where to look; long_term by default")
     purpose: Literal["think", "act"] = Field(
         "think", description="To act on what is recalled, only verified and published memories are admitted"
     )

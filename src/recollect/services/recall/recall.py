@@ -1,4 +1,4 @@
-"""A memory comes out: found by words and by meaning, ranked with reasons, proven on the records, counted and logged.
+"""Recall: find memories by words and by meaning, rank them with reasons, prove them on the records, log the search.
 
 Gather a pool (full text, nearest vectors, the neighbours in their sessions), read it from the records under every
 filter again, rank it (domain/text/relevance.py), show the best with their citations. An index can only ever suggest:
@@ -108,7 +108,7 @@ def recall(tenant: Tenant, request: RecallRequest) -> RecallReply:
 
 
 def rechecking(tenant: Tenant, request: RecallRequest) -> Recheck | None:
-    """What looks at the citations of what is shown; None where nobody shall, and for the past, which is as it was."""
+    """What checks the citations of the hits; None where no check was asked for, and for questions about the past."""
     when = request.check or ("act" if request.purpose == "act" else "none")
     return None if when == "none" or request.as_of is not None else Recheck(tenant, when)
 
@@ -124,7 +124,7 @@ def _rechecked(tenant: Tenant, request: RecallRequest, found: RecallReply, reche
 
 
 def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | None:
-    """A hit with what was just found of its citations; None if it fell and is to be acted on."""
+    """A hit with the result of the check of its citations; None if it was demoted and the hits are to be acted on."""
     recheck.look([hit.id])
     if hit.id in recheck.fallen and request.purpose == "act":
         return None
