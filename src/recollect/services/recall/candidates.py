@@ -139,8 +139,10 @@ def _candidate(row: MemoryRow, lexical: Mapping[str, float], positions: Mapping[
 def _score_meaning(pool: Pool, vectors: VectorSearch, ranking: Ranking, near: Mapping[str, float]) -> None:
     """The cosine of every candidate, then late interaction for the best of a first ranking."""
     asked = vectors.question
-    vectors.stored(pool.rows)  # in one reading: those of the others for their cosine, the codes of all
-    scores = {**vectors.similarities(id for id in pool.rows if id not in near), **near}
+    others = [id for id in pool.rows if id not in near]
+    if asked.codes is not None:
+        vectors.stored(pool.rows)  # in one reading: those of the others for their cosine, the codes of all
+    scores = {**vectors.similarities(others), **near}
     for candidate in pool.candidates:
         if asked.rephrased:
             candidate.similarity_rephrased = scores.get(candidate.id)

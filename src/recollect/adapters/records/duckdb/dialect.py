@@ -6,9 +6,10 @@ should not depend on the zone of a session. JSON is kept as the text it came as,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from pydantic_core import from_json
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, same
@@ -51,7 +52,7 @@ class DuckdbDialect:
         "boolean": same,
         "moment": _in_utc,
         "bytes": same,
-        "json": json.loads,
+        "json": from_json,
     }
     row = "_row"
     at_row = "_row = ?"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 
 import apsw
+from pydantic_core import from_json
 
 from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, moment_text, same
 from recollect.domain.record import ColumnType
@@ -32,7 +32,7 @@ class SqliteDialect:
         "boolean": bool,
         "moment": datetime.fromisoformat,
         "bytes": same,
-        "json": json.loads,
+        "json": from_json,
     }
     row = "_row"
     at_row = "_row = ?"
@@ -45,7 +45,7 @@ class SqliteDialect:
     def listed(self, column: str, rows: str) -> str:
         return f"(SELECT json_group_array({column}) FROM ({rows}))"
 
-    unlisted = staticmethod(json.loads)
+    unlisted = staticmethod(from_json)
 
     def many(self, column: str, values: Values, bind: Bind) -> str:
         if len(values) > MOST_MARKS and all(isinstance(value, str) for value in values):
