@@ -80,6 +80,7 @@ def recollect(folder: Path, data: Corpus) -> Iterator[Served]:
         told = [{"content": text, **data.told(place)} for place, text in enumerate(data.texts)]
         for start in range(0, len(data), BATCH):
             ask(served, "/v1/memories/batch", {"memories": told[start : start + BATCH]})
+        ask(served, "/v1/reindex", {})  # large batches leave vectors to be made later
         yield served
 
 
