@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from recollect.domain.memory import Memory
+from recollect.domain.text.passages import PASSAGE_TOKENS
 from recollect.domain.text.questions import Question
 from recollect.domain.text.relevance import (
     DENSE_POOL,
@@ -140,8 +141,9 @@ def _score_meaning(pool: Pool, vectors: VectorSearch, ranking: Ranking, near: Ma
     """The cosine of every candidate, then late interaction for the best of a first ranking."""
     asked = vectors.question
     others = [id for id in pool.rows if id not in near]
-    if asked.codes is not None:
-        vectors.stored(pool.rows)  # in one reading: those of the others for their cosine, the codes of all
+    # In one reading: the others for their cosine, all for their token codes, and long ones for their best passage.
+    needed = [id for id, row in pool.rows.items() if len(row.text) > PASSAGE_TOKENS or id not in near]
+    vectors.stored(pool.rows if asked.codes is not None else needed)
     scores = {**vectors.similarities(others), **near}
     for candidate in pool.candidates:
         if asked.rephrased:
