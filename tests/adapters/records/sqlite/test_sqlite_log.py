@@ -375,3 +375,23 @@ def test_notes_that_cannot_be_written_fail_no_commit(path: Path, caplog: pytest.
     again = SqliteStore(path)
     assert again.get(ACME, Memory, "kept") is not None
     again.close()
+
+
+def test_who_opens_a_store_while_the_last_one_closes_it_takes_no_harm(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes are read, and gone a moment later: whoever closes last takes them along with the log."""
+    read = LogNotes.read
+    notes_of(killed).rename(kept := killed.with_name("kept-notes"))
+
+    def read_then_gone(notes: LogNotes) -> object:
+        shutil.copy(kept, notes_of(killed))
+        noted = read(notes)
+        notes_of(killed).unlink()
+        return noted
+
+    monkeypatch.setattr(LogNotes, "read", read_then_gone)
+    store = SqliteStore(killed)
+    monkeypatch.undo()
+    with closing(store):
+        assert store.verify() == []

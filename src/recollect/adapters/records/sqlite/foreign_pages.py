@@ -112,7 +112,7 @@ def changed_frames(path: Path, notes: LogNotes, noted: LogNote, first: int = 0) 
             return []
         known = notes.entries(noted.frames)[first:]
         found = read_frames(handle, header, first, noted.frames)
-        if len(found) == len(known) and (known == found).all():
+        if not len(known) or (len(found) == len(known) and (known == found).all()):
             return []
         if read_header(handle) != header:  # begun anew while we looked: what it held before is in the file
             return []

@@ -84,12 +84,18 @@ class LogNotes:
             return None
 
     def entries(self, upto: int) -> Any:
-        """The noted frames: rows of page number and checksum."""
+        """The noted frames: rows of page number and checksum.
+
+        No rows if the last process to close the store has just taken the notes along, with the log they were about.
+        """
         import numpy as np
 
-        with self._file.open("rb") as file:
-            file.seek(_HEADER.size)
-            raw = file.read(upto * ENTRY_BYTES)
+        try:
+            with self._file.open("rb") as file:
+                file.seek(_HEADER.size)
+                raw = file.read(upto * ENTRY_BYTES)
+        except FileNotFoundError:
+            raw = b""
         return np.frombuffer(raw, "<u4", len(raw) // ENTRY_BYTES * 3).reshape(-1, 3)
 
     def add(self, frames: int, seq: int, store: bytes, settle: Callable[[LogNote], object]) -> None:
