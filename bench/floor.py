@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import recollect
-from recall_quality import CATEGORIES, _default_data, questions, remember_conversation
+from recall_quality import remember_conversation
+from recall_sets import LOCOMO, Conversation, locomo
 from recollect.domain.text.relevance import least_match
 
 FLOORS = (0.0, 0.06, 0.1, 0.15, 0.2, 0.3)
@@ -31,31 +32,30 @@ Asked = list[tuple[float, bool]]  # match, and whether it is evidence; best firs
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=_default_data())
-    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--data", type=Path, default=LOCOMO)
+    parser.add_argument("--embedder", default="built-in")
     parser.add_argument("--conversations", type=int, default=10)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.data.exists():
         sys.exit(f"no data at {options.data}: set LOCOMO to the path of locomo10.json")
-    samples = json.loads(options.data.read_text())[: options.conversations]
+    talks = list(locomo(options.data))[: options.conversations]
     with (
         tempfile.TemporaryDirectory() as folder,
         recollect.open(Path(folder) / "locomo.db", embedder=options.embedder) as mem,
     ):
-        report = measure(mem, samples)
+        report = measure(mem, talks)
     show(report)
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
-    ids = {sample["sample_id"]: remember_conversation(mem, sample) for sample in samples}
+def measure(mem: Any, talks: list[Conversation]) -> dict[str, Any]:
+    ids = {talk.id: remember_conversation(mem, talk) for talk in talks}
     found: dict[str, list[Asked]] = {ANSWERED: [], UNANSWERED: [], FOREIGN: []}
-    for number, sample in enumerate(samples):
-        user = sample["sample_id"]
-        for kind, text, evidence in _asked(sample, samples[(number + 1) % len(samples)], ids[user]):
-            hits = mem.recall(text, user=user, limit=CONSIDERED, min_match=0)
+    for number, talk in enumerate(talks):
+        for kind, text, evidence in _asked(talk, talks[(number + 1) % len(talks)], ids[talk.id]):
+            hits = mem.recall(text, user=talk.id, limit=CONSIDERED, min_match=0)
             found[kind].append([(hit.match, hit.id in evidence) for hit in hits])
     return {
         "questions": {kind: len(asked) for kind, asked in found.items()},
@@ -66,15 +66,13 @@ def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _asked(sample: dict[str, Any], other: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[str, str, set[str]]]:
-    for question in questions(sample, ids):
-        yield ANSWERED, question["question"], {ids[one] for one in question["evidence"]}
-    for question in sample["qa"]:
-        if question["category"] not in CATEGORIES:
-            yield UNANSWERED, question["question"], set()
-    for question in other["qa"][:100]:
-        if question["category"] in CATEGORIES:
-            yield FOREIGN, question["question"], set()
+def _asked(talk: Conversation, other: Conversation, ids: list[str]) -> Iterator[tuple[str, str, set[str]]]:
+    for question in talk.questions:
+        kind = ANSWERED if question.evidence else UNANSWERED
+        yield kind, question.text, {ids[row] for row in question.evidence}
+    for question in other.questions[:100]:
+        if question.evidence:
+            yield FOREIGN, question.text, set()
 
 
 def _at(floor: Callable[[float], float], found: dict[str, list[Asked]]) -> dict[str, float]:

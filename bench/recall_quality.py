@@ -9,65 +9,57 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import recollect
+from recall_sets import ANSWERED, LOCOMO, Conversation, Question, Turn, locomo
 
 CUTS = (5, 10, 20)
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=_default_data())
-    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--data", type=Path, default=LOCOMO)
+    parser.add_argument("--embedder", default="built-in")
     parser.add_argument("--conversations", type=int, default=10)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.data.exists():
         sys.exit(f"no data at {options.data}: set LOCOMO to the path of locomo10.json")
-    samples = json.loads(options.data.read_text())[: options.conversations]
+    talks = list(locomo(options.data))[: options.conversations]
     with (
         tempfile.TemporaryDirectory() as folder,
         recollect.open(Path(folder) / "locomo.db", embedder=options.embedder) as mem,
     ):
-        report = measure(mem, samples)
+        report = measure(mem, talks)
     show(report)
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _default_data() -> Path:
-    shared = Path(__file__).resolve().parents[2] / "shared/data/locomo/locomo10.json"
-    return Path(os.environ.get("LOCOMO", shared))
-
-
-def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
-    scores: dict[int, list[dict[int, float]]] = defaultdict(list)
+def measure(mem: Any, talks: list[Conversation]) -> dict[str, Any]:
+    scores: dict[str, list[dict[int, float]]] = defaultdict(list)
     latencies: list[float] = []
     turns, started, writing = 0, time.perf_counter(), 0.0
-    for number, sample in enumerate(samples, 1):
+    for number, talk in enumerate(talks, 1):
         begun = time.perf_counter()
-        ids = remember_conversation(mem, sample)
+        ids = remember_conversation(mem, talk)
         writing += time.perf_counter() - begun
         turns += len(ids)
-        mem.recall("warm", user=sample["sample_id"])
-        for question in questions(sample, ids):
+        mem.recall("warm", user=talk.id)
+        for question in filter(_has_evidence, talk.questions):
             begun = time.perf_counter()
-            hits = [hit.id for hit in mem.recall(question["question"], user=sample["sample_id"], limit=max(CUTS))]
+            hits = [hit.id for hit in mem.recall(question.text, user=talk.id, limit=max(CUTS))]
             latencies.append((time.perf_counter() - begun) * 1000)
-            scores[question["category"]].append(_shares(hits, question["evidence"], ids))
-        print(f"\r{number} of {len(samples)} conversations", end="", file=sys.stderr, flush=True)
+            scores[question.kind].append(_shares(hits, {ids[row] for row in question.evidence}))
+        print(f"\r{number} of {len(talks)} conversations", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     everything = [one for category in scores.values() for one in category]
     return {
@@ -75,8 +67,9 @@ def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
         "questions": len(everything),
         "recall": {f"R@{cut}": _mean(everything, cut) for cut in CUTS},
         "by_category": {
-            CATEGORIES[category]: {"questions": len(found), **{f"R@{cut}": _mean(found, cut) for cut in CUTS}}
-            for category, found in sorted(scores.items())
+            category: {"questions": len(found), **{f"R@{cut}": _mean(found, cut) for cut in CUTS}}
+            for category in ANSWERED.values()
+            if (found := scores[category])
         },
         "latency_ms": {
             "median": round(statistics.median(latencies), 1),
@@ -87,52 +80,37 @@ def measure(mem: Any, samples: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def remember_conversation(mem: Any, sample: dict[str, Any]) -> dict[str, str]:
-    """Every turn as one memory; gives dialogue id to memory id."""
-    user = sample["sample_id"]
+def remember_conversation(
+    mem: Any, conversation: Conversation, user: str | None = None, *, bare: bool = False
+) -> list[str]:  # fmt: skip
+    """Every turn as one memory, with what is known of it or as a bare text; gives their ids in the order of turns."""
+    user, ids = user or conversation.id, list[str]()
     mem.user.add(user, id=user)
-    ids: dict[str, str] = {}
-    for session, at, turns in _sessions(sample["conversation"]):
-        mem.session.add(id=f"{user}/{session}", user=user)
-        receipts = mem.remember_many(
-            [
-                {
-                    "content": _text(turn),
-                    "kind": "conversation",
-                    "author": turn["speaker"],
-                    "at": at,
-                    "user": user,
-                    "session": f"{user}/{session}",
-                    "on_duplicate": "keep",
-                }
-                for turn in turns
-            ]
-        ).receipts
-        ids |= {turn["dia_id"]: receipt.id for turn, receipt in zip(turns, receipts, strict=True)}
+    for session, turns in groupby(conversation.turns, key=lambda turn: turn.session):
+        told = [
+            {
+                "content": turn.text.strip() or ".",
+                "kind": "conversation",
+                "user": user,
+                "on_duplicate": "keep",
+                **({} if bare else _known_of(turn, f"{user}/{session}" if session else "")),
+            }
+            for turn in turns
+        ]
+        ids += [receipt.id for receipt in mem.remember_many(told).receipts]
     return ids
 
 
-def _sessions(conversation: dict[str, Any]) -> Iterator[tuple[str, datetime, list[dict[str, Any]]]]:
-    names = sorted((key for key in conversation if re.fullmatch(r"session_\d+", key)), key=lambda key: int(key[8:]))
-    for name in names:
-        at = datetime.strptime(conversation[f"{name}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
-        yield name, at, conversation[name]
+def _known_of(turn: Turn, session: str) -> dict[str, Any]:
+    known = {"author": turn.author, "session": session, "at": turn.at}
+    return {name: value for name, value in known.items() if value}
 
 
-def _text(turn: dict[str, Any]) -> str:
-    caption = turn.get("blip_caption")
-    return f"{turn['text']} [shares {caption}]".strip() if caption else turn["text"]
+def _has_evidence(question: Question) -> bool:
+    return bool(question.evidence)
 
 
-def questions(sample: dict[str, Any], ids: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for question in sample["qa"]:
-        evidence = {one for text in question["evidence"] for one in re.findall(r"D\d+:\d+", text)} & ids.keys()
-        if question["category"] in CATEGORIES and evidence:
-            yield {**question, "evidence": evidence}
-
-
-def _shares(hits: list[str], evidence: set[str], ids: dict[str, str]) -> dict[int, float]:
-    wanted = {ids[one] for one in evidence}
+def _shares(hits: list[str], wanted: set[str]) -> dict[int, float]:
     return {cut: len(wanted & set(hits[:cut])) / len(wanted) for cut in CUTS}
 
 

@@ -27,9 +27,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recollect.adapters.records.common.codec import Codec, NoCipher
+from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.sqlite.connection import connect
-from recollect.adapters.records.sqlite.dialect import DIALECT
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 from recollect.adapters.vectors.embedded.quantization import code_width
@@ -105,7 +104,7 @@ class Exact:
 
 def load(store: SqliteStore, made: Made, exact: Exact) -> float:
     """Write the embedding rows as the store would, in its own file and table; gives the seconds of writing alone."""
-    codec = Codec(Embedding, NoCipher(), DIALECT)
+    codec = store.codec(Embedding)
     columns = ", ".join(f'"{name}"' for name in codec.names)
     statement = f"INSERT INTO embedding(_seq, {columns}) VALUES ({', '.join('?' * (len(codec.names) + 1))})"
     connection = connect(store.path, writable=True)

@@ -33,6 +33,20 @@ def _sqlite(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _encrypted(folder: Path) -> Iterator[str]:
+    yield _with_key("memories.db", folder)
+
+
+def _with_key(store: str, folder: Path) -> str:
+    from recollect.adapters.encryption.master_key import new_key
+
+    (folder / "key").write_text(new_key())
+    settings = folder / "settings.yaml"
+    settings.write_text(f"store: {store}\nkey_file: {folder / 'key'}\n")
+    return str(settings)
+
+
+@contextmanager
 def _memory(folder: Path) -> Iterator[str]:
     yield "memory://"
 
@@ -49,6 +63,23 @@ def _postgres(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _postgres_with_key(folder: Path) -> Iterator[str]:
+    with _postgres(folder) as address:
+        yield _with_key(address, folder)
+
+
+@contextmanager
+def _postgres_with_encrypted_texts(folder: Path) -> Iterator[str]:
+    import recollect
+
+    with _postgres_with_key(folder) as address:
+        memory: Any = recollect.open(address, embedder="none")
+        with memory as mem:
+            mem.encryption.text("on")
+        yield address
+
+
+@contextmanager
 def _duckdb(folder: Path) -> Iterator[str]:
     yield f"duckdb:///{folder / 'memories.duckdb'}"
 
@@ -62,8 +93,11 @@ def _dynamodb(folder: Path) -> Iterator[str]:
 
 STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "sqlite": (_sqlite, "recollect.adapters.records.sqlite.store"),
+    "encrypted sqlite": (_encrypted, "recollect.adapters.records.sqlite.store"),
     "memory": (_memory, "recollect.adapters.records.in_memory"),
     "postgres": (_postgres, "recollect.adapters.records.postgres.store"),
+    "postgres with a key": (_postgres_with_key, "recollect.adapters.records.postgres.store"),
+    "postgres, texts encrypted": (_postgres_with_encrypted_texts, "recollect.adapters.records.postgres.store"),
     "duckdb": (_duckdb, "recollect.adapters.records.duckdb.store"),
     "dynamodb": (_dynamodb, "recollect.adapters.records.dynamodb.store"),
 }
