@@ -16,13 +16,24 @@ from functools import partial
 from importlib.metadata import entry_points
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from recollect.domain.kinds import describe
+from recollect.domain.provenance import ENOUGH_EVIDENCE, EvidenceKind
 from recollect.domain.record import Id, Name
+from recollect.domain.retention import RetentionTerms
 from recollect.domain.tenancy import TimeZone
 from recollect.errors import InvalidSettings
 
@@ -39,7 +50,7 @@ def _known(group: str, built_in: tuple[str, ...], given: str) -> str:
 
 
 EmbedderProvider = Annotated[
-    str, AfterValidator(partial(_known, "recollect.embedders", ("minilm", "openai", "hash", "none")))
+    str, AfterValidator(partial(_known, "recollect.embedders", ("built-in", "minilm", "openai", "hash", "none")))
 ]
 VectorProvider = Annotated[
     str, AfterValidator(partial(_known, "recollect.vectors", ("auto", "embedded", "pgvector", "chroma")))
@@ -57,12 +68,16 @@ class _Settings(BaseModel):
             yield name, shown(value) if isinstance(value, str) else value
 
 
+IndexedMember = Annotated[str, StringConstraints(pattern=r"^(content|metadata)(\.[A-Za-z_][A-Za-z0-9_]*){1,10}$")]
+
+
 class EmbedderSettings(_Settings):
     """Which model turns text into vectors."""
 
     provider: EmbedderProvider = Field(
-        "minilm",
-        description="minilm (built in), openai (any OpenAI-compatible endpoint), hash (for tests), none (words only)",
+        "built-in",
+        description="built-in (no key, no download), minilm (the model that was built in before 0.6), openai (any"
+        " OpenAI-compatible endpoint), hash (for tests), none (words only)",
     )
     model: str | None = Field(None, description="The name of the model at the endpoint")
     base_url: str | None = Field(None, description="The URL of the endpoint, such as http://127.0.0.1:11434/v1")
@@ -115,6 +130,64 @@ class LanguageModelSettings(_Settings):
     )
 
 
+class ConnectionSettings(_Settings):
+    """What connections to outside databases may use over the service. In process nothing is closed."""
+
+    hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts that can be reached: names (also name:port), addresses or networks; this machine and "
+        "link-local addresses only if listed as such",
+    )
+    folders: list[Path] = Field(
+        default_factory=list, description="Folders whose SQLite files and TLS certificates can be read"
+    )
+    secrets: list[str] = Field(
+        default_factory=list,
+        description="Environment variables and files (file:/path) that can be named as the password of a connection",
+    )
+
+
+_OBJECT_STORAGES = ("file", "s3", "gs", "az")
+
+
+class KeepSettings(_Settings):
+    """How many backups are kept: the newest of each of the last days, weeks and months that have one."""
+
+    daily: int = Field(7, ge=0, le=3660, description="For how many days one backup is kept")
+    weekly: int = Field(4, ge=0, le=1000, description="For how many weeks one backup is kept")
+    monthly: int = Field(12, ge=0, le=1000, description="For how many months one backup is kept")
+
+
+class BackupSettings(_Settings):
+    """Backups of the store, which the service makes by itself; see docs/guides/backup-and-upgrade.md."""
+
+    to: str | None = Field(
+        None, description="Where backups are stored: a folder, s3://bucket/prefix, gs://… or az://…; of this store only"
+    )
+    every_hours: float | None = Field(
+        None, gt=0, le=8760, description="How often the service makes one; by default never"
+    )
+    keep: KeepSettings = Field(KeepSettings(), description="How many are kept; older ones are deleted")
+    verify: bool = Field(True, description="Read each backup back, open it and check every record")
+
+    @field_validator("to")
+    @classmethod
+    def _storage(cls, given: str | None) -> str | None:
+        return None if given is None else checked_storage(given)
+
+
+class EvidenceSettings(_Settings):
+    """Which kinds of citations are enough to promote a memory. One that holds is needed; of any other kind, more may
+    be cited. `attested_log` is the log of another system, which only whoever recorded it vouches for."""
+
+    verified: list[EvidenceKind] = Field(
+        sorted(ENOUGH_EVIDENCE["verified"]), min_length=1, description="The kinds of which one is enough for verified"
+    )
+    published: list[EvidenceKind] = Field(
+        sorted(ENOUGH_EVIDENCE["published"]), min_length=1, description="The kinds of which one is enough for published"
+    )
+
+
 class ServerSettings(_Settings):
     """The service that `recollect serve` starts."""
 
@@ -137,6 +210,11 @@ class ServerSettings(_Settings):
     most_upload_bytes: int = Field(
         1 << 30, ge=1024, description="The largest file that can be imported over HTTP, in bytes"
     )
+    organizations: bool = Field(
+        False,
+        description="Whether owners of the organization that runs the service may add, list, suspend and remove other "
+        "organizations over HTTP and MCP",
+    )
     secure_cookies: bool = Field(
         False,
         description="Mark cookies as https only even if no proxy in `proxies` says that a request used https",
@@ -147,6 +225,15 @@ class ServerSettings(_Settings):
     proxies: list[str] = Field(
         default_factory=list,
         description="Addresses or networks of trusted proxies, such as 10.0.0.0/8",
+    )
+    log_format: Literal["json", "text"] = Field(
+        "json", description="How the service writes its log: a JSON object per line, or text for people"
+    )
+    drain_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=300,
+        description="How long the service goes on answering after it was asked to stop, when it is no longer ready",
     )
     key_file: Path | None = Field(
         None, description="Where the first start writes the owner's key; by default next to the store's file"
@@ -181,6 +268,44 @@ class ServerSettings(_Settings):
 _IN_MEMORY_ADDRESSES = frozenset({":memory:", "sqlite://:memory:", "sqlite:///:memory:", "duckdb:///:memory:"})
 
 
+def checked_storage(given: str) -> str:
+    """An address for files that stay, or ValueError."""
+    scheme, separator, rest = given.partition("://")
+    if not given.strip():
+        raise ValueError("is empty: give a folder or an address such as s3://bucket/prefix")
+    if separator and scheme not in _OBJECT_STORAGES:
+        known = ", ".join(f"{one}://" for one in _OBJECT_STORAGES)
+        raise ValueError(f"'{scheme}://' is not a place for content that stays: give a folder or one of {known}")
+    if separator and (not rest.strip("/") or (scheme == "file" and not rest.startswith("/"))):
+        raise ValueError("names no folder or bucket: write file:///folder or s3://bucket/prefix")
+    return given
+
+
+class ColdSettings(_Settings):
+    """Cold storage: where old sessions are moved to."""
+
+    to: str | None = Field(
+        None,
+        description="Where `cold.store` moves sessions if it is not told: a folder, file:///…, s3://bucket/prefix, "
+        "gs://… or az://…; by default where `objects` are stored",
+    )
+    addresses: list[str] = Field(
+        default_factory=list,
+        description="Addresses that callers over the service may name, with everything below them; in process and on "
+        "the command line all can be named",
+    )
+
+    @field_validator("to")
+    @classmethod
+    def _place(cls, given: str | None) -> str | None:
+        return None if given is None else checked_storage(given)
+
+    @field_validator("addresses")
+    @classmethod
+    def _places(cls, given: list[str]) -> list[str]:
+        return [checked_storage(one) for one in given]
+
+
 class Settings(_Settings):
     store: str = Field(
         "recollect.db",
@@ -191,12 +316,36 @@ class Settings(_Settings):
     timezone: TimeZone = Field(
         "UTC", description="The time zone for times without one, unless the user has one of their own"
     )
+    key: SecretStr | None = Field(
+        None, description="The key that the store is encrypted with; see docs/guides/encryption.md"
+    )
+    key_file: Path | None = Field(None, description="A file that holds the key, instead of `key`")
+    key_command: str | None = Field(
+        None, description="A command that prints the key, such as that of a password manager; it is run by no shell"
+    )
+    key_service: str | None = Field(
+        None, description="The key service of an installed package, as name or name:address, instead of a key"
+    )
+    previous_key: SecretStr | None = Field(
+        None, description="The key before the current one, until `recollect encryption rewrap` has replaced it"
+    )
+    previous_key_file: Path | None = Field(None, description="A file that holds the previous key")
+    previous_key_command: str | None = Field(None, description="A command that prints the previous key")
     embedder: EmbedderSettings = Field(EmbedderSettings(), description="The embedding model")
     incoming_embedder: EmbedderSettings | None = Field(
         None, description="The embedding model you are moving to; see `reindex`"
     )
     vectors: VectorSettings = Field(VectorSettings(), description="The vector index; see docs/vectors.md")
     kinds: list[Name] = Field(default_factory=list, description="Your own kinds of memory")
+    indexed: list[IndexedMember] | None = Field(
+        None,
+        max_length=20,
+        description="Members of content and metadata that memories are often filtered by, such as content.success: "
+        "SQLite and PostgreSQL index them. An empty list removes such indexes, none leaves them as they are",
+    )
+    unknown_kinds: Literal["refuse", "accept"] = Field(
+        "refuse", description="What to do with a memory of a kind that is declared nowhere"
+    )
     citation_root: Path | None = Field(
         None,
         description="The folder that relative paths in file citations start from; by default the folder of the store",
@@ -216,6 +365,9 @@ class Settings(_Settings):
         description="After how long a citation is checked again, by check=stale and by background work",
     )
     fetch: bool = Field(False, description="Whether citing or checking a url may fetch the page")
+    evidence: EvidenceSettings = Field(
+        EvidenceSettings(), description="Which kinds of citations are enough for verified and for published"
+    )
     months_ahead: int = Field(
         3, ge=0, le=120, description="PostgreSQL: how many months of partitions to create in advance"
     )
@@ -231,7 +383,18 @@ class Settings(_Settings):
         None, ge=1, description="`sweep` deletes access log entries older than this; by default they are kept forever"
     )
     restore_days: float = Field(
-        30, ge=0, le=36500, description="How many days a removed user, agent, session or project can be restored"
+        30, ge=0, le=36500, description="How many days what was removed can be restored: users, messages, blocks, …"
+    )
+    strict_owners: bool = Field(
+        False,
+        description="Whether users, agents, sessions and projects must be added before they are named; otherwise the "
+        "first write that names one adds it",
+    )
+    approval_seconds: float = Field(
+        604_800,
+        gt=0,
+        le=31_622_400,
+        description="How long a step of a run waits for approval before it counts as rejected, by default",
     )
     background: bool = Field(
         True,
@@ -240,9 +403,54 @@ class Settings(_Settings):
     background_seconds: float = Field(
         60.0, gt=0, description="How often a program other than the service looks for background work"
     )
+    secrets: Literal["mask", "refuse", "keep"] = Field(
+        "mask",
+        description="What happens to secrets in texts that are stored, such as API keys, passwords and card numbers: "
+        "mask replaces them, refuse refuses the request; see docs/guides/secrets.md",
+    )
+    secrets_in_files: Literal["mask", "refuse", "keep"] | None = Field(
+        None, description="The same for text files in workspaces; by default as in `secrets`"
+    )
+    secrets_allow: list[str] = Field(
+        default_factory=list,
+        description="Values that are not secrets: regular expressions for a whole value, or sha256:… of one",
+    )
+    secrets_also: list[Literal["iban"]] = Field(
+        default_factory=list, description="More that is treated as a secret: iban, numbers of bank accounts"
+    )
     workspace_file_bytes: int = Field(100_000_000, ge=1, description="The largest file in a workspace, in bytes")
     workspace_files: int = Field(200_000, ge=1, description="How many files a workspace may have")
     workspace_bytes: int = Field(10_000_000_000, ge=1, description="The size of all files in a workspace, in bytes")
+    objects: str | None = Field(
+        None,
+        description="Where uploaded files and other large content are stored: a folder, file:///…, s3://bucket/prefix, "
+        "gs://… or az://…; by default a folder beside the store's file",
+    )
+    object_bytes: int = Field(
+        50_000_000_000, ge=0, description="How much large content an organization may store, in bytes"
+    )
+    objects_cache: Path | None = Field(
+        None,
+        description="The folder for local copies of content in s3://, gs:// or az://; by default beside the store's "
+        "file, else ~/.cache/recollect/objects",
+    )
+    objects_cache_bytes: int = Field(10_000_000_000, ge=0, description="The size of all local copies, in bytes")
+    data_processes: int = Field(
+        2, ge=1, le=64, description="How many processes read files and run SQL over them, at most"
+    )
+    data_file_bytes: int = Field(
+        16_000_000_000, ge=0, description="How large a file may be that is added as a source, in bytes"
+    )
+    connections: ConnectionSettings = Field(
+        ConnectionSettings(), description="What connections may use over the service; see docs/guides/databases.md"
+    )
+    retention: list[RetentionTerms] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="How long memories and sessions are kept, and what happens then; see docs/guides/retention.md",
+    )
+    cold: ColdSettings = Field(ColdSettings(), description="Cold storage; see docs/guides/retention.md")
+    backups: BackupSettings = Field(BackupSettings(), description="Backups of the store")
     language_model: LanguageModelSettings = Field(
         LanguageModelSettings(), description="The language model that writes patterns and summaries; optional"
     )
@@ -255,6 +463,21 @@ class Settings(_Settings):
         if not given.strip():
             raise ValueError("is empty: give a path, an address such as postgresql://…, or memory://")
         return "memory://" if given in _IN_MEMORY_ADDRESSES else given
+
+    @field_validator("secrets_allow")
+    @classmethod
+    def _expressions(cls, given: list[str]) -> list[str]:
+        for one in given:
+            try:
+                re.compile(one)
+            except re.error as error:
+                raise ValueError(f"'{one}' is not a regular expression: {error}") from None
+        return given
+
+    @field_validator("objects")
+    @classmethod
+    def _storage(cls, given: str | None) -> str | None:
+        return None if given is None else checked_storage(given)
 
     @field_validator("vectors", mode="before")
     @classmethod
@@ -285,6 +508,22 @@ def load(source: str | Path | None = None, **given: Any) -> Settings:
         ) from None
 
 
+def written_secrets(source: str | Path | None) -> list[str]:
+    """The settings of a YAML file that hold a secret as it is: the key, and addresses with a password."""
+    path = _settings_file(source, _environment(os.environ).get("config"))
+    return sorted(_secrets_in(_from_yaml(path))) if path is not None else []
+
+
+def _secrets_in(values: Mapping[str, object], within: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _secrets_in(value, f"{within}{name}.")
+            continue
+        is_written = isinstance(value, str) and not _PLACEHOLDER.search(value)
+        if is_written and (f"{within}{name}" == "key" or ("://" in str(value) and urlsplit(str(value)).password)):
+            yield f"{within}{name}"
+
+
 def _check_source(source: object) -> None:
     """A path or an address; whatever else it is would become the name of a file."""
     if source is not None and not isinstance(source, str | Path):
@@ -304,6 +543,20 @@ def secret(name: str, file: Path | None = None) -> str | None:
         raise InvalidSettings(
             f"cannot read the key file '{file}'", remedy="give a text file that you may read"
         ) from None
+
+
+def wants_traces() -> bool:
+    """Whether the standard variables of OpenTelemetry ask for traces."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = os.environ.get("OTEL_TRACES_EXPORTER", "")
+    named = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return exporter != "none" and (bool(exporter) or any(os.environ.get(name) for name in named))
+
+
+def secret_named(name: str) -> str | None:
+    """The secret that a connection names: an environment variable, or a file after `file:`."""
+    return secret("", Path(name.removeprefix("file:"))) if name.startswith("file:") else secret(name)
 
 
 def shown(address: str) -> str:
@@ -402,7 +655,8 @@ def _environment(variables: Mapping[str, str]) -> Values:
             if isinstance(inner.get(path[-1]), dict):
                 inner[path[-1]] |= _shorthand(path[-1], value)
                 continue
-            inner[path[-1]] = value if path[-1] not in _LISTS else [one for one in value.split(",") if one]
+            is_list = path[-1] in _LISTS and path != ["secrets"]  # `connections.secrets` are several
+            inner[path[-1]] = [one for one in value.split(",") if one] if is_list else value
     return values
 
 
@@ -418,7 +672,7 @@ def _suspect_typo(name: str, part: str, known: set[str]) -> None:
         )
 
 
-_LISTS = {"kinds", "citation_roots", "hosts", "proxies"}
+_LISTS = {"kinds", "citation_roots", "folders", "hosts", "proxies", "secrets", "secrets_allow", "secrets_also"}
 
 
 def _from_yaml(path: Path) -> Values:
@@ -440,6 +694,12 @@ def _from_yaml(path: Path) -> Values:
         values["store"] = str(
             path.parent / Path(str(values["store"])).expanduser()
         )  # beside the settings file, wherever one stands
+    for name in ("objects", "objects_cache"):
+        if values.get(name) and "://" not in str(values[name]):
+            values[name] = str(path.parent / Path(str(values[name])).expanduser())
+    backups = values.get("backups")
+    if isinstance(backups, dict) and backups.get("to") and "://" not in str(backups["to"]):
+        backups["to"] = str(path.parent / Path(str(backups["to"])).expanduser())
     if isinstance(values.get("vectors"), str):
         values["vectors"] = _vectors(values["vectors"])
     for part, name in _PATHS:

@@ -24,6 +24,7 @@ except ImportError:  # Windows
 T = TypeVar("T")
 _TEMPORARY_ENDINGS = (".part", ".restoring")
 _LEFT = re.compile(r"\.recollect-[0-9a-f]{16}|.+\.recollect-[0-9a-f]{16}\.part", re.DOTALL)
+_ZEROS = bytes(1 << 20)
 _PIECES = ("", "-journal", "-wal", "-shm", "-notes")
 
 
@@ -171,6 +172,25 @@ def sync_folder(folder: Path) -> None:
     """The names in a folder, for good."""
     if os.name != "nt":
         sync_file(folder)
+
+
+def wipe(path: Path) -> None:
+    """Delete a file after its bytes were overwritten."""
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        overwrite(handle)
+    finally:
+        os.close(handle)
+    path.unlink(missing_ok=True)
+
+
+def overwrite(handle: int) -> None:
+    """The bytes of an open file, with zeros, for good as far as the disk writes in place."""
+    left = os.fstat(handle).st_size
+    os.lseek(handle, 0, os.SEEK_SET)
+    while left > 0:
+        left -= os.write(handle, _ZEROS[: min(left, len(_ZEROS))])
+    os.fsync(handle)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Looks up what is cited: in files and git repositories of this machine, in the log, on the web.
+"""Looks up what is cited: in files and git repositories of this machine, in the log, in data, on the web.
 
 The promise: looking never changes anything, never runs what a repository or file says, never hangs, and with `roots`
 never sees a file outside them, even while somebody swaps folders for links. Files are opened part by part from their
@@ -20,13 +20,12 @@ from typing import Literal
 from recollect.adapters import public_fetch as web
 from recollect.adapters.git_repositories import Repository, no_repository
 from recollect.adapters.safe_open import READING, open_beneath, read_regular
-from recollect.domain.provenance import page_hash
+from recollect.domain.provenance import GONE_PAGE, QueryCitation, page_hash
 from recollect.errors import NotFound, RecollectError
 
 FILE_LIMIT_BYTES = 50_000_000
 STRANGERS_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_LINES = 2_000_000
-GONE = "p1:gone"  # the hash of a page that the server says is gone: no page has it
 # What looks like files there is the state of this machine and of this very process: nobody's to cite over the network.
 _NO_FILES = tuple(map(Path, ("/proc", "/sys", "/dev")))
 
@@ -50,6 +49,8 @@ class LocalCitationLookup:
         keyed: Callable[[str], str] = lambda hash: hash,
         account_of: Callable[[str], Literal["user", "key"] | None] = lambda id: None,
         has_users: Callable[[], bool] = lambda: False,
+        query_run: Callable[[str], QueryCitation | None] = lambda run: None,
+        query_result: Callable[[QueryCitation], QueryCitation] | None = None,
     ) -> None:
         self.is_confined = confined
         given = (roots or ()) if confined else roots
@@ -63,6 +64,8 @@ class LocalCitationLookup:
         self._keyed = keyed
         self._account_of = account_of
         self._has_users = has_users
+        self._query_run = query_run
+        self._query_result = query_result
         self._last_read: tuple[str, list[str] | None] | None = None
 
     def names(self, path: str) -> bool:
@@ -129,13 +132,21 @@ class LocalCitationLookup:
     def keyed(self, hash: str) -> str:
         return self._keyed(hash)
 
+    def query_run(self, run: str) -> QueryCitation | None:
+        return self._query_run(run)
+
+    def query_result(self, cited: QueryCitation) -> QueryCitation:
+        if self._query_result is None:
+            raise LookupError("there is no data here")
+        return self._query_result(cited)
+
     def page_hash(self, url: str) -> str | None:
         if not self.fetches:
             return None
         try:
             return page_hash(web.fetch(url))
         except NotFound:
-            return GONE
+            return GONE_PAGE
         except RecollectError as error:
             raise LookupError(str(error)) from error
 

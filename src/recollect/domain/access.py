@@ -6,6 +6,7 @@ Denied unless granted: every operation names the permission it needs, and a key 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 Permission = Literal["read", "write", "govern", "delete", "admin", "operate"]
@@ -19,3 +20,21 @@ ROLES: dict[str, frozenset[str]] = {
     "admin": frozenset({"read", "write", "govern", "delete", "admin"}),
     "owner": frozenset(PERMISSIONS),
 }
+
+RESTRICTED: frozenset[str] = frozenset({"read", "write", "govern", "delete"})
+"""What a restricted key or account can grant: what concerns a whole organization is not in its reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """What part of an organization somebody reaches: only what belongs to this user, agent, project or namespace.
+
+    `shared` are the projects whose common memories the user reads and writes, too. What belongs to nobody is the
+    organization's: everybody in it can read it. services/restrictions.py says what belongs to whom.
+    """
+
+    user: str | None = None
+    agent: str | None = None
+    project: str | None = None
+    namespace: str | None = None
+    shared: frozenset[str] = frozenset()

@@ -2,7 +2,8 @@
 
 A step is a cycle with exactly one proposal and one result: a cycle is done exactly when its result is there, and a
 proposal without a result is where a run stands still. `index` counts the cycles of an agent, `number` the steps of
-one run; how runs share and abandon steps is in domain/run_branches.py.
+one run; how runs share and abandon steps is in domain/run_branches.py. A run may ask for approval: a proposal that
+needs it waits for a person, and nothing is carried out before.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pydantic import Field, model_validator
 from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, Unique
 
 AgentStatus = Literal["active", "paused", "retired"]
-ExecutionStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
-CycleStatus = Literal["open", "done", "uncertain", "again", "abandoned"]
+ExecutionStatus = Literal["queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled"]
+CycleStatus = Literal["open", "waiting", "approved", "done", "uncertain", "again", "abandoned"]
+Approval = Literal["never", "tools", "always"]
+"""Which proposals a person must approve: none, those that call a tool, or all; from lax to strict."""
 Outcome = Literal["success", "error", "timeout", "uncertain"]
 
 TRANSITIONS: dict[str, frozenset[str]] = {
@@ -33,7 +36,9 @@ class Agent(Record):
         "agent",
         references={"organization_id": _TENANT},
         indexes=(("name",),),
-        encrypted=frozenset({"system", "directives"}),
+        encrypted=frozenset(
+            {"system", "directives", "llm_config", "embedding_config", "mcp_tools", "config_overrides"}
+        ),
     )
 
     type: Text | None = None
@@ -172,8 +177,10 @@ class Execution(Record):
             ("message_id",),
             ("queue", "status", "priority", "id"),
             ("parent_id",),
+            ("status", "waits_until"),
         ),
         encrypted=frozenset({"result", "error"}),
+        encrypted_texts=frozenset({"goal", "steps", "note"}),
     )
 
     agent_id: Id
@@ -201,10 +208,18 @@ class Execution(Record):
     past: JsonList | None = None
     rewinds: JsonList | None = None
     metadata: Json | None = None
+    approve: Approval = "never"
+    approval_seconds: float | None = Field(default=None, gt=0)
+    waits_until: Moment | None = None
+    """When the proposal that waits for approval counts as rejected; empty while none waits."""
+
+    def needs_approval(self, tool: str | None) -> bool:
+        return self.approve == "always" or (self.approve == "tools" and tool is not None)
 
 
 class Cycle(Record):
-    """One step of an agent. `uncertain`: its effect may have happened; `again`: it did not, so it is done again."""
+    """One step of an agent. `uncertain`: its effect may have happened; `again`: it did not, so it is done again;
+    `waiting`: a person must approve it first; `approved`: one did, and no worker has started it yet."""
 
     shape: ClassVar[Shape] = Shape(
         "cycle",
@@ -235,7 +250,7 @@ class Proposal(Record):
         "proposal",
         references={"organization_id": _TENANT, "cycle_id": Reference("cycle")},
         unique=(Unique(("cycle_id",)),),
-        encrypted=frozenset({"tool_call", "thoughts", "reasoning", "plan"}),
+        encrypted=frozenset({"tool_call", "thoughts", "reasoning", "plan", "approval"}),
     )
 
     cycle_id: Id
@@ -245,6 +260,8 @@ class Proposal(Record):
     plan: JsonList = Field(default_factory=list)
     idempotency_key: Id | None = None
     is_repeatable: bool = False
+    approval: Json | None = None
+    """What was decided about it, by whom, when and why: see services/runs/approval.py."""
 
 
 class Result(Record):
@@ -261,6 +278,7 @@ class Result(Record):
         unique=(Unique(("cycle_id",)),),
         indexes=(("agent_id", "id"), ("memory_id",)),
         encrypted=frozenset({"output", "error"}),
+        encrypted_texts=frozenset({"summary", "artifacts", "missing_artifacts"}),
     )
 
     cycle_id: Id
@@ -270,6 +288,8 @@ class Result(Record):
     output: Json | None = None
     error: Json | None = None
     artifacts: JsonList = Field(default_factory=list)
+    missing_artifacts: JsonList | None = None
+    """Those that named a file of a workspace which was not there, or not as described, when this was recorded."""
     seconds: float | None = Field(default=None, ge=0)
     memory_id: Id | None = None
 

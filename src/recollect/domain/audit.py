@@ -7,13 +7,16 @@ kept the last seal's hash elsewhere (an anchor).
 
 from __future__ import annotations
 
+import hashlib
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from recollect.domain.memory import canonical
 from recollect.domain.record import Id, Json, Moment, Record, Reference, Shape, Text, Unique, now
 
-AccessOperation = Literal["create", "read", "update", "delete", "search"]
+AccessOperation = Literal["create", "read", "update", "delete", "search", "view"]
+"""`view` is what a person read or searched in the console: it is logged, but is no use of a memory."""
 
 
 class AccessLog(Record):
@@ -29,6 +32,7 @@ class AccessLog(Record):
             ("success",),
             ("seal",),
         ),
+        encrypted_texts=frozenset({"request_data"}),
     )
 
     memory_id: Id | None = None
@@ -43,6 +47,9 @@ class AccessLog(Record):
     error_message: Text | None = None
     ip_address: Text | None = None
     seal: int | None = None
+    salt: Text | None = None
+    """Chance that is hashed with the entry, and deleted when whom it names is erased: then nobody can find out by trial
+    whom the hash was made for."""
 
 
 class Erasure(Record):
@@ -64,6 +71,19 @@ class Seal(Record):
     entries: int = Field(ge=1)
 
 
+def entry_hash(entry: AccessLog) -> str:
+    """What a seal is made of; it stands for an entry that was moved to cold storage.
+
+    Entries from before salts were hashed without one.
+    """
+    unsealed = entry.model_dump(mode="json", exclude={"seal"} if entry.salt is not None else {"seal", "salt"})
+    return hashlib.sha256(canonical(unsealed)).hexdigest()
+
+
+def seal_digest(number: int, previous: str, hashes: list[str]) -> str:
+    return hashlib.sha256(canonical([number, previous, hashes])).hexdigest()
+
+
 FORMER_NAMES: dict[str, tuple[str, ...]] = {
     "user.add": ("add user", "add_user"),
     "agent.add": ("add agent", "add_agent"),
@@ -72,6 +92,7 @@ FORMER_NAMES: dict[str, tuple[str, ...]] = {
     **{f"{type}.list": ("parties",) for type in ("user", "agent", "session", "project")},
     **{f"{type}.remove": ("remove",) for type in ("user", "agent", "session", "project")},
     **{f"{type}.restore": ("unremove",) for type in ("user", "agent", "session", "project")},
+    "organization.remove": ("erase_organization",),
     "run.list": ("runs",),
     "citation.list": ("citations",),
     "remember": ("remember again",),
@@ -134,9 +155,9 @@ FORMER_NAMES: dict[str, tuple[str, ...]] = {
     "state.save": ("save state",),
     "state.drop": ("drop state",),
     "workspace.add": ("add workspace",),
-    "workspace.drop": ("drop workspace",),
+    "workspace.erase": ("drop workspace", "workspace.drop"),
     "workspace.write": ("write file",),
-    "workspace.remove": ("remove files",),
+    "workspace.remove_file": ("remove files",),
     "workspace.move": ("move files",),
     "workspace.pull": ("pull files",),
     "workspace.snapshot": ("snapshot",),

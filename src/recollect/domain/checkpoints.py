@@ -80,6 +80,7 @@ class Checkpoint(Record):
         "checkpoint",
         references=_OF_LINE,
         indexes=(("line_id", "checkpoint_id"), ("run_id",)),
+        encrypted=frozenset({"body"}),
         leaves_trace=False,
     )
 
@@ -101,6 +102,7 @@ class CheckpointItems(Record):
         "checkpoint_items",
         references=_OF_LINE,
         indexes=(("line_id", "stream", "start"),),
+        encrypted=frozenset({"data"}),
         leaves_trace=False,
     )
 
@@ -118,6 +120,7 @@ class CheckpointWrites(Record):
         "checkpoint_writes",
         references=_OF_LINE,
         indexes=(("line_id", "checkpoint_id"),),
+        encrypted=frozenset({"data"}),
         leaves_trace=False,
     )
 

@@ -21,6 +21,7 @@ class Session(Record):
             "agent_id": Reference("agent"),
         },
         indexes=(("user_id", "id"), ("project_id", "id"), ("agent_id", "id"), ("type", "id"), ("created_at",)),
+        encrypted_texts=frozenset({"title", "summary"}),
     )
 
     project_id: Id | None = None
@@ -32,6 +33,10 @@ class Session(Record):
     summary: Text | None = None
     ended_at: Moment | None = None
     is_archived: bool = False
+    cold_at: Moment | None = None
+    """When its messages, memories and runs were moved to cold storage, if they were (domain/cold.py)."""
+    extracted_to: Id | None = None
+    """The last message that memories were extracted from (services/learning/extraction.py)."""
 
 
 class Message(Record):
@@ -45,7 +50,8 @@ class Message(Record):
         },
         unique=(Unique(("session_id", "otid")),),
         indexes=(("agent_id", "created_at"), ("agent_id", "id"), ("session_id", "id"), ("user_id", "id")),
-        text=TextIndex(fields=("text",), facets=("session_id", "user_id", "agent_id", "role")),
+        text=TextIndex(fields=("text", "name"), facets=("session_id", "user_id", "agent_id", "role")),
+        encrypted_texts=frozenset({"text", "content", "tool_calls", "tool_returns"}),
     )
 
     session_id: Id | None = None

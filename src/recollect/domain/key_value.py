@@ -44,6 +44,7 @@ class Item(Record):
         "item",
         references={"organization_id": Reference("organization")},
         indexes=(("path", "key"), ("expires_at",)),
+        encrypted_texts=frozenset({"value"}),
     )
 
     path: Text

@@ -12,7 +12,8 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from recollect.domain.record import Id, Json, Text, storable_json
+from recollect.domain.json_schema import misfits
+from recollect.domain.record import Id, Json, Record, Reference, Shape, Text, storable_json
 from recollect.errors import InvalidInput, UnknownKind
 
 TEXT_LIMIT = 1_000_000
@@ -144,7 +145,8 @@ class Episode(Content):
 
 
 class Pattern(Content):
-    """Know-how generalised from episodes, with how often it worked before it came here; `pattern show` counts on."""
+    """Know-how generalised from episodes. A rate and counts given here are stated, not observed: `pattern show` says
+    so, and counts what was observed."""
 
     kind = "pattern"
     problem_space: Text
@@ -209,10 +211,29 @@ KINDS: dict[str, type[Content]] = {
 }
 
 
+BUILT_IN = frozenset(KINDS)
+
+
+class MemoryKind(Record):
+    """A kind that is declared in the store, for everybody who works with it; its id is its name."""
+
+    shape: ClassVar[Shape] = Shape("kind", references={"organization_id": Reference("organization")})
+
+    description: Text = ""
+    json_schema: Json = Field(default_factory=dict)
+    """What the content must be like; anything, where it is empty."""
+
+
+def kind_name(name: str) -> str:
+    """The name, if it can be one."""
+    if not name.isidentifier() or not name.islower() or len(name) > 50:
+        raise InvalidInput(f"'{name[:50]}' cannot name a kind", remedy="use lower-case letters, digits and _")
+    return name
+
+
 def define_kind(name: str, content: type[Content] | None = None) -> type[Content]:
     """Add a kind of one's own, with free content or with the given content class."""
-    if not name.isidentifier() or not name.islower() or len(name) > 50:
-        raise InvalidInput(f"'{name}' cannot name a kind", remedy="use lower-case letters, digits and _")
+    kind_name(name)
     if content is None and name in KINDS:
         return KINDS[name]
     made: type[Content] = content or type(name, (Content,), {"kind": name, "__doc__": f"A {name}, defined by a user."})
@@ -221,13 +242,24 @@ def define_kind(name: str, content: type[Content] | None = None) -> type[Content
     return made
 
 
-def read_content(kind: str, content: str | Json) -> tuple[Json, str]:
-    """Validate content for its kind: the JSON to store and the text to search."""
-    shape = KINDS.get(kind)
+class Described(Content):
+    """Content of a kind that has no class: its text, or what it holds, line by line."""
+
+    def as_text(self) -> str:
+        return self.text or _lines(self.model_extra or {})
+
+
+def read_content(kind: str, content: str | Json, declared: MemoryKind | None = None) -> tuple[Json, str]:
+    """Validate content for its kind: the JSON to store and the text to search.
+
+    `declared` is what the store says of a kind that no class is for.
+    """
+    shape = KINDS.get(kind) or (Described if declared is not None else None)
     if shape is None:
         raise UnknownKind(
-            f"there is no kind '{kind}'",
-            remedy=f"use one of {', '.join(sorted(KINDS))}, or define it: recollect.define_kind('{kind[:50]}')",
+            f"there is no kind '{kind[:50]}'",
+            remedy=f"use one of {', '.join(sorted(KINDS))}, or declare it: kind.add('{kind[:50]}'), or in this program "
+            f"recollect.define_kind('{kind[:50]}')",
             kind=kind[:50],
         )
     given = {"text": content} if isinstance(content, str) else content
@@ -244,6 +276,9 @@ def read_content(kind: str, content: str | Json) -> tuple[Json, str]:
         ) from None
     except ValueError as error:
         raise InvalidInput(f"content {error}", remedy="give plain JSON") from None
+    wrong = next(misfits(given, declared.json_schema), None) if declared is not None and shape is Described else None
+    if wrong is not None:
+        raise InvalidInput(f"content does not fit the kind '{kind}': {wrong}", remedy="see kind.list for its schema")
     return made.model_dump(mode="json", exclude_defaults=True), made.as_text().strip()
 
 

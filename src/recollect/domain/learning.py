@@ -6,6 +6,8 @@ lower end of its interval: three successes of three stand below ninety of a hund
 
 The counts are read off the outcomes whenever they are needed and stored nowhere, so reports from many processes cannot
 lose one another: each is its own record, and an application is reported once.
+
+A rate that a pattern was stored with is stated, not observed: it is shown as such, and moves nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Json, Moment, Record, Reference, Shape, Text, Unique
+from recollect.domain.record import Id, Json, JsonObject, Moment, Record, Reference, Shape, Text, Unique
 
 PRIOR = (1.0, 1.0)
 HALF_LIFE_DAYS = 180.0
 CERTAINTY = 0.9  # the interval holds the rate with this probability
 LEAST_EVIDENCE = 3  # outcomes before a pattern is offered, or given up
 DOUBTFUL_BELOW = 0.5  # expected rate below which a trusted pattern becomes a hypothesis again
+UNSTATED_RATE = 0.5  # what the content of a pattern has where no rate was given
 USELESS_BELOW = 0.5  # a pattern is put aside when even the upper end of its interval is lower
 
 UseOutcome = Literal["success", "failure"]
@@ -68,13 +71,31 @@ class TrialOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedRate:
+    """What a pattern was said to do when it was stored: a rate, and of how many uses; 0 where that was not said."""
+
+    rate: float
+    uses: int = 0
+
+
+def stated_rate(content: JsonObject) -> StatedRate | None:
+    """The rate and counts in the content of a pattern; None if nothing was stated."""
+    uses, worked = int(content.get("usage_count", 0)), int(content.get("success_count", 0))
+    rate = float(content.get("success_rate", UNSTATED_RATE))
+    if rate != UNSTATED_RATE:
+        return StatedRate(rate, uses)
+    return StatedRate(min(worked / uses, 1.0), uses) if uses else None
+
+
+@dataclass(frozen=True, slots=True)
 class Posterior:
-    """Beta(alpha, beta), and how many outcomes it rests on before decay."""
+    """Beta(alpha, beta), and how many outcomes it rests on before decay; beside it, what was stated."""
 
     alpha: float
     beta: float
     successes: float
     failures: float
+    stated: StatedRate | None = None
 
     @property
     def evidence(self) -> float:
@@ -93,7 +114,12 @@ class Posterior:
         return beta_quantile((1 + CERTAINTY) / 2, self.alpha, self.beta)
 
 
-def posterior(outcomes: Iterable[TrialOutcome], moment: datetime, half_life_days: float = HALF_LIFE_DAYS) -> Posterior:
+def posterior(
+    outcomes: Iterable[TrialOutcome],
+    moment: datetime,
+    half_life_days: float = HALF_LIFE_DAYS,
+    stated: StatedRate | None = None,
+) -> Posterior:
     """What the outcomes say at a moment. One from the future weighs as if it were now."""
     alpha, beta = PRIOR
     counted = {True: 0.0, False: 0.0}
@@ -105,7 +131,7 @@ def posterior(outcomes: Iterable[TrialOutcome], moment: datetime, half_life_days
             alpha += weight
         else:
             beta += weight
-    return Posterior(alpha, beta, counted[True], counted[False])
+    return Posterior(alpha, beta, counted[True], counted[False], stated)
 
 
 Verdict = Literal["fine", "doubtful", "useless"]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.record import (
@@ -41,6 +41,14 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 TRUSTED: frozenset[str] = frozenset({"verified", "published"})
 LONG_TERM, SHORT_TERM = "long_term", "short_term"
+RESERVED = "recollect:"
+"""Namespaces that begin like this are not for memories."""
+DATA = f"{RESERVED}data"
+"""Where the tables and fields of sources are searched."""
+MESSAGES = f"{RESERVED}messages"
+"""Where messages are searched."""
+EXTRACTED = "extracted"
+"""True in the metadata of memories that were proposed from messages (services/learning/extraction.py)."""
 UTTERANCES = frozenset({"conversation", "interaction"})
 
 
@@ -52,10 +60,26 @@ def standing_for(level: str) -> str:
 LINKS = ("user", "agent", "session", "project", "cycle")
 
 Namespace = Annotated[Name, StringConstraints(pattern=r"^[^/]+$")]
+
+
+def for_memories(namespace: str) -> str:
+    if namespace.startswith(RESERVED):
+        raise ValueError(f"namespaces that begin with '{RESERVED}' are reserved: choose another name")
+    return namespace
+
+
+MemoryNamespace = Annotated[Namespace, AfterValidator(for_memories)]
+"""A namespace that a request may name."""
 TagName = Annotated[Text, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
 
 _TENANT = Reference("organization")
 _MEMORY = Reference("memory")
+_OWNER = {
+    "organization_id": _TENANT,
+    "memory_id": Reference("memory", unless=("source_id", "message_id")),
+    "source_id": Reference("source"),
+    "message_id": Reference("message"),
+}
 
 
 class Memory(Record):
@@ -97,6 +121,8 @@ class Memory(Record):
                 "namespaces",
             ),
         ),
+        encrypted_texts=frozenset({"content", "text"}),
+        encrypted_hashes=frozenset({"content_hash", "identity"}),
     )
 
     kind: Name = "fact"
@@ -165,6 +191,9 @@ class Relationship(Record):
 class Embedding(Record):
     """The vector of one passage of a memory in one namespace by one model: unit length, float16 little endian.
 
+    Tables and fields of sources have vectors, too, and so have messages, each in a namespace of their own: then
+    `source_id` or `message_id` is set, and `memory_id` is the key that an index knows them by (`owner_key`).
+
     Most memories are one passage; a long one has several, numbered by `part`, of the characters from `start` to `end`.
     Where these are empty the vector is `given` (it came with the memory, for all of it), or is from before passages:
     then it is of the beginning. It repeats the few fields of the memory that filter a search, so that an index can be
@@ -173,9 +202,10 @@ class Embedding(Record):
 
     shape: ClassVar[Shape] = Shape(
         "embedding",
-        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        references=_OWNER,
         unique=(Unique(("memory_id", "namespace", "model", "part")),),
-        indexes=(("namespace", "model"),),
+        indexes=(("namespace", "model"), ("source_id",), ("message_id",)),
+        encrypted_texts=frozenset({"text_hash"}),
     )
 
     memory_id: Id
@@ -190,6 +220,8 @@ class Embedding(Record):
     tokens: bytes | None = None
     text_hash: Text
     facets: list[str | None] = Field(default_factory=list)
+    source_id: Id | None = None
+    message_id: Id | None = None
 
     @property
     def space(self) -> str:
@@ -197,14 +229,22 @@ class Embedding(Record):
 
 
 class Revision(Record):
-    """The whole state of a memory before one change, and who changed it when and why."""
+    """The whole state of a memory before one change, and who changed it when and why.
+
+    Of a message, too: then `message_id` is set, and `memory_id` is its `owner_key`.
+    """
 
     shape: ClassVar[Shape] = Shape(
         "revision",
-        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        references={
+            "organization_id": _TENANT,
+            "memory_id": Reference("memory", unless=("message_id",)),
+            "message_id": Reference("message"),
+        },
         unique=(Unique(("memory_id", "number")),),
-        indexes=(("held_from",), ("held_to",)),
+        indexes=(("held_from",), ("held_to",), ("message_id",)),
         text=TextIndex(fields=("text",)),
+        encrypted_texts=frozenset({"state", "text", "why"}),
     )
 
     memory_id: Id
@@ -217,15 +257,18 @@ class Revision(Record):
     text: Text
     held_from: Moment
     held_to: Moment
+    message_id: Id | None = None
 
 
 class IndexTask(Record):
-    """A memory that still has to be embedded: written with the memory, deleted with its embedding."""
+    """A memory (or message, table, field) that still has to be embedded: written with it, deleted when it is done."""
 
     shape: ClassVar[Shape] = Shape(
         "index_task",
-        references={"organization_id": _TENANT, "memory_id": _MEMORY},
+        references=_OWNER,
         unique=(Unique(("memory_id", "namespace", "model")),),
+        indexes=(("source_id",), ("message_id",)),
+        encrypted_texts=frozenset({"problem"}),
     )
 
     memory_id: Id
@@ -233,6 +276,23 @@ class IndexTask(Record):
     model: Name
     attempts: int = 0
     problem: Text = ""
+    source_id: Id | None = None
+    message_id: Id | None = None
+
+
+def owner_key(record: Record) -> str:
+    """What the vectors of a record are known by in an index: the id of a memory; others say what they are, too."""
+    table = record.shape.table
+    return record.id if table == "memory" else f"{table}:{record.id}"
+
+
+def message_key(id: str) -> str:
+    """The `owner_key` of a message."""
+    return f"message:{id}"
+
+
+def message_id(key: str) -> str:
+    return key.removeprefix("message:")
 
 
 def space_name(namespace: str, model: str) -> str:
@@ -246,6 +306,11 @@ def canonical(value: object) -> bytes:
 
 def content_hash(kind: str, content: Mapping[str, object]) -> str:
     return "m1:" + hashlib.sha256(canonical([kind, content])).hexdigest()
+
+
+def entity_key(name: str, *owners: str) -> str:
+    """The idempotency key of an entity, so that there is one of each name; with `owners`, one of theirs."""
+    return f"entity:{hashlib.sha256(chr(0).join((name, *owners)).encode()).hexdigest()[:40]}"
 
 
 def identity_of(

@@ -1,7 +1,7 @@
 """Citations: where memories come from. Each type is one class: its fields, what it refers to, how it is checked.
 
 To add a type, write one more class with a `type` and a `check`; records, interfaces and docs follow. A check looks at
-files, repositories and pages only through `CitationLookup`, so the rules stay pure and testable.
+files, repositories, pages and data only through `CitationLookup`, so the rules stay pure and testable.
 """
 
 from __future__ import annotations
@@ -9,23 +9,40 @@ from __future__ import annotations
 import hashlib
 import hmac
 import posixpath
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import Annotated, ClassVar, Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
+from recollect.domain.answers import change_in_words
 from recollect.domain.kinds import describe
-from recollect.domain.record import Id, Json, Moment, Name, Record, Reference, Shape, Text, now
-from recollect.errors import InvalidInput
+from recollect.domain.record import Id, Json, JsonList, Moment, Name, Record, Reference, Shape, Text, now
+from recollect.errors import InvalidInput, NotFound
 
 LINE_HASH = "l1:"
 KEYED_HASH = "k1:"
+EXCERPT_HASH = "x1:"
+LONGEST_EXCERPT = 20_000
+_PLAIN_SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})")
 HASHES = ("line_hash", "content_hash")
 """The fields of evidence that hold a hash of something which whoever sees the citation may not be able to read."""
+_SEALED = (*HASHES, "result_hash")
 WORKSPACE = "workspace:"
+QUERY = "query:"
+MOST_CITED_SOURCES = 50  # their ids are one indexed text
+ONE_LINE_FORMS = "user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID, url:ADDRESS or query:RUN"
 CitationState = Literal["unchecked", "holds", "claimed", "broken", "unreachable"]
+EvidenceKind = Literal["commit", "log", "attested_log", "user", "file", "url", "query"]
+"""The types of citations, with the log of another system told apart from our own, which can be looked up."""
+ENOUGH_EVIDENCE: dict[str, frozenset[EvidenceKind]] = {
+    "verified": frozenset(get_args(EvidenceKind)),
+    "published": frozenset(get_args(EvidenceKind)) - {"attested_log"},
+}
+"""What may support a promotion, by the status, where the settings do not say."""
 
 # Looking for moved lines hashes one window per line of the file: without a bound, half of a large file costs hours.
 _SEARCH_BUDGET = 100_000_000  # characters, about half a second
@@ -44,7 +61,7 @@ class CitationCheck(BaseModel):
 
 
 class CitationLookup(Protocol):
-    """Looks up what is cited: in files, repositories, the log, the web."""
+    """Looks up what is cited: in files, repositories, the log, data, the web."""
 
     is_confined: bool
     """Whether the caller may not see this machine: nothing exists outside of the folders in the settings, and answers
@@ -83,9 +100,23 @@ class CitationLookup(Protocol):
     def page_hash(self, url: str) -> str | None:
         """The hash of what the address serves now; None when fetching was not asked for."""
 
+    def query_run(self, run: str) -> QueryCitation | None:
+        """A query that was run, with what it read and returned; None if there is no such run."""
+
+    def query_result(self, cited: QueryCitation) -> QueryCitation:
+        """The same query over the same sources as they are now.
+
+        Raises NotFound or InvalidInput when a source is gone or no longer has what is read, and LookupError when it
+        cannot be run here or now.
+        """
+
 
 class _CitedSource(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """Fields may be given in camelCase, too, as programs in JavaScript write them (`diffSummary`)."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
+    )
 
     def source(self) -> str:
         """The source as one string: all citations of a source share it, so that it can be rolled back."""
@@ -122,18 +153,47 @@ class CommitCitation(_CitedSource):
 
 
 class LogCitation(_CitedSource):
+    """An entry of our own log; or, with an `excerpt`, a log of another system such as a CI job or a terminal.
+
+    That cannot be looked up here: it is attested by whoever entered it. `log_hash` is the hash of the whole log, where
+    it is given, else that of the excerpt.
+    """
+
     type: Literal["log"] = "log"
     log_id: Text
     timestamp: Moment | None = None
     context: Text = ""
+    excerpt: Annotated[Text, StringConstraints(min_length=1, max_length=LONGEST_EXCERPT)] | None = None
+    log_hash: Annotated[Text, StringConstraints(max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _shows_what_is_hashed(self) -> Self:
+        if self.log_hash is not None and self.excerpt is None:
+            raise ValueError("log_hash needs the excerpt that the memory rests on")
+        return self
 
     def source(self) -> str:
         return f"log:{self.log_id}"
 
+    def sealed(self, lookup: CitationLookup) -> Self:
+        if self.excerpt is None or self.log_hash is not None:
+            return self
+        return self.model_copy(update={"log_hash": _excerpt_hash(self.excerpt)})
+
     def check(self, lookup: CitationLookup) -> CitationCheck:
+        if self.excerpt is not None:
+            is_ours = self.log_hash is not None and self.log_hash.startswith(EXCERPT_HASH)
+            if is_ours and self.log_hash != _excerpt_hash(self.excerpt):
+                return CitationCheck(state="broken", note=f"the excerpt of log {self.log_id} is not what was recorded")
+            return CitationCheck(state="holds", note=f"an excerpt of log {self.log_id} is recorded")
         if lookup.log_exists(self.log_id):
             return CitationCheck(state="holds", note=f"log entry {self.log_id} was found")
-        return CitationCheck(state="broken", note=f"log entry {self.log_id} is not recorded")
+        note = f"log entry {self.log_id} is not recorded here; a log of another system is cited with its excerpt"
+        return CitationCheck(state="broken", note=note)
+
+
+def _excerpt_hash(excerpt: str) -> str:
+    return EXCERPT_HASH + hashlib.sha256(excerpt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class UserCitation(_CitedSource):
@@ -209,7 +269,8 @@ class FileCitation(_CitedSource):
         )
 
     def check(self, lookup: CitationLookup) -> CitationCheck:
-        if self.line_hash is None or not self.line_hash.startswith((LINE_HASH, KEYED_HASH)):
+        is_ours = self.line_hash is not None and self.line_hash.startswith((LINE_HASH, KEYED_HASH))
+        if self.line_hash is None or not (is_ours or _PLAIN_SHA256.fullmatch(self.line_hash)):
             return CitationCheck(
                 state="unreachable", note=f"the cited lines of {self.path} were recorded without a hash"
             )
@@ -250,7 +311,12 @@ class FileCitation(_CitedSource):
         return self.first_line is None and self.last_line is None
 
     def _is_of(self, lines: Sequence[str], lookup: CitationLookup) -> bool:
-        return is_hash_of(self.line_hash, line_hash(lines), lookup)
+        """Also by a plain SHA-256 of the text as it is, with or without a line end at its end."""
+        plain = _PLAIN_SHA256.fullmatch(self.line_hash or "")
+        if plain is None:
+            return is_hash_of(self.line_hash, line_hash(lines), lookup)
+        texts = ("\n".join(lines), "\n".join([*lines, ""]))
+        return plain[1].lower() in [hashlib.sha256(one.encode("utf-8", "surrogatepass")).hexdigest() for one in texts]
 
     def _found_elsewhere(self, lines: Sequence[str], first: int, count: int, lookup: CitationLookup) -> int | None:
         """Where the lines begin now, nearest first; None also when the search got too long."""
@@ -265,6 +331,10 @@ class FileCitation(_CitedSource):
             if self._is_of(window, lookup):
                 return start
         return None
+
+
+GONE_PAGE = "p1:gone"
+"""The hash of a page that the server says is gone: no page has it."""
 
 
 class UrlCitation(_CitedSource):
@@ -285,7 +355,9 @@ class UrlCitation(_CitedSource):
             served = lookup.page_hash(self.url)
         except LookupError:
             return self
-        return self if served is None else self.model_copy(update={"content_hash": served, "crawled_at": now()})
+        if served is None or served == GONE_PAGE:
+            return self
+        return self.model_copy(update={"content_hash": served, "crawled_at": now()})
 
     def check(self, lookup: CitationLookup) -> CitationCheck:
         if self.crawled_at is None or self.content_hash is None:
@@ -300,7 +372,71 @@ class UrlCitation(_CitedSource):
         return CitationCheck(state="holds", note=f"{self.url} {how}")
 
 
-AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation
+class CitedData(BaseModel):
+    """A source as it was when a query read it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Text
+    revision: int = 1
+    hash: Text
+
+
+class QueryCitation(_CitedSource):
+    """The result of a query that was run over sources. A check runs it again, on the sources as they are then.
+
+    Only `run` needs to be given: what the query was, what it read and what it returned is taken from the run.
+    """
+
+    type: Literal["query"] = "query"
+    run: Id
+    sql: Text = ""
+    sources: dict[Id, CitedData] = Field(default_factory=dict)
+    tables: dict[str, Id] = Field(default_factory=dict)
+    result_hash: Text | None = None
+    row_count: int | None = None
+    values: JsonList = Field(default_factory=list)
+
+    def source(self) -> str:
+        return QUERY + ",".join(sorted(self.sources))
+
+    def sealed(self, lookup: CitationLookup) -> Self:
+        """As the run was recorded: a statement or a result that came with the citation is never relied on."""
+        found = lookup.query_run(self.run)
+        if found is None:
+            raise InvalidInput(f"there is no run '{self.run[:80]}' of a query", remedy="run the query and cite its run")
+        if found.result_hash is None or not 0 < len(found.sources) <= MOST_CITED_SOURCES:
+            raise InvalidInput(
+                "the result of that query cannot be cited",
+                remedy=f"cite a query over 1 to {MOST_CITED_SOURCES} sources that returns at most a million rows",
+            )
+        if self.result_hash not in (None, found.result_hash):
+            raise InvalidInput("that run had another result", remedy="cite the run without result_hash")
+        return self.model_copy(update={name: getattr(found, name) for name in type(self).model_fields})
+
+    def check(self, lookup: CitationLookup) -> CitationCheck:
+        if self.result_hash is None:
+            return CitationCheck(state="unreachable", note="the query was cited without the hash of its result")
+        try:
+            found = lookup.query_result(self)
+        except LookupError as error:
+            return CitationCheck(state="unreachable", note=f"the query could not be run again: {error}")
+        except (NotFound, InvalidInput) as error:
+            return CitationCheck(state="broken", note=f"the query can no longer be run: {error.message}")
+        if found.result_hash != self.result_hash:
+            change = change_in_words(self.values, found.values, self.row_count, found.row_count)
+            return CitationCheck(state="broken", note=f"the answer changed: {change}")
+        newer = [
+            f"version {now.revision} of {now.name}" for id, now in found.sources.items() if self._is_newer(id, now)
+        ]
+        note = "the query gives the same result" + (f" with {', '.join(newer)}" if newer else "")
+        return CitationCheck(state="holds", note=note)
+
+    def _is_newer(self, id: str, source: CitedData) -> bool:
+        return id in self.sources and self.sources[id].hash != source.hash
+
+
+AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation | QueryCitation
 _TYPES: dict[str, type[_CitedSource]] = {cited.model_fields["type"].default: cited for cited in get_args(AnyCitation)}
 _READER: TypeAdapter[AnyCitation] = TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
 
@@ -313,6 +449,7 @@ class Citation(Record):
         references={"organization_id": Reference("organization"), "memory_id": Reference("memory")},
         unique=(),
         indexes=(("memory_id", "id"), ("source", "memory_id"), ("state",), ("tried_at",)),
+        encrypted_texts=frozenset({"evidence", "note"}),
     )
 
     memory_id: Id
@@ -338,9 +475,23 @@ class Citation(Record):
         return read_citation(self.evidence)
 
     @property
+    def evidence_kind(self) -> str:
+        return "attested_log" if self.type == "log" and self.evidence.get("excerpt") else self.type
+
+    @property
     def is_just_seen(self) -> bool:
         """Whether the last check had a result, which is the state."""
         return self.checked_at is not None and self.checked_at == self.tried_at
+
+    def fetched(self, lookup: CitationLookup) -> Self:
+        """A page that was cited without a hash, with the hash of what it serves now, where that can be fetched."""
+        cited = self.cited()
+        if not isinstance(cited, UrlCitation) or cited.content_hash is not None:
+            return self
+        sealed = cited.sealed(lookup)
+        if sealed.content_hash is None:
+            return self
+        return self.changed(evidence=sealed.model_dump(mode="json", exclude_none=True), seen_at=now())
 
     def looked_up(self, lookup: CitationLookup) -> dict[str, object]:
         """What looking it up changes about this citation.
@@ -361,6 +512,8 @@ class Citation(Record):
         found: dict[str, object] = {"state": finding.state, "note": finding.note, "checked_at": at, "tried_at": at}
         if doubt is not None:
             return found | {"state": "claimed", "note": doubt}
+        if self.evidence_kind == "attested_log":
+            found["note"] = f"{finding.note}, attested by {self._enterer() or 'whoever opened the store'}"
         if isinstance(cited, UrlCitation) and finding.state == "holds" and lookup.fetches:
             found["seen_at"] = at
         return found
@@ -400,7 +553,7 @@ def entered(
 
     Who cites somebody else over the network, or a page with a hash of their own, makes a claim and no more.
     """
-    own = cited.model_dump(include=set(HASHES)) != given.model_dump(include=set(HASHES))
+    own = cited.model_dump(include=set(_SEALED)) != given.model_dump(include=set(_SEALED))
     speaks_for_another = isinstance(cited, UserCitation) and cited.user_id != by
     says_it_was_seen = isinstance(cited, UrlCitation) and cited.content_hash is not None and not own
     is_claim = through == "door" and (speaks_for_another or says_it_was_seen)
@@ -420,7 +573,7 @@ def read_citation(given: AnyCitation | Json | str) -> AnyCitation:
             return given
         raise InvalidInput(
             f"a citation must be made with recollect.cite or be a JSON object, not {type(given).__name__}",
-            remedy="use recollect.cite.user(…), cite.file(…), cite.commit(…), cite.log(…) or cite.url(…)",
+            remedy="use recollect.cite.user(…), file(…), commit(…), log(…), url(…) or query(…)",
         )
     try:
         return _READER.validate_python(given)
@@ -431,7 +584,7 @@ def read_citation(given: AnyCitation | Json | str) -> AnyCitation:
 def _remedy(type: object) -> str:
     cited = _TYPES.get(type) if isinstance(type, str) else None
     if cited is None:
-        return 'give "type": commit, log, user, file or url'
+        return 'give "type": commit, log, user, file, url or query'
     return f"a {type} citation has {', '.join(name for name in cited.model_fields if name != 'type')}"
 
 
@@ -479,8 +632,16 @@ class cite:
         )
 
     @staticmethod
-    def log(log_id: str, timestamp: datetime | None = None, context: str = "") -> AnyCitation:
-        return read_citation({"type": "log", "log_id": log_id, "timestamp": timestamp, "context": context})
+    def log(
+        log_id: str,
+        timestamp: datetime | None = None,
+        context: str = "",
+        excerpt: str | None = None,
+        log_hash: str | None = None,
+    ) -> AnyCitation:
+        """An entry of our own log; with an excerpt, the log of another system."""
+        entry = {"log_id": log_id, "timestamp": timestamp, "context": context}
+        return read_citation({"type": "log", **entry, "excerpt": excerpt, "log_hash": log_hash})
 
     @staticmethod
     def user(user_id: str, comment: str = "") -> AnyCitation:
@@ -506,18 +667,23 @@ class cite:
         )
 
     @staticmethod
+    def query(run: str, result_hash: str | None = None) -> AnyCitation:
+        """The result of a query, by the run that `query.run` or `ask` returned."""
+        return read_citation({"type": "query", "run": run, "result_hash": result_hash})
+
+    @staticmethod
     def parse(text: str) -> AnyCitation:
         """A citation written on one line, as on the command line.
 
         `user:alice:said so`, `file:notes.md:3-9`, `file:workspace:ID/notes.md:3-9`, `commit:1a2b3c4@repo`,
-        `log:42`, `url:https://…`
+        `log:42`, `url:https://…`, `query:RUN`
         """
         type, _, rest = text.partition(":")
         maker = _SHORTHANDS.get(type)
         if maker is None or not rest:
             raise InvalidInput(
                 f"'{text[:80]}' is not a citation",
-                remedy="write user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS",
+                remedy=f"write {ONE_LINE_FORMS}",
             )
         return maker(rest)
 
@@ -545,4 +711,5 @@ _SHORTHANDS: dict[str, Callable[[str], AnyCitation]] = {
     "commit": _commit_shorthand,
     "log": cite.log,
     "url": cite.url,
+    "query": cite.query,
 }

@@ -124,6 +124,11 @@ def new_id() -> str:
     return _stamped(stamp)
 
 
+def made_at(id: str) -> float | None:
+    """The second since 1970 in which an id was made; None if it is not one of ours."""
+    return int(id[:8] + id[9:13], 16) / 1000 if _OURS.fullmatch(id) else None
+
+
 def id_after(earlier: str) -> str:
     """A new id that sorts after an earlier one, even if the clock of whoever made that one is ahead of ours."""
     fresh = new_id()
@@ -159,11 +164,13 @@ OnDelete = Literal["cascade", "clear"]
 class Reference:
     """A field that holds the id of another record of the same tenant.
 
-    When the other is deleted for good, `cascade` deletes this record too and `clear` empties the field.
+    When the other is deleted for good, `cascade` deletes this record too and `clear` empties the field. Where one
+    of the fields `unless` is set, that one refers and this one is only a key.
     """
 
     to: str
     on_delete: OnDelete = "cascade"
+    unless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +196,26 @@ class Shape:
     unique: tuple[Unique, ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
     encrypted: frozenset[str] = frozenset()
+    encrypted_texts: frozenset[str] = frozenset()
+    """Texts of memories and messages, and fields with copies of them: encrypted too in an organization whose texts are
+    (`Organization.text_encrypted`)."""
+    encrypted_hashes: frozenset[str] = frozenset()
+    """Hashes of such texts, by which equal ones are found: encrypted with them, so that equal ones stay equal."""
     text: TextIndex | None = None
+    store_only: frozenset[str] = frozenset()
+    """Fields that have no meaning in another store: they are neither copied nor exported."""
     leaves_trace: bool = True
     """Whether `changes` tells when one was deleted for good; not worth it for what comes and goes all the time."""
+
+    @property
+    def sealable(self) -> frozenset[str]:
+        """All fields that may be stored encrypted."""
+        return self.encrypted | self.encrypted_texts | self.encrypted_hashes
+
+    @property
+    def has_keyed_terms(self) -> bool:
+        """Whether its text index holds keyed terms where texts are encrypted."""
+        return self.text is not None and not self.encrypted_texts.isdisjoint(self.text.fields)
 
 
 ColumnType = Literal["text", "integer", "real", "boolean", "moment", "bytes", "json"]
@@ -239,6 +263,13 @@ class Record(BaseModel):
         return cached
 
     _columns: ClassVar[tuple[Column, ...]]
+
+    def refers(self, field: str) -> str | None:
+        """The id that a field refers to; None if it refers to nothing."""
+        if any(getattr(self, other) is not None for other in self.shape.references[field].unless):
+            return None
+        id: str | None = getattr(self, field)
+        return id
 
     def changed(self, **fields: object) -> Self:
         """A validated copy with some fields different."""

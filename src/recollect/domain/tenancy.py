@@ -34,11 +34,18 @@ Email = Annotated[Text, AfterValidator(_looks_like_email)]
 class Organization(Record):
     """A tenant. Its organization_id is its own id, so that it lives under the same key as all it owns."""
 
-    shape: ClassVar[Shape] = Shape("organization")
+    shape: ClassVar[Shape] = Shape("organization", store_only=frozenset({"data_key"}))
 
     name: Name
+    suspended_at: Moment | None = None
+    """Since when its keys and users are refused, if they are; its data are kept."""
     secret: Text | None = None
     """What hashes are keyed with before strangers are shown them; made when it is first needed, and never shown."""
+    data_key: Text | None = None
+    """The keys that its encrypted fields are sealed with, themselves wrapped by the master key; only the store sets it.
+    """
+    text_encrypted: bool = False
+    """Whether the texts of memories and messages are encrypted, too (`Shape.encrypted_texts`)."""
 
     @model_validator(mode="after")
     def _is_its_own_tenant(self) -> Self:
@@ -47,13 +54,28 @@ class Organization(Record):
         return self
 
 
+class OrganizationSecret(Record):
+    """A random secret of an organization, made when it is first needed and never shown; its id says what it is for.
+
+    It is a record of its own because its value is encrypted: the record of the organization holds the keys for that.
+    """
+
+    shape: ClassVar[Shape] = Shape(
+        "organization_secret",
+        references={"organization_id": Reference("organization")},
+        encrypted=frozenset({"value"}),
+    )
+
+    value: Text
+
+
 class User(Record):
     shape: ClassVar[Shape] = Shape(
         "user",
         references={"organization_id": Reference("organization")},
         unique=(Unique(("email",)),),
         indexes=(("is_active",),),
-        encrypted=frozenset({"profile_data"}),
+        encrypted=frozenset({"profile_data", "preferences"}),
     )
 
     name: Name
@@ -66,6 +88,8 @@ class User(Record):
     is_active: bool = True
     role: Role | None = None
     """What they may do through the service; without a role they are only somebody that memories are about."""
+    own_only: bool = False
+    """Whether they reach only what is theirs and what is shared with their projects (services/restrictions.py)."""
 
 
 class ApiKey(Record):
@@ -73,12 +97,24 @@ class ApiKey(Record):
 
     shape: ClassVar[Shape] = Shape(
         "api_key",
-        references={"organization_id": Reference("organization"), "user_id": Reference("user")},
+        references={
+            "organization_id": Reference("organization"),
+            "user_id": Reference("user"),
+            "agent_id": Reference("agent"),
+            "project_id": Reference("project"),
+        },
         unique=(Unique(("key_hash",)),),
-        indexes=(("user_id",),),
+        indexes=(("user_id",), ("agent_id",), ("project_id",)),
     )
 
     user_id: Id | None = None
+    """On whose behalf it is used; with `own_only` it reaches only what is theirs and shared with their projects."""
+    own_only: bool = False
+    agent_id: Id | None = None
+    """It reaches only what belongs to this agent, project or namespace. The key goes with them: without, it would reach
+    everything."""
+    project_id: Id | None = None
+    namespace: Name | None = None
     name: Name
     key_hash: Text
     scopes: list[Text] = Field(default_factory=list)
@@ -103,3 +139,22 @@ class Project(Record):
     owner_id: Id | None = None
     name: Name
     description: Text = ""
+
+
+class Membership(Record):
+    """A user in a project, with what they may do there."""
+
+    shape: ClassVar[Shape] = Shape(
+        "membership",
+        references={
+            "organization_id": Reference("organization"),
+            "project_id": Reference("project"),
+            "user_id": Reference("user"),
+        },
+        unique=(Unique(("project_id", "user_id")),),
+        indexes=(("user_id",),),
+    )
+
+    project_id: Id
+    user_id: Id
+    role: Role = "writer"

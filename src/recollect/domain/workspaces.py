@@ -122,6 +122,7 @@ class BlobChunk(Record):
         "blob_chunk",
         references={"organization_id": _TENANT, "blob_id": Reference("blob")},
         unique=(Unique(("blob_id", "index")),),
+        encrypted=frozenset({"data"}),
     )
 
     blob_id: Id

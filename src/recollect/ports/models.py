@@ -51,6 +51,22 @@ class WindowedEmbedder(Protocol):
 
 
 @runtime_checkable
+class AnswerFinder(Protocol):
+    """An embedder that was trained to bring questions and answers together; by that, statements that differ only in the
+    answer come close, too, so it does not say which of them are the same.
+    """
+
+    finds_answers: bool
+
+
+@runtime_checkable
+class OneScriptEmbedder(Protocol):
+    """An embedder that makes sense of one script only, and says which language it reads."""
+
+    language: str
+
+
+@runtime_checkable
 class TokenEmbedder(Protocol):
     """An embedder that can also tell the tokens of a text apart: what late interaction ranks by."""
 
@@ -58,6 +74,15 @@ class TokenEmbedder(Protocol):
         """The vectors of `embed`, and per text one row per token of its own, from the same run of the model."""
 
     def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]: ...
+
+
+class QueryRanker(Protocol):
+    """Says how well descriptions of queries fit a question: one score each, the highest fits best.
+
+    Must be safe to call from several threads.
+    """
+
+    def compare(self, question: str, descriptions: Sequence[str]) -> Vectors: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ R_co = TypeVar("R_co", bound=Record, covariant=True)
 Row = tuple[Any, ...]
 """Values of some fields, or of some columns, of any type that a record may have."""
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+Key = str | tuple[str, ...]
+"""A member of a JSON object; several names lead to a member of a member. Only objects have members, lists have none."""
+Scalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,11 @@ class Compare:
     field: str
     operator: Operator
     value: Any
-    key: str | None = None
+    key: Key | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return path_of(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,34 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    """A JSON list field has this text among its members."""
+class Has:
+    """A JSON object field has this member, whatever its value is, even null; or has none."""
 
     field: str
-    value: str
+    key: Key
+    wanted: bool = True
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return path_of(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A JSON list field, or with `key` a list in a JSON object field, has this value among its members."""
+
+    field: str
+    value: Scalar
+    key: Key | None = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return path_of(self.key)
+
+
+def path_of(key: Key | None) -> tuple[str, ...]:
+    """The names that lead to a member; none for the field itself."""
+    return (key,) if isinstance(key, str) else key or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +88,37 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
+class AllOf:
+    filters: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Linked:
-    """There is a living record of `record` whose `field` is this record's id and that passes `where`."""
+    """There is a living record of `record` whose `field` is this record's id and that passes `where`.
+
+    With `by`, its `field` is this record's `by` instead: what a record refers to. With `deleted`, also a soft-deleted
+    one.
+    """
 
     record: type[Record]
     field: str
     where: tuple[Filter, ...] = ()
     wanted: bool = True
+    by: str = "id"
+    deleted: bool = False
 
 
-Filter = Compare | OneOf | IsNull | Holds | AnyOf | Linked
+Filter = Compare | OneOf | IsNull | Has | Holds | AnyOf | AllOf | Linked
 
 
 def equal(field: str, value: object) -> Filter:
     return IsNull(field) if value is None else Compare(field, "=", value)
+
+
+def between(field: str, since: datetime | None, until: datetime | None) -> list[Filter]:
+    """From a moment on, and before another; None leaves an end open."""
+    ends: list[Filter] = [Compare(field, ">=", since)] if since is not None else []
+    return [*ends, Compare(field, "<", until)] if until is not None else ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +224,36 @@ def passes(record: Record, given: Filter) -> bool | None:
     if isinstance(given, AnyOf):
         verdicts = [passes(record, one) for one in given.filters]
         return None if None in verdicts and True not in verdicts else True in verdicts
+    if isinstance(given, AllOf):
+        verdicts = [passes(record, one) for one in given.filters]
+        return None if None in verdicts and False not in verdicts else False not in verdicts
     if isinstance(given, Linked):
         return None
     if given.field not in type(record).model_fields:
         raise InvalidInput(f"{type(record).__name__} has no field '{given.field}'", remedy="see the record reference")
     value = getattr(record, given.field)
     if isinstance(given, Compare):
-        return _compares(value, given) if given.key is None else _member_compares(value, given)
+        return _compares(value, given) if given.key is None else _member_compares(member(value, given.path), given)
     if isinstance(given, OneOf):
         return (value in [_as_kept(one) for one in given.values]) == given.wanted
+    if isinstance(given, Has):
+        return (member(value, given.path) is not MISSING) == given.wanted
     if isinstance(given, Holds):
-        return isinstance(value, list) and given.value in value
+        members = member(value, given.path)
+        return isinstance(members, list) and any(_is_same(one, given.value) for one in members)
     return (value is None) == given.wanted
+
+
+MISSING = object()
+
+
+def member(value: object, path: Sequence[str]) -> object:
+    """What a path leads to; MISSING if it leads nowhere."""
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
 
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
@@ -212,16 +277,17 @@ def _as_kept(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def _member_compares(value: Any, given: Compare) -> bool:
-    """JSON values are compared only with their own type: 1 is neither true nor "1"."""
-    comparable = isinstance(value, dict) and given.key in value and _kind(value[given.key]) == _kind(given.value)
+def _member_compares(found: Any, given: Compare) -> bool:
     if given.operator == "!=":
-        return not (comparable and value[given.key] == given.value)
-    if not comparable:
-        return False
-    if given.value is None or isinstance(given.value, bool):
-        return bool(value[given.key] == given.value)
-    return _TESTS[given.operator](value[given.key], given.value)
+        return not _is_same(found, given.value)
+    if given.operator == "=" or given.value is None or isinstance(given.value, bool):
+        return _is_same(found, given.value)
+    return _kind(found) == _kind(given.value) and _TESTS[given.operator](found, given.value)
+
+
+def _is_same(found: object, wanted: Scalar) -> bool:
+    """JSON values are compared only with their own type: 1 is neither true nor "1"."""
+    return _kind(found) == _kind(wanted) and found == wanted
 
 
 def _kind(value: object) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
+from recollect.domain.access import Restriction
 from recollect.domain.record import Record, now
 from recollect.ports.partitions import Partitioned
 from recollect.ports.protocols import missing
@@ -35,7 +36,9 @@ class Scope:
     """Whose data, and on whose behalf. No store verb can be called without one.
 
     `granted` are the permissions of whoever asks, None for those who open the store themselves; `address` is where
-    they ask from, `timezone` the zone they live in where that is known. Stores look at none of them.
+    they ask from, `timezone` the zone they live in where that is known. `reading` says what reading is for: use by a
+    program, a view of a page in the console, or a poll of an open page for what is new. Stores look at none of them.
+    `restriction` is the part of the organization that they reach: `Core.for_scope` binds a store that keeps to it.
     """
 
     organization_id: str
@@ -43,6 +46,8 @@ class Scope:
     granted: frozenset[str] | None = None
     address: str | None = None
     timezone: str | None = None
+    reading: Literal["use", "view", "poll"] = "use"
+    restriction: Restriction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ class Capabilities:
     """The database finds the nearest vectors itself, by pgvector."""
     row_by_row: bool = False
     """Reading releases the interpreter and takes it again for every row."""
+    encrypted: bool = False
+    """All of it is encrypted at rest, whichever fields are declared so."""
     remarks: tuple[Remark, ...] = ()
     """What an operator should know about how this store is set up."""
 

@@ -22,9 +22,13 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replaces the record if its stored version is still the given one's; the store counts the version up."""
+    """Replaces the record if its stored version is still the given one's; the store counts the version up.
+
+    Not with `same_version`: for storing the same content in another form.
+    """
 
     record: Record
+    same_version: bool = False
 
 
 @dataclass(frozen=True, slots=True)

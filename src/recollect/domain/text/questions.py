@@ -1,16 +1,20 @@
 """Reading a question: its words, whom and when it names, and who is speaking.
 
 Pure, and the same for every store: `terms` is what full text is asked for, the rest is what a memory's author and
-date are compared with. Also here: how a date and a text are written down with a memory, so that questions meet them.
+date are compared with; times are read in `named_times.py`. Also here: how a date and a text are written down with a
+memory, so that questions meet them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import date, datetime, tzinfo
 
+from recollect.domain.text.named_times import NamedTime, named_times
+from recollect.domain.text.spelling import meant
+from recollect.domain.text.time_words import MONTHS
 from recollect.domain.text.tokenizer import folded, is_paired, parts, tokens
 
 _STOP_WORDS = """a about above after again against all also am an and any are as at be because been before being
@@ -22,8 +26,6 @@ then there these they this those through to too under until up upon us very was 
 while who whom whose why will with within without would yet you your yours yourself yourselves ain aren couldn didn
 doesn don hadn hasn haven isn ll m re s shan shouldn t ve wasn weren won wouldn d"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-_MONTHS = "January February March April May June July August September October November December"
-MONTHS = tuple(_MONTHS.split())
 USER_ROLES = frozenset({"user", "human", "me"})
 ASSISTANT_ROLES = frozenset({"assistant", "ai", "agent", "bot", "model"})
 
@@ -32,8 +34,7 @@ MOST_TERMS = 256
 LONGEST_NAME = 200  # characters of an identifier
 
 WORD = re.compile(r"[^\W_]+")
-# Every pattern here meets text from outside, so none may take longer than its length: what is repeated is possessive,
-# what stands at the end of something is looked for in the few characters before it.
+# Every pattern here meets text from outside, so none may take longer than its length: what is repeated is possessive.
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself)\b", re.IGNORECASE)
 # "Our last conversation" holds what both said, so it speaks of the assistant as much as of the user.
 _SECOND_PERSON = re.compile(
@@ -45,35 +46,20 @@ _ADDRESS = re.compile(
     r"(?:remind|tell|show|give) me)\b",
     re.IGNORECASE,
 )
-_MONTH = "|".join(rf"{month[:3]}(?:{month[3:]})?" if month[3:] else month for month in MONTHS)
-_DAY_OF = r"(?:\b(\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?"
-_DAY_AFTER = r"(?:\s+(\d{1,2})(?:st|nd|rd|th)?\b)?"
-_DATE = re.compile(rf"{_DAY_OF}\b({_MONTH})\b\.?{_DAY_AFTER}(?:,?\s+((?:19|20)\d\d)\b)?", re.IGNORECASE)
-_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
-_BEFORE_A_MONTH = re.compile(
-    r"\b(?:in|of|on|since|during|until|before|after|by|last|this|early|late|mid)[\s-]+$", re.IGNORECASE
+_ASKING = re.compile(
+    r"\W*+(?:who|whom|whose|what|when|where|why|which|how|is|are|was|were|do|does|did|has|have|had|can|could|should|would|"
+    r"will|tell me|remind me|list|summari[sz]e|describe|find|show)\b",
+    re.IGNORECASE,
 )
-_FROM_THEN_ON = re.compile(r"\b(?:since|after)\s+$", re.IGNORECASE)
-_UP_TO_THEN = re.compile(r"\b(?:before|until|till|prior to)\s+$", re.IGNORECASE)
-_AGO = re.compile(r"\b(\d{1,3}|a|an|one|two|three|four|five|six)\s+(day|week|month|year)s?\s+ago\b", re.IGNORECASE)
-_RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past)\s+(?:week|month|year))\b", re.IGNORECASE)
-_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
-_REACH_BACK = 24  # characters: "prior to" and some space
+FEW_WORDS = 4  # what is typed into a search box
+# As in what people tell of themselves; "i" alone is also a letter of a list.
+_SELF = re.compile(r"\b(?:I|I'[a-z]{1,2}|[Mm]y|[Mm]e|[Mm]yself|we|We|[Oo]ur|us)\b")
+_AFTER_PREPOSITION = re.compile(r"\b(?:in|at|from|to|of|on|for|with|about|by|near|the)\s+$", re.IGNORECASE)
+MOSTLY, LOOKED_AT = 0.5, 2000  # of the texts; characters of each
 _HE_OR_SHE = re.compile(r"\b(?:he|she|his|her|him|himself|herself)\b", re.IGNORECASE)
 _OWN_PRONOUN = {"he": "I", "she": "I", "his": "my", "her": "my", "him": "me"}
 _VERB_BEFORE_I = re.compile(r"\b(does|has|is) I\b", re.IGNORECASE)
 _AGREEING = {"does": "do", "has": "have", "is": "am"}
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTime:
-    """A time the question names: from `first` to `last`, both included, None for open; or a month of any year."""
-
-    first: date | None = None
-    last: date | None = None
-    month: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +76,12 @@ class Question:
     times: tuple[NamedTime, ...]
     first_person: bool
     second_person: bool
+    is_asked: bool = True
+    """Whether it is put as a question: not a remark, a task or a search of a few words."""
     zone: tzinfo | None = None
     """Where the days it names are meant; UTC where that is not known."""
+    speaker: str | None = None
+    """Whom it asks about by name, where what was found is told in the first person and says of nobody who tells it."""
 
     def day_of(self, moment: datetime) -> date:
         """The day a moment lies on for whoever asks."""
@@ -101,8 +91,26 @@ class Question:
             return moment.date()
 
     def named_authors(self, authors: Collection[str]) -> list[str]:
-        """Those of the authors whom the question names."""
-        return [author for author in sorted(set(authors)) if self._names(author)]
+        """Those of the authors whom the question names; if none, those whose names it misspells."""
+        return list(self._called(authors))
+
+    def _called(self, authors: Collection[str]) -> dict[str, list[str]]:
+        """Those whom it names, and by which words."""
+        known = sorted(set(authors))
+        return {author: WORD.findall(author) for author in known if self._names(author)} or self._misspelt(known)
+
+    def _misspelt(self, authors: Sequence[str]) -> dict[str, list[str]]:
+        of_part = {
+            folded(part): author
+            for author in authors
+            if author.casefold() not in USER_ROLES | ASSISTANT_ROLES
+            for part in WORD.findall(author)
+        }
+        called: dict[str, list[str]] = {}
+        for name in sorted(name for name in self.names if not name.isupper()):
+            for part in meant(folded(name), of_part):
+                called.setdefault(of_part[part], []).append(name)
+        return called
 
     def _names(self, author: str) -> bool:
         """By name in any case; of a name of several words one is enough, if written as a name."""
@@ -113,17 +121,36 @@ class Question:
             return True
         return all(folded(part) in self.terms for part in parts)
 
+    def in_own_voice(self, texts: Sequence[str], authors: Collection[str]) -> Question:
+        """The question with its speaker, if the texts that share its words are mostly told in the first person.
+
+        Notes and talk that were stored without an author: "Where does Tom work?" is answered by "I work at a mill".
+        """
+        if self.first_person or not texts or any(one.casefold() not in USER_ROLES | ASSISTANT_ROLES for one in authors):
+            return self
+        own = sum(_SELF.search(text, 0, LOOKED_AT) is not None for text in texts)
+        return replace(self, speaker=self._asked_about()) if own >= len(texts) * MOSTLY else self
+
+    def _asked_about(self) -> str | None:
+        """The first name in it that is not where, with whom or about what something was, unless it has something."""
+        for found in WORD.finditer(self.text):
+            if found[0] in self.names and found[0] not in MONTHS:
+                is_owner = self.text[found.end() : found.end() + 2] in ("'s", "’s")
+                if is_owner or not _AFTER_PREPOSITION.search(self.text[max(0, found.start() - 10) : found.start()]):
+                    return found[0]
+        return None
+
     def rephrased(self, authors: Collection[str]) -> str | None:
         """The question as a named author would put it, None if it names none of them.
 
         People speak of themselves as I, not by name, so a vector of their words is nearer to this one.
         """
-        named = self.named_authors(authors)
-        if not named:
+        called = self._called(authors) or ({self.speaker: [self.speaker]} if self.speaker else {})
+        if not called:
             return None
         text = self.text
-        for author in named:
-            parts = "|".join(re.escape(part) for part in WORD.findall(author))
+        for words in called.values():
+            parts = "|".join(map(re.escape, words))
             name = rf"(?<!\w)(?:{parts})(?!\w)(?:\W(?:{parts})(?!\w))*+(['’]s?(?!\w))?"
             text = re.sub(name, lambda found: "my" if found[1] else "I", text, flags=re.IGNORECASE)
         text = _HE_OR_SHE.sub(lambda found: _OWN_PRONOUN.get(found[0].lower(), "myself"), text)
@@ -137,11 +164,25 @@ def read_question(text: str, now: datetime | None = None) -> Question:
         text=text,
         terms=_terms(text),
         names=_names(text),
-        times=tuple(_times(text, now)),
+        times=tuple(named_times(text, now)),
         first_person=bool(_FIRST_PERSON.search(spoken)),
         second_person=bool(_SECOND_PERSON.search(spoken)),
+        is_asked=_is_asked(text),
         zone=now.tzinfo if now is not None else None,
     )
+
+
+def is_latin(text: str) -> bool:
+    """Whether most letters of a text are Latin ones."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return text.isascii() or sum(letter < "\u0250" for letter in letters) * 2 >= len(letters)
+
+
+def _is_asked(text: str) -> bool:
+    """Of other languages than English we do not know."""
+    if "?" in text or not text.isascii() or len(text.split()) <= FEW_WORDS:
+        return True
+    return _ASKING.match(text) is not None
 
 
 def _terms(text: str) -> tuple[str, ...]:
@@ -172,79 +213,6 @@ def _names(text: str) -> frozenset[str]:
     words = WORD.findall(text)
     inner = [word for word in words[1:] if word[0].isupper() and word != "I"]
     return frozenset([*inner, *(word for word in words[:1] if word[0].isupper() and word.casefold() not in STOP_WORDS)])
-
-
-def _times(text: str, now: datetime | None) -> list[NamedTime]:
-    found = [
-        _open_ended(_calendar_time(int(match[1]), int(match[2]), int(match[3] or 0)), text, match)
-        for match in _ISO_DATE.finditer(text)
-    ]
-    for match in _DATE.finditer(text):
-        if _is_a_month(match, text):
-            month = next(i for i, name in enumerate(MONTHS, 1) if name[:3].lower() == match[2][:3].lower())
-            time = _calendar_time(int(match[4] or 0), month, int(match[1] or match[3] or 0))
-            found.append(_open_ended(time, text, match))
-    if not found:
-        for match in _YEAR.finditer(text):
-            year = int(match[1])
-            found.append(_open_ended(NamedTime(date(year, 1, 1), date(year, 12, 31)), text, match))
-    if now is not None and now.year > 150:  # "a hundred years ago" must still have a date
-        found.extend(_relative_times(text, now.date()))
-    return [time for time in found if time is not None]
-
-
-def _is_a_month(match: re.Match[str], text: str) -> bool:
-    """May and march are verbs, too: without a day or a year they need "in", "last" or the like before them."""
-    if match[1] or match[3] or match[4]:
-        return True
-    if not match[2][0].isupper():
-        return False
-    return match[2] not in {"May", "Mar", "March"} or bool(_BEFORE_A_MONTH.search(_before(match, text)))
-
-
-def _before(match: re.Match[str], text: str) -> str:
-    return text[max(0, match.start() - _REACH_BACK) : match.start()]
-
-
-def _calendar_time(year: int, month: int, day: int) -> NamedTime | None:
-    """0 stands for a part that was not named; a date that no calendar has is None."""
-    if not 1 <= month <= 12:
-        return None
-    if not year:
-        return NamedTime(month=month)
-    try:
-        first = date(year, month, day or 1)
-    except ValueError:
-        return None
-    next_month = date(year + month // 12, month % 12 + 1, 1)
-    return NamedTime(first, first if day else next_month - timedelta(days=1))
-
-
-def _open_ended(time: NamedTime | None, text: str, match: re.Match[str]) -> NamedTime | None:
-    if time is None or time.month:
-        return time
-    before = _before(match, text)
-    if _FROM_THEN_ON.search(before):
-        return NamedTime(first=time.first)
-    return NamedTime(last=time.last) if _UP_TO_THEN.search(before) else time
-
-
-def _relative_times(text: str, today: date) -> list[NamedTime]:
-    found = []
-    for match in _AGO.finditer(text):
-        unit = _UNIT_DAYS[match[2].lower()]
-        middle = today - timedelta(days=unit * (_COUNTS.get(match[1].lower()) or int(match[1])))
-        found.append(NamedTime(middle - timedelta(days=unit // 2), middle + timedelta(days=unit // 2)))
-    for match in _RELATIVE.finditer(text):
-        which, *unit_name = match[1].lower().split()
-        if unit_name:
-            # "Last month" is used for the past 30 days as well as for the calendar's, so it reaches over both.
-            reach = _UNIT_DAYS[unit_name[0]] * (2 if which == "last" else 1)
-            found.append(NamedTime(today - timedelta(days=reach), today))
-        else:
-            day = today - timedelta(days=int(which == "yesterday"))
-            found.append(NamedTime(day, day))
-    return found
 
 
 def moment_words(at: datetime) -> str:

@@ -122,7 +122,7 @@ class BulkTransaction(Transaction[str]):
         for step in run:
             record = step.record
             for field, reference in record.shape.references.items():
-                id, living = getattr(record, field), not step.restoring
+                id, living = record.refers(field), not step.restoring
                 if id is None or (reference.to, id) in self._living:
                     continue
                 if not (new.get((reference.to, id), False) or ((reference.to, id) in new and not living)):

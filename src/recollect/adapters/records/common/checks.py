@@ -17,10 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 from recollect.domain.record import Column, ColumnType, Record, storable
 from recollect.errors import InvalidInput
 from recollect.ports.query import (
+    AllOf,
     AnyOf,
     Beside,
     Compare,
     Filter,
+    Has,
     Holds,
     Linked,
     OneOf,
@@ -32,6 +34,7 @@ from recollect.ports.query import (
 from recollect.ports.steps import Touch
 
 OPERATORS = frozenset(get_args(Operator))
+DEEPEST_PATH = 32
 _TYPES: dict[ColumnType, tuple[type, ...]] = {
     "text": (str,),
     "integer": (int,),
@@ -95,6 +98,7 @@ def check_ordering(query: Query[Record], fields: Iterable[str] = ()) -> None:
     for name in fields:
         column(query.record, name)
     for order in query.order:
+        _refuse_encrypted(query.record, order.field)
         if column(query.record, order.field).type in ("json", "bytes"):
             raise InvalidInput(f"records cannot be put in order of '{order.field}'")
     for order, value in zip(query.ordering(), query.start() or (), strict=False):
@@ -103,21 +107,45 @@ def check_ordering(query: Query[Record], fields: Iterable[str] = ()) -> None:
 
 def check_filters(record: type[Record], where: Iterable[Filter]) -> None:
     for given in where:
-        if isinstance(given, AnyOf):
+        if isinstance(given, AnyOf | AllOf):
             check_filters(record, given.filters)
         elif isinstance(given, Linked):
             column(given.record, given.field)
+            column(record, given.by)
             check_filters(given.record, given.where)
         elif isinstance(given, Compare):
+            _refuse_encrypted(record, given.field)
             _check_compare(record, given)
         elif isinstance(given, OneOf):
+            _refuse_encrypted(record, given.field)
             _check_one_of(record, given)
-        else:
-            is_json = column(record, given.field).type == "json"
+        elif isinstance(given, Has | Holds):
+            _refuse_encrypted(record, given.field)
+            if column(record, given.field).type != "json":
+                what = "a list" if isinstance(given, Holds) else "an object"
+                raise InvalidInput(f"'{given.field}' of {record.__name__} is not {what}")
+            _check_path(given.path, given.field)
             if isinstance(given, Holds):
-                if not is_json:
-                    raise InvalidInput(f"'{given.field}' of {record.__name__} is not a list")
-                _check_scalar(given.value, given.field)
+                _check_member_value(given.value, given.field)
+        else:
+            column(record, given.field)
+
+
+def _refuse_encrypted(record: type[Record], name: str) -> None:
+    """Whether it is encrypted in this store or not: what works in one store works in every other."""
+    if name in record.shape.encrypted:
+        raise InvalidInput(
+            f"'{name}' of {record.__name__} is encrypted, so records are not found or put in order by it",
+            remedy="use another field, or compare the values of the records that you read",
+        )
+
+
+def sealed_text(record: type[Record], name: str) -> InvalidInput:
+    """Where the store would have to look into encrypted texts. Some stores can: they compare what was opened."""
+    return InvalidInput(
+        f"the texts of this organization are encrypted, so '{name}' of {record.__name__} is not compared or sorted by",
+        remedy="search for its words, use another field, or turn it off with `recollect encryption text off`",
+    )
 
 
 def _check_compare(record: type[Record], given: Compare) -> None:
@@ -127,11 +155,24 @@ def _check_compare(record: type[Record], given: Compare) -> None:
         check_value(record, given.field, given.value)
     elif column(record, given.field).type != "json":
         raise InvalidInput(f"'{given.field}' of {record.__name__} has no members")
-    elif given.value is not None and not isinstance(given.value, bool | int | float | str):
-        raise InvalidInput("metadata is compared with text, numbers, true, false or null")
     else:
-        _check_scalar(given.key, given.field)
-        _check_scalar(given.value, given.field)
+        _check_path(given.path, given.field)
+        _check_member_value(given.value, given.field)
+
+
+def _check_path(path: Sequence[str], name: str) -> None:
+    if len(path) > DEEPEST_PATH:
+        raise InvalidInput(f"a member of '{name}' is found by at most {DEEPEST_PATH} names")
+    for key in path:
+        if not isinstance(key, str):
+            raise InvalidInput(f"a member of '{name}' is found by its name, not by {type(key).__name__}")
+        _check_scalar(key, name)
+
+
+def _check_member_value(value: object, name: str) -> None:
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise InvalidInput(f"members of '{name}' are compared with text, numbers, true, false or null")
+    _check_scalar(value, name)
 
 
 def _check_one_of(record: type[Record], given: OneOf) -> None:

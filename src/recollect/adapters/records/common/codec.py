@@ -1,38 +1,37 @@
 """Records to rows and back, the same for every SQL store; also where encryption happens.
 
-Fields named in a record's `encrypted` pass through the cipher on the way in and out. The default cipher keeps them
-as they are; a real one is given to the store when it is opened. Reading trusts what writing validated: building
+Fields named in a record's `encrypted` pass through the cipher on the way in and out: text, JSON and bytes, each stored
+in a column of its own type, so that sealed JSON is a JSON string. `encrypted_texts` and `encrypted_hashes` do, too,
+and are sealed where the texts of the organization are. Reading trusts what writing validated: building
 records without validating them again is 6 times faster, and pages are checksummed by the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from recollect.adapters.records.common.dialect import Convert, Encoding, Values, same
+from recollect.adapters.records.common.field_cipher import FieldCipher, Place
 from recollect.domain.record import Column, ColumnType, Record
-from recollect.errors import DamagedData
+from recollect.errors import DamagedData, WrongKey
 from recollect.ports.query import Row
 
 R = TypeVar("R", bound=Record)
 _SEE = "run `recollect verify` to see what is affected, then restore a backup"
 
 
-class Cipher(Protocol):
-    def seal(self, organization_id: str, text: str) -> str: ...
+@dataclass(frozen=True, slots=True)
+class UnopenedValue:
+    """A sealed value, and why it could not be opened."""
 
-    def open(self, organization_id: str, text: str) -> str: ...
+    sealed: object
+    problem: WrongKey
 
 
-class NoCipher:
-    """No encryption."""
-
-    def seal(self, organization_id: str, text: str) -> str:
-        return text
-
-    def open(self, organization_id: str, text: str) -> str:
-        return text
+Open = Callable[[Place, ColumnType, Any], object]
+Seal = Callable[[Place, ColumnType, Any], object]
 
 
 class Codec:
@@ -41,11 +40,12 @@ class Codec:
     def __init__(
         self,
         record: type[Record],
-        cipher: Cipher,
+        cipher: FieldCipher,
         dialect: Encoding,
         derived: Sequence[tuple[str, Convert]] = (),
     ) -> None:
-        self._record = record
+        self.record_type = record
+        self._table = record.shape.table
         self._cipher = cipher
         self._dialect = dialect
         self.columns: tuple[Column, ...] = record.columns()
@@ -53,66 +53,111 @@ class Codec:
         self.written = (*self.names, *(name for name, _ in derived))
         self._derived = [make for _, make in derived]
         self.types: dict[str, ColumnType] = {column.name: column.type for column in self.columns}
-        secret = record.shape.encrypted if not isinstance(cipher, NoCipher) else frozenset()
-        self._encoders = [(c.name, dialect.encode[c.type], c.name in secret) for c in self.columns]
-        self._decoders = [(c.name, dialect.decode[c.type], c.name in secret) for c in self.columns]
+        texts, self._hashes = record.shape.encrypted_texts, record.shape.encrypted_hashes
+        if not cipher.texts:
+            texts = self._hashes = frozenset()
+        self._seals: dict[str, Seal] = {
+            **dict.fromkeys(record.shape.encrypted, cipher.seal),
+            **dict.fromkeys(texts, cipher.seal_text),
+            **dict.fromkeys(self._hashes, cipher.seal_hash),
+        }
+        self._opens: dict[str, Open] = {
+            **dict.fromkeys(record.shape.encrypted, cipher.open),
+            **dict.fromkeys(texts | self._hashes, cipher.open_text),
+        }
+        self._encoders = [(c.name, dialect.encode[c.type], c.name in self._seals) for c in self.columns]
+        self._decoders = [(c.name, dialect.decode[c.type], self._opens.get(c.name)) for c in self.columns]
 
     def row(self, record: Record) -> list[object]:
         values = record.__dict__
-        organization = values["organization_id"]
         row = []
-        for name, encode, secret in self._encoders:
+        for name, encode, is_sealable in self._encoders:
             value = values[name]
             if value is not None:
+                if is_sealable:
+                    value = self._sealed(values["organization_id"], values["id"], name, value)
                 value = encode(value)
-                if secret:
-                    value = self._cipher.seal(organization, value)
             row.append(value)
         row.extend(make(record) for make in self._derived)
         return row
 
-    def record(self, row: Values) -> Any:
+    def stored(self, organization_id: str, id: str, name: str, value: object) -> object:
+        """One value of a record as it is stored."""
+        if value is not None and name in self._seals:
+            value = self._sealed(organization_id, id, name, value)
+        return self.bound(name, value)
+
+    def forms(self, organization_id: str, name: str, value: object) -> list[object]:
+        """All that a value may be stored as at the moment, for comparing."""
+        if value is None or name not in self._hashes:
+            return [self.bound(name, value)]
+        forms = self._cipher.hash_forms(Place(organization_id, self._table, "", name), str(value))
+        return [self.bound(name, form) for form in forms]
+
+    def _sealed(self, organization_id: str, id: str, name: str, value: object) -> object:
+        if isinstance(value, UnopenedValue):
+            return value.sealed
+        return self._seals[name](Place(organization_id, self._table, id, name), self.types[name], value)
+
+    def record(self, row: Values, *, or_sealed: bool = False) -> Any:
         try:
-            values = self._values(row)
+            values = self._values(row, or_sealed)
         except (ValueError, TypeError) as error:
-            table = self._record.shape.table
-            raise DamagedData(f"the {table} '{row[1]}' cannot be read", remedy=_SEE, id=row[1]) from error
-        made = self._record.__new__(self._record)
+            raise DamagedData(f"the {self._table} '{row[1]}' cannot be read", remedy=_SEE, id=row[1]) from error
+        made = self.record_type.__new__(self.record_type)
         object.__setattr__(made, "__dict__", values)
         object.__setattr__(made, "__pydantic_fields_set__", set(values))
         object.__setattr__(made, "__pydantic_extra__", None)
         object.__setattr__(made, "__pydantic_private__", None)
         return made
 
-    def _values(self, row: Values) -> dict[str, object]:
-        organization = row[0]
+    def record_or_sealed(self, row: Values) -> Any:
+        """The same, for a store that reads whole records even where one field is wanted: what does not open with the
+        key at hand stays in the record as an `UnopenedValue`, and is written back as it was.
+        """
+        return self.record(row, or_sealed=True)
+
+    def _values(self, row: Values, or_sealed: bool) -> dict[str, object]:
+        organization, id = row[0], row[1]
         values: dict[str, object] = {}
-        for (name, decode, secret), value in zip(self._decoders, row, strict=True):
+        for (name, decode, open), value in zip(self._decoders, row, strict=True):
             if value is not None:
-                if secret:
-                    value = self._cipher.open(organization, value)
                 value = decode(value)
+                if open is not None:
+                    try:
+                        value = open(Place(organization, self._table, id, name), self.types[name], value)
+                    except WrongKey as problem:
+                        if not or_sealed:
+                            raise
+                        value = UnopenedValue(value, problem)
             values[name] = value
         return values
 
-    def decoded(self, rows: list[Row], fields: Sequence[str]) -> list[Row]:
-        """Rows of some fields, decoded; only the columns that need it are touched."""
-        if not isinstance(self._cipher, NoCipher) and self._record.shape.encrypted & set(fields):
-            raise NotImplementedError("encrypted fields are read with whole records")
+    def fields_to_read(self, fields: Sequence[str]) -> Sequence[str]:
+        """What `decoded` needs to give these: the id, too, where some are encrypted."""
+        return fields if self._opens.keys().isdisjoint(fields) else (*fields, "id")
+
+    def decoded(self, organization_id: str, rows: list[Row], fields: Sequence[str]) -> list[Row]:
+        """Rows of `fields_to_read`, decoded, without what was not asked for; only columns that need it are touched."""
         decode_of = self._dialect.decode
+        sealed = [(place, name, self._opens[name]) for place, name in enumerate(fields) if name in self._opens]
         types = [self.types[name] for name in fields]
         coded = [(place, decode_of[type]) for place, type in enumerate(types) if decode_of[type] is not same]
-        if not coded:
+        if not coded and not sealed:
             return rows
         made = []
         for row in rows:
-            values = list(row)
+            values = list(row[: len(fields)])
             try:
                 for place, decode in coded:
                     if values[place] is not None:
                         values[place] = decode(values[place])
+                for place, name, open in sealed:
+                    if values[place] is not None:
+                        at = Place(organization_id, self._table, row[-1], name)
+                        values[place] = open(at, types[place], values[place])
             except (ValueError, TypeError) as error:
-                raise DamagedData(f"a {self._record.shape.table} cannot be read", remedy=_SEE) from error
+                raise DamagedData(f"a {self._table} cannot be read", remedy=_SEE) from error
             made.append(tuple(values))
         return made
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.domain.record import ColumnType
-from recollect.ports.query import Compare, Row
+from recollect.ports.query import Compare, Holds, Row
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -61,10 +61,14 @@ class Dialect(Encoding, Protocol):
         """The column is one of a list of values, none of them empty."""
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
-        """The JSON object has this member, of the value's own type, and it compares so (`!=` stands for `=`)."""
+        """The JSON object has this member, of the value's own type, and it compares so (`!=` stands for `=`). Never
+        empty: true or false."""
 
-    def holds(self, column: str, value: str, bind: Bind) -> str:
-        """The JSON list has this text among its members."""
+    def has(self, column: str, path: Sequence[str], bind: Bind) -> str:
+        """The JSON object has this member, even if it is null. Never empty: true or false."""
+
+    def holds(self, column: str, given: Holds, bind: Bind) -> str:
+        """The JSON list, or the one that the path leads to, has this value among its members."""
 
 
 def same(value: T) -> T:

@@ -15,19 +15,39 @@ from typing import Any, TypeVar
 from recollect.adapters.records.common.checks import in_utc
 from recollect.adapters.records.common.dialect import Values
 from recollect.domain.record import Record
-from recollect.ports.query import AnyOf, Beside, Filter, Linked, Page, Query, Row, Spans, TextHit, encode_cursor, passes
+from recollect.ports.query import (
+    AllOf,
+    AnyOf,
+    Beside,
+    Filter,
+    Linked,
+    Page,
+    Query,
+    Row,
+    Spans,
+    TextHit,
+    encode_cursor,
+    passes,
+)
 
 R = TypeVar("R", bound=Record)
 LIVING: Mapping[str, tuple[bool, ...]] = {"no": (False,), "yes": (False, True), "only": (True,)}
 
 
 def fits(record: Record, given: Filter, linked: Callable[[Linked], Collection[str]]) -> bool:
-    """Whether a record passes a filter; `linked` gives the ids that a Linked filter finds something for."""
+    """Whether a record passes a filter; `linked` gives the values that a Linked filter finds something for."""
     if isinstance(given, AnyOf):
         return any(fits(record, one, linked) for one in given.filters)
+    if isinstance(given, AllOf):
+        return all(fits(record, one, linked) for one in given.filters)
     if isinstance(given, Linked):
-        return (record.id in linked(given)) == given.wanted
+        return (getattr(record, given.by) in linked(given)) == given.wanted
     return passes(record, given) is True
+
+
+def leading_to(given: Linked, *more: Filter) -> Query[Record]:
+    """The records that a Linked filter asks for."""
+    return Query(given.record, (*given.where, *more), deleted="yes" if given.deleted else "no")
 
 
 def once(find: Callable[[Linked], Collection[str]]) -> Callable[[Linked], Collection[str]]:

@@ -12,7 +12,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -100,8 +99,10 @@ def apply_step(tables: Tables, step: Step) -> None:
     """Do to the description of the tables what a step does to the tables."""
     kind = step["do"]
     if kind == "create_table":
-        # A copy: later steps add to its lists, and the migrations are read once for all.
-        tables[step["table"]] = deepcopy({key: value for key, value in step.items() if key != "do"})
+        # Copies: later steps add to these lists (never to what is in them), and the migrations are read once for all.
+        tables[step["table"]] = {
+            key: list(value) if isinstance(value, list) else value for key, value in step.items() if key != "do"
+        }
         return
     table = tables[step["table"]]
     if kind == "add_column":

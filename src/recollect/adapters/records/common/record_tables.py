@@ -101,5 +101,5 @@ def dangling(record: Record, is_there: Callable[[str, str], bool]) -> list[str]:
     return [
         field
         for field, reference in record.shape.references.items()
-        if getattr(record, field) is not None and not is_there(reference.to, getattr(record, field))
+        if (id := record.refers(field)) is not None and not is_there(reference.to, id)
     ]

@@ -9,11 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from recollect.adapters.records.common.checks import check_filters, check_ordering, column
+from recollect.adapters.records.common.checks import check_filters, check_ordering, column, sealed_text
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.dialect import Dialect, Values, same
 from recollect.domain.record import RECORDS, Record
-from recollect.ports.query import AnyOf, Beside, Compare, Filter, Holds, Linked, OneOf, Query, Spans
+from recollect.ports.query import (
+    AllOf,
+    AnyOf,
+    Beside,
+    Compare,
+    Filter,
+    Has,
+    Holds,
+    IsNull,
+    Linked,
+    OneOf,
+    Query,
+    Spans,
+)
 from recollect.ports.records import Scope
 
 
@@ -36,10 +49,12 @@ def changes_statement() -> tuple[str, int]:
 
 def dangling_statement(record: type[Record], field: str) -> str:
     """The tenants and ids of records whose field points at nothing."""
-    target = record.shape.references[field].to
+    reference = record.shape.references[field]
+    refers = "".join(f"AND t.{quoted(other)} IS NULL " for other in reference.unless)
     return (
-        f"SELECT t.organization_id, t.id FROM {quoted(record.shape.table)} t WHERE t.{quoted(field)} IS NOT NULL "
-        f"AND NOT EXISTS (SELECT 1 FROM {quoted(target)} r WHERE r.organization_id = t.organization_id "
+        f"SELECT t.organization_id, t.id FROM {quoted(record.shape.table)} t "
+        f"WHERE t.{quoted(field)} IS NOT NULL {refers}"
+        f"AND NOT EXISTS (SELECT 1 FROM {quoted(reference.to)} r WHERE r.organization_id = t.organization_id "
         f"AND r.id = t.{quoted(field)}) LIMIT 100"
     )
 
@@ -47,9 +62,13 @@ def dangling_statement(record: type[Record], field: str) -> str:
 class Compiler:
     """Builds one statement: collects bound values while it writes the text."""
 
-    def __init__(self, codec_of: Callable[[type[Record]], Codec], dialect: Dialect) -> None:
+    def __init__(
+        self, codec_of: Callable[[type[Record]], Codec], dialect: Dialect, seals_texts: Callable[[str], bool]
+    ) -> None:
+        """`seals_texts` says whether the texts of an organization are encrypted: then nothing is found by them."""
         self._codec_of = codec_of
         self._dialect = dialect
+        self._seals_texts = seals_texts
         self.values: list[object] = []
         self._aliases = 0
 
@@ -59,6 +78,8 @@ class Compiler:
 
     def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> str:
         check_ordering(query, fields)
+        for order in query.order:
+            self._refuse_sealed(scope, query.record, order.field)
         alias = self._alias()
         wanted = ", ".join(f"{alias}.{quoted(name)}" for name in fields)
         text = (
@@ -99,6 +120,8 @@ class Compiler:
         )
 
     def count_by(self, scope: Scope, query: Query[Record], by: Sequence[str | Spans]) -> str:
+        for one in by:
+            self._refuse_sealed(scope, query.record, one.field if isinstance(one, Spans) else one)
         groups = [self._span(query.record, one) if isinstance(one, Spans) else f"t.{quoted(one)}" for one in by]
         places = ", ".join(str(place) for place in range(1, len(groups) + 1))
         table = quoted(query.record.shape.table)
@@ -127,17 +150,41 @@ class Compiler:
             if not given.filters:
                 return "FALSE"
             return "(" + " OR ".join(self.filter(scope, record, one, alias) for one in given.filters) + ")"
+        if isinstance(given, AllOf):
+            return (
+                "(" + " AND ".join(["TRUE", *(self.filter(scope, record, one, alias) for one in given.filters)]) + ")"
+            )
         if isinstance(given, Linked):
             return self._linked(scope, given, alias)
         codec = self._codec_of(record)
         place = f"{alias}.{quoted(given.field)}"
-        if isinstance(given, Compare):
-            return self._compare(given, codec, place)
-        if isinstance(given, OneOf):
-            return self._one_of(given, codec, place)
+        if isinstance(given, IsNull):
+            return f"{place} IS {'' if given.wanted else 'NOT '}NULL"
+        self._refuse_sealed(scope, record, given.field)
+        if isinstance(given, Has):
+            found = self._dialect.has(place, given.path, self.bind)
+            return found if given.wanted else f"NOT {found}"
         if isinstance(given, Holds):
-            return self._dialect.holds(place, given.value, self.bind)
-        return f"{place} IS {'' if given.wanted else 'NOT '}NULL"
+            return self._dialect.holds(place, given, self.bind)
+        if given.field in record.shape.encrypted_hashes:
+            given = self._any_form(scope, given, codec)
+        return self._compare(given, codec, place) if isinstance(given, Compare) else self._one_of(given, codec, place)
+
+    def _refuse_sealed(self, scope: Scope, record: type[Record], field: str) -> None:
+        if field in record.shape.encrypted_texts and self._seals_texts(scope.organization_id):
+            raise sealed_text(record, field)
+
+    def _any_form(self, scope: Scope, given: Compare | OneOf, codec: Codec) -> Compare | OneOf:
+        """Hashes are found by all that they may be stored as; then they are equal or not, and in no order."""
+        values = (given.value,) if isinstance(given, Compare) else given.values
+        forms = tuple(form for value in values for form in codec.forms(scope.organization_id, given.field, value))
+        if forms == values:
+            return given
+        if isinstance(given, OneOf):
+            return OneOf(given.field, forms, given.wanted)
+        if given.operator not in ("=", "!="):
+            raise sealed_text(codec.record_type, given.field)
+        return OneOf(given.field, forms, given.operator == "=")
 
     def _compare(self, given: Compare, codec: Codec, column: str) -> str:
         if given.key is not None:
@@ -163,11 +210,11 @@ class Compiler:
 
     def _linked(self, scope: Scope, given: Linked, alias: str) -> str:
         inner = self._alias()
-        query = Query(given.record, given.where)
+        query = Query(given.record, given.where, deleted="yes" if given.deleted else "no")
         condition = self.where(scope, query, inner)
         return (
             f"{'' if given.wanted else 'NOT '}EXISTS (SELECT 1 FROM {quoted(given.record.shape.table)} {inner} "
-            f"WHERE {condition} AND {inner}.{quoted(given.field)} = {alias}.{quoted('id')})"
+            f"WHERE {condition} AND {inner}.{quoted(given.field)} = {alias}.{quoted(given.by)})"
         )
 
     def _order(self, record: type[Record], field: str, descending: bool, alias: str) -> str:

@@ -8,8 +8,9 @@ from functools import cache
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_groups
-from recollect.adapters.records.common.codec import Cipher, Codec, NoCipher
+from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.dialect import Convert, Dialect, Values, same
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.sql_compiler import Compiler, changes_statement, quoted
 from recollect.domain.record import Record
 from recollect.errors import Closed, InvalidInput
@@ -25,8 +26,8 @@ Derived = tuple[tuple[str, Convert], ...]
 class SqlReads:
     dialect: Dialect
 
-    def __init__(self, cipher: Cipher | None = None) -> None:
-        self._cipher = cipher or NoCipher()
+    def __init__(self, cipher: FieldCipher) -> None:
+        self._cipher = cipher
         self._codecs: dict[type[Record], Codec] = {}
 
     def _read(self, scope: Scope, statement: str, values: Values) -> list[Row]:
@@ -60,9 +61,10 @@ class SqlReads:
         return self.select_each(scope, [(query, fields)])[0]
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
-        answers = self._read_all(scope, [self._statement(scope, query, fields) for query, fields in readings])
+        to_read = [(query, self.codec(query.record).fields_to_read(fields)) for query, fields in readings]
+        answers = self._read_all(scope, [self._statement(scope, query, fields) for query, fields in to_read])
         return [
-            self.codec(query.record).decoded(rows, fields)
+            self.codec(query.record).decoded(scope.organization_id, rows, fields)
             for (query, fields), rows in zip(readings, answers, strict=True)
         ]
 
@@ -103,7 +105,7 @@ class SqlReads:
         return codec
 
     def compiler(self) -> Compiler:
-        return Compiler(self.codec, self.dialect)
+        return Compiler(self.codec, self.dialect, self._cipher.seals_texts)
 
     def _rows(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         return self._read(scope, *self._statement(scope, query, fields))

@@ -15,6 +15,7 @@ from recollect.adapters.records.common.dialect import Dialect, Values
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.transaction import Handle, Stored
 from recollect.domain.record import Record
+from recollect.domain.tenancy import Organization
 from recollect.ports.query import Query, Row
 from recollect.ports.records import Scope
 from recollect.ports.steps import Touch
@@ -107,7 +108,7 @@ class SqlTables(Generic[Handle]):
         codec = self.codec(step.record)
         sets = [f"{quoted(name)} = coalesce({quoted(name)}, 0) + ?" for name in step.add]
         sets += [f"{quoted(name)} = ?" for name in put]
-        values = [*step.add.values(), *(codec.bound(name, value) for name, value in put.items())]
+        values = [*step.add.values(), *(codec.stored(self.tenant, step.id, name, value) for name, value in put.items())]
         statement = f"UPDATE {quoted(step.record.shape.table)} SET {', '.join(sets)} WHERE {_AT_KEY}"
         self.run(statement, [*values, self.tenant, step.id])
 
@@ -121,7 +122,7 @@ class SqlTables(Generic[Handle]):
     def referring(self, record: type[Record], field: str, ids: Sequence[str]) -> list[tuple[Handle, Record]]:
         codec = self.codec(record)
         columns = ", ".join([self.dialect.row, *map(quoted, codec.names)])
-        return [(row, codec.record(stored)) for row, *stored in self._where(record, columns, field, ids)]
+        return [(row, codec.record_or_sealed(stored)) for row, *stored in self._where(record, columns, field, ids)]
 
     def remove(self, record: type[Record], found: Sequence[tuple[Handle, str]]) -> None:
         table = record.shape.table
@@ -129,6 +130,9 @@ class SqlTables(Generic[Handle]):
             self.unindex_text(record, [row for row, _ in found])
         where = f"{quoted('organization_id')} = ? AND {quoted('id')} IN ({', '.join('?' * len(found))})"
         self.run(f"DELETE FROM {quoted(table)} WHERE {where}", (self.tenant, *(id for _, id in found)))
+        if record is Organization:  # nothing is left of it, not even what was deleted before
+            self.run("DELETE FROM recollect_gone WHERE organization_id = ?", (self.tenant,))
+            return
         for _, id in found if record.shape.leaves_trace else ():
             self.insert_row("recollect_gone", GONE, (self.next_seq(), self.tenant, table, id))
 
@@ -137,6 +141,17 @@ class SqlTables(Generic[Handle]):
         return self.run(f"SELECT {columns} FROM {quoted(record.shape.table)} WHERE {where}", (self.tenant, *ids))
 
 
+def rename_deleted(tables: SqlTables[Handle], scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
+    """Other names for what was deleted, where the store tells that it is gone."""
+    tenant = scope.organization_id
+    for (table, id), name in names.items():
+        if tables.run(f"SELECT 1 FROM recollect_gone WHERE {_GONE}", (tenant, table, id)):
+            # One of that name may be there from the last time that it was deleted.
+            tables.run(f"DELETE FROM recollect_gone WHERE {_GONE}", (tenant, table, name))
+            tables.run(f"UPDATE recollect_gone SET id = ? WHERE {_GONE}", (name, tenant, table, id))
+
+
+_GONE = "organization_id = ? AND table_name = ? AND id = ?"
 _AT_KEY = f"{quoted('organization_id')} = ? AND {quoted('id')} = ?"
 
 

@@ -103,7 +103,7 @@ class Transaction(Generic[Handle]):
             case Absent():
                 self._absent(step)
             case Update():
-                self._update(step.record)
+                self._update(step.record, 0 if step.same_version else 1)
             case Put():
                 self._put(step)
             case Require():
@@ -126,7 +126,7 @@ class Transaction(Generic[Handle]):
         self._grow(type(record), 1)
         self.expect(record.shape.table, record.id, record.is_deleted)
 
-    def _update(self, record: Record) -> None:
+    def _update(self, record: Record, by: int) -> None:
         self._check_tenant(record)
         found = self._tables.current(record)
         if found is None:
@@ -139,7 +139,7 @@ class Transaction(Generic[Handle]):
                 expected=record.version,
                 found=found.version,
             )
-        self._replace(found, record, found.version + 1)
+        self._replace(found, record, found.version + by)
 
     def _put(self, step: Put) -> None:
         self._check_tenant(step.record)
@@ -177,7 +177,7 @@ class Transaction(Generic[Handle]):
 
     def _check_references(self, record: Record, fields: Iterable[str], living: bool = True) -> None:
         for field in fields:
-            target, id = record.shape.references[field].to, getattr(record, field)
+            target, id = record.shape.references[field].to, record.refers(field)
             if id is None or (target, id) in (self._living if living else self._there):
                 continue
             if not self._tables.has(target, id, living=living):
@@ -233,7 +233,7 @@ def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
     wanted: dict[str, set[str]] = {}
     for record in inserted:
         for field, reference in record.shape.references.items():
-            id = getattr(record, field)
+            id = record.refers(field)
             if id is not None and (reference.to, id) not in new:
                 wanted.setdefault(reference.to, set()).add(id)
     return wanted

@@ -6,7 +6,7 @@ should not depend on the zone of a session. JSON is kept as the text it came as,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from pydantic_core import from_json
@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from recollect.adapters.records.common.checks import in_utc
 from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, same
 from recollect.domain.record import ColumnType
-from recollect.ports.query import Compare
+from recollect.ports.query import Compare, Holds, Scalar
 
 TYPES: Mapping[ColumnType, str] = {
     "text": "VARCHAR",
@@ -75,19 +75,39 @@ class DuckdbDialect:
         return f"{column} IN (SELECT unnest({bind(values)}))"
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
-        key = str(given.key).replace("~", "~0").replace("/", "~1")
+        objects = _objects(column, given.path, bind)
         # As a list of one, so that the place is bound once and the test may look at the value several times.
-        value = f"[json_extract({column}, {bind(f'/{key}')})]"
-        test = f"list_transform({value}, lambda j: {_test(given, bind)})[1]"
-        # A number stands for a place in a list, too: only objects have members.
-        return f"coalesce(json_type({column}) = 'OBJECT' AND {test}, FALSE)"
+        value = f"[json_extract({column}, {bind(_pointer(given.path))})]"
+        operator = "=" if given.operator == "!=" else given.operator
+        return (
+            f"coalesce({objects} AND list_transform({value}, lambda j: {_test(given.value, operator, bind)})[1], FALSE)"
+        )
 
-    def holds(self, column: str, value: str, bind: Bind) -> str:
-        return f"coalesce(list_contains(json_extract({column}, '$[*]'), to_json({bind(value)}::VARCHAR)), FALSE)"
+    def has(self, column: str, path: Sequence[str], bind: Bind) -> str:
+        objects = _objects(column, path, bind)
+        return f"coalesce({objects} AND json_type({column}, {bind(_pointer(path))}) IS NOT NULL, FALSE)"
+
+    def holds(self, column: str, given: Holds, bind: Bind) -> str:
+        if not given.path and isinstance(given.value, str):
+            text = f"to_json({bind(given.value)}::VARCHAR)"
+            return f"coalesce(list_contains(json_extract({column}, '$[*]'), {text}), FALSE)"
+        objects = _objects(column, given.path, bind)
+        place = f"json_extract({column}, {bind(_pointer(given.path))})" if given.path else column
+        same = f"list_filter(json_extract({place}, '$[*]'), lambda j: {_test(given.value, '=', bind)})"
+        return f"coalesce({objects} AND len({same}) > 0, FALSE)"
 
 
-def _test(given: Compare, bind: Bind) -> str:
-    operator, value = "=" if given.operator == "!=" else given.operator, given.value
+def _pointer(path: Sequence[str]) -> str:
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
+
+
+def _objects(column: str, path: Sequence[str], bind: Bind) -> str:
+    """All on the way to a member are objects: a number stands for a place in a list, too."""
+    inner = [f"json_type({column}, {bind(_pointer(path[:end]))}) = 'OBJECT'" for end in range(1, len(path))]
+    return " AND ".join([f"json_type({column}) = 'OBJECT'", *inner] if path else ["TRUE"])
+
+
+def _test(value: Scalar, operator: str, bind: Bind) -> str:
     found = "json_extract_string(j, '$')"
     if value is None:
         return "json_type(j) = 'NULL'"

@@ -23,16 +23,19 @@ from recollect.adapters.atomic_file import (
     atomic_path,
     clear_unfinished,
     identity,
-    publish,
     refuse_replaced,
     sync_file,
 )
+from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.common.file_errors import damaged, disk_error, file_errors
+from recollect.adapters.records.common.file_keys import no_key, not_encrypted, wrong_key
+from recollect.adapters.records.common.replaced_file import replace_wiping, wipe_replaced
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.domain.record import new_id
 from recollect.errors import (
     Closed,
     InvalidInput,
+    MissingExtra,
     NotARecollectStore,
     RecollectError,
     StoreBusy,
@@ -58,15 +61,22 @@ _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     # A query by a user may limit itself; nothing else can be changed once the file is open.
     "allowed_configs": ["max_execution_time", "operator_memory_limit"],
 }
+_CATALOG = "encrypted_store"
+CRYPTOGRAPHY = "LOAD httpfs"
+"""DuckDB decrypts by itself, but what makes its encryption secure (OpenSSL) is in an extension. It is never fetched."""
 LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
-_DAMAGE = re.compile("corrupt|checksum|deserializ|serialization|not a valid|truncated|could not read enough", re.I)
+_DAMAGE = re.compile(
+    "corrupt|checksum|AES tag|deserializ|serialization|not a valid|truncated|could not read enough", re.I
+)
 
 
 class DuckdbFile:
     """The open file: hands out cursors, and can be rewritten while nobody holds one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, master: MasterKey | None = None, *, to_encrypt: bool = False) -> None:
         self.path = path
+        self._to_encrypt = to_encrypt  # copies, though the file is plain
+        self._key = _key_of(master)
         self.work = path.with_name(path.name + ".work")
         self._process = os.getpid()
         self._gate = threading.Condition()
@@ -80,8 +90,9 @@ class DuckdbFile:
         self._place: tuple[int, int] | None = None  # which file was opened
         with translated_errors(path):
             self._lock = _locked(path)
-            clear_unfinished(path)
             try:
+                clear_unfinished(path)
+                wipe_replaced(path)
                 self._main = self._opened()
             except BaseException:
                 self._unlock()
@@ -117,13 +128,18 @@ class DuckdbFile:
 
     def copy(self, target: Path, *, incarnation: str | None = None) -> None:
         """All the tables as of one moment, in a new file; others go on reading and writing meanwhile."""
+        self._copy(target, self._key, incarnation)
+
+    def _copy(self, target: Path, key: str | None, incarnation: str | None = None) -> None:
         discard(target)
         copy = quoted(f"copy-{new_id()}")  # all connections see it, and two copies may be made at once
         with self.cursor() as cursor:
             ((name,),) = cursor.execute("SELECT current_database()").fetchall()
-            cursor.execute(f"ATTACH {literal(target)} AS {copy}")
+            cursor.execute(_attaching(target, copy, key))
             try:
                 cursor.execute(f"COPY FROM DATABASE {quoted(name)} TO {copy}")
+                if key is None:
+                    cursor.execute(f"DELETE FROM {copy}.recollect_store WHERE key = 'index_key'")
                 if incarnation is not None:
                     anew = f"UPDATE {copy}.recollect_store SET value = ? WHERE key = 'incarnation'"
                     cursor.execute(anew, [incarnation])
@@ -141,10 +157,17 @@ class DuckdbFile:
                 f"what was deleted is gone, but '{self.path.name}' cannot be rewritten while this thread reads it",
                 remedy="end the snapshot, then erase again",
             )
+        self._rewrite(self._key)
+
+    def change_key(self, master: MasterKey | None) -> None:
+        """Write the file anew with another key, or none; of the old one no byte is left."""
+        self._rewrite(_key_of(master))
+
+    def _rewrite(self, key: str | None) -> None:
         aside = self.work / "rewritten"
         with self._alone(), translated_errors(self.path):
             self._open_anew()
-            self.copy(aside)
+            self._copy(aside, key)
             try:
                 self._let_go()
                 # A log that is left belongs to the old file alone: with it, the new one could not be opened.
@@ -152,7 +175,8 @@ class DuckdbFile:
                     raise StoreBusy(f"the log of '{self.path.name}' could not be emptied", remedy="try again")
                 sync_file(aside)
                 shutil.copymode(self.path, aside)
-                publish(aside, self.path)
+                replace_wiping(self.path, aside)
+                self._key = key
             finally:
                 self._open_anew()
 
@@ -198,7 +222,7 @@ class DuckdbFile:
         self.work.mkdir(mode=0o700)
         is_new = not self.path.exists()
         try:
-            opened = _connected(self.path, self.work)
+            opened = _connected(self.path, self.work, self._key, to_encrypt=self._to_encrypt)
             if is_new:
                 self.path.chmod(0o600)
             self._place = identity(self.path)
@@ -273,7 +297,12 @@ class DuckdbFile:
         with self._gate:
             if self._main is None:
                 raise StoreBusy(f"'{self.path.name}' has to be reopened", remedy="try again")
-            return self._idle.pop() if self._idle and not once else self._main.cursor()
+            if self._idle and not once:
+                return self._idle.pop()
+            cursor = self._main.cursor()
+            if self._key is not None:
+                cursor.execute(f"USE {_CATALOG}")
+            return cursor
 
     def _give_back(self, cursor: duckdb.DuckDBPyConnection, once: bool) -> None:
         with self._gate:
@@ -327,9 +356,27 @@ def moved(aside: Path, target: Path, store: Path) -> None:
         near.chmod(0o600)
 
 
-def _connected(path: Path, work: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(str(path), config={**_CONFIGURATION, "temp_directory": str(work)})
+def _key_of(master: MasterKey | None) -> str | None:
+    """DuckDB salts it with bytes of the file; what makes guessing expensive is done here."""
+    return master.derive(b"recollect duckdb").hex() if master is not None else None
+
+
+def _attaching(path: Path, name: str, key: str | None) -> str:
+    options = f" (ENCRYPTION_KEY {literal(key)}, ENCRYPTION_CIPHER 'GCM')" if key is not None else ""
+    return f"ATTACH {literal(path)} AS {name}{options}"
+
+
+def _connected(path: Path, work: Path, key: str | None, *, to_encrypt: bool) -> duckdb.DuckDBPyConnection:
+    """An encrypted file can only be attached, to a database in memory that stays empty."""
+    opened = str(path) if key is None else ":memory:"
+    connection = duckdb.connect(opened, config={**_CONFIGURATION, "temp_directory": str(work)})
     try:
+        if key is not None or to_encrypt:
+            connection.execute(CRYPTOGRAPHY)
+        if key is not None:
+            connection.execute("SET temp_file_encryption = true")
+            connection.execute(_attaching(path, _CATALOG, key))
+            connection.execute(f"USE {_CATALOG}")
         own = ", ".join(literal(f"{path}{ending}") for ending in ("", *LOGS))
         connection.execute(f"SET allowed_paths = [{own}]")
         connection.execute(f"SET allowed_directories = [{literal(work)}]")
@@ -381,6 +428,17 @@ def recollect_error(error: duckdb.Error, path: Path) -> RecollectError:
     if isinstance(error, duckdb.IOException) and "lock on file" in said:
         holder = re.search(r"PID (\d+)", said)
         return _in_use(path, holder[1] if holder else "")
+    if "httpfs" in said:
+        return MissingExtra(
+            "DuckDB encrypts with its extension httpfs, which is not installed",
+            remedy="python -c \"import duckdb; duckdb.execute('INSTALL httpfs')\"",
+        )
+    if "Wrong encryption key" in said:
+        return wrong_key(path)
+    if "encrypted database" in said and "without a key" in said:
+        return no_key(path)
+    if "is not encrypted" in said:
+        return not_encrypted(path)
     if "not a valid DuckDB database file" in said:
         return NotARecollectStore(f"{where} is not a Recollect store", remedy="give another path")
     if _DAMAGE.search(said) or isinstance(error, duckdb.SerializationException | duckdb.InternalException):

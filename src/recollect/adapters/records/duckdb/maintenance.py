@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 
+from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.ddl import (
@@ -30,7 +31,7 @@ from recollect.adapters.records.duckdb.dialect import TYPES
 from recollect.adapters.records.duckdb.file import DuckdbFile, end
 from recollect.adapters.records.duckdb.fulltext import MAKER, make_text, terms_of, text_table
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DamagedData, NotARecollectStore
+from recollect.errors import DamagedData, NotARecollectStore, WrongKey
 from recollect.ports.query import Row
 from recollect.ports.records import Part, Problem
 
@@ -93,15 +94,19 @@ def running(cursor: duckdb.DuckDBPyConnection) -> Run:
 
 
 def migrate(cursor: duckdb.DuckDBPyConnection, path: Path, codec_of: CodecOf) -> list[str]:
-    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
+    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one.
+
+    In a new file all tables are made at once.
+    """
     is_new = _refuse_foreign(cursor, path)
     run = running(cursor)
     if not is_new and is_current(run, MAKER):
         return []
-    applied = []
-    for migration in migrations.migrations():
+    with _whole(cursor):
+        _create(cursor)
+        applied = DDL.make(run)
+    for migration in [] if applied else migrations.migrations():
         with _whole(cursor):
-            _create(cursor)
             if DDL.migrate(migration, run, duckdb.ConstraintException, f"'{path.name}'"):
                 applied.append(migration.name)
     with _whole(cursor):
@@ -126,13 +131,14 @@ def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         raise
 
 
-def examine(path: Path) -> str:
+def examine(path: Path, master: MasterKey | None = None) -> str:
     """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
-    file = DuckdbFile(path)
+    file = DuckdbFile(path, master)
     try:
         with file.cursor() as cursor:
             done = {} if _refuse_foreign(cursor, path) else recorded(running(cursor))
-        return migrations.outstanding(done, f"'{path.name}'")
+        said = migrations.outstanding(done, f"'{path.name}'")
+        return f"{said}; {'encrypted' if master is not None else 'not encrypted'}"
     finally:
         file.close()
 
@@ -241,7 +247,7 @@ def _wrong(record: type[Record], codec: Codec, stored: Row, words: set[int]) -> 
     try:
         found = codec.record(stored)
         record.model_validate(found.__dict__)
-    except (DamagedData, ValueError, TypeError) as error:
+    except (DamagedData, WrongKey, ValueError, TypeError) as error:
         return f"cannot be read: {type(error).__name__}", "records"
     if record.shape.text and words != (set() if found.is_deleted else terms_of(found)):
         return "is not in the text index as it reads", "index"

@@ -10,7 +10,7 @@ Proof: tests/adapters/records, tests/crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import takewhile
@@ -19,14 +19,24 @@ from typing import NamedTuple, TypeVar, cast
 
 import duckdb
 
+from recollect.adapters.encryption.master_key import MasterKey, new_data_key
+from recollect.adapters.file_scan import pieces_by_child, scan_files
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.checks import columns_of
-from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, stored_statement, update_statement
+from recollect.adapters.records.common.sql_tables import (
+    RETURNED,
+    SqlTables,
+    rename_deleted,
+    stored_statement,
+    update_statement,
+)
 from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
 from recollect.adapters.records.duckdb import fulltext, user_sql
@@ -35,9 +45,11 @@ from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, trans
 from recollect.adapters.records.duckdb.maintenance import check, migrate, rebuild_text
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, StoreError
-from recollect.ports.query import AnyOf, Compare, Filter, Linked, Query, Row, TextHit, TextQuery
+from recollect.ports.keys import KeyService
+from recollect.ports.query import AllOf, AnyOf, Compare, Filter, Linked, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope, SqlAnswer, SqlLimits
 from recollect.ports.steps import Absent, Committed, Insert, Require, Step, Update
+from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector, VectorRow
 
 T = TypeVar("T")
@@ -46,12 +58,15 @@ _COUNTERS = "SELECT key, value::BIGINT FROM recollect_store WHERE key IN ('seq',
 
 
 class DuckdbStore(SqlReads):
+    scans_files = True
     dialect = DIALECT
 
-    def __init__(self, path: Path, *, cipher: Cipher | None = None) -> None:
+    def __init__(self, path: Path, *, key_service: KeyService | None = None, master: MasterKey | None = None) -> None:
+        """`master` encrypts the file, `key_service` fields in a file that is not encrypted."""
         self.path = path
-        super().__init__(cipher)
-        self._file = DuckdbFile(path)
+        self.data_keys = DataKeys(self, key_service, self._write, file_is_encrypted=master is not None)
+        super().__init__(FieldCipher(self.data_keys, texts=False))
+        self._file = DuckdbFile(path, master)
         try:
             with self._file.cursor() as cursor:
                 migrate(cursor, path, self.codec)
@@ -61,13 +76,30 @@ class DuckdbStore(SqlReads):
         self._tables = _Tables(self._file, self.codec, self.compiler)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self._known: user_sql.Catalog | None = None
-        self.capabilities = Capabilities("duckdb", durable=True, many_processes=False, sql=True)
+        self.capabilities = Capabilities(
+            "duckdb", durable=True, many_processes=False, sql=True, encrypted=master is not None
+        )
+
+    def index_key(self) -> bytes | None:
+        """What the index beside an encrypted file is encrypted with: a key of its own, so that another master key
+        leaves the index as it is."""
+        if not self.capabilities.encrypted:
+            return None
+        with self._file.cursor() as cursor:
+            kept = cursor.execute("SELECT value FROM recollect_store WHERE key = 'index_key'").fetchall()
+            if not kept:
+                kept = [(new_data_key().hex(),)]
+                cursor.execute("INSERT INTO recollect_store VALUES ('index_key', ?)", kept[0])
+        return bytes.fromhex(kept[0][0])
 
     def tenants(self) -> list[str]:
         with self._file.cursor() as cursor:
             return [id for (id,) in cursor.execute('SELECT id FROM "organization" ORDER BY id').fetchall()]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return self.data_keys.transact(scope, steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self._writer.run(lambda: self._tables.apply(scope, steps))
 
     def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
@@ -103,9 +135,19 @@ class DuckdbStore(SqlReads):
     def mend(self) -> list[str]:
         return self._writer.run(lambda: rebuild_text(self._tables.run, self.codec))
 
+    def erase_words(self) -> None:
+        """Texts are never encrypted one by one here, so no words are left when they are."""
+
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: the whole file is written anew, which takes as long as that takes."""
         self._file.rewrite()
+
+    def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
+        """Every file of the store. DuckDB compresses much of what it writes: reading the records shows that."""
+        return scan_files(self.path, needles, pieces_by_child)
+
+    def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
+        self._writer.run(lambda: rename_deleted(self._tables, scope, names))
 
     def close(self) -> None:
         self._writer.close()
@@ -443,7 +485,7 @@ def _wanted(where: Sequence[Filter]) -> tuple[str, str] | None:
 
 def _asks_elsewhere(given: Filter) -> bool:
     """Whether a filter depends on rows of other tables, some of which may be waiting."""
-    if isinstance(given, AnyOf):
+    if isinstance(given, AnyOf | AllOf):
         return any(_asks_elsewhere(one) for one in given.filters)
     return isinstance(given, Linked)
 

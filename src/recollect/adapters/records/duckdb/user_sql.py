@@ -30,7 +30,16 @@ from recollect.ports.records import Scope, SqlAnswer, SqlLimits
 LONGEST_STATEMENT = 100_000
 # Hashes of passwords and keys, and addresses with credentials in them, are nobody's to look at.
 SECRET = frozenset(
-    {("user", "password_hash"), ("api_key", "key_hash"), ("connection", "address"), ("organization", "secret")}
+    {
+        ("user", "password_hash"),
+        ("api_key", "key_hash"),
+        ("connection", "address"),
+        ("organization", "secret"),
+        ("organization", "data_key"),
+        ("organization_secret", "value"),
+        ("access_log", "salt"),
+        ("erasure_certificate", "work"),
+    }
 )
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
 TABLES = frozenset(

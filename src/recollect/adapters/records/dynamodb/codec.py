@@ -11,16 +11,17 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.codec import Codec, UnopenedValue
 from recollect.adapters.records.common.dialect import Convert, json_text, moment_text, same
 from recollect.adapters.records.dynamodb.keys import Key, Keys
 from recollect.domain.record import ColumnType, Record, new_id
 from recollect.errors import DamagedData
 
+R = TypeVar("R", bound=Record)
 Item = dict[str, Any]
 PART = 350_000  # an item may have 400 KB with its keys
 _WORTH_COMPRESSING = 600
@@ -28,22 +29,17 @@ _RAW, _COMPRESSED = b"\x00", b"\x01"
 
 
 class ItemEncoding:
-    """How values of each type are kept. JSON stands in the header as it is: reading it is one parse for all fields.
+    """How values of each type are kept. JSON stands in the header as it is: reading it is one parse for all fields."""
 
-    Where there is a cipher it is text, which can be sealed.
-    """
-
-    def __init__(self, *, sealed: bool = False) -> None:
-        self.encode: Mapping[ColumnType, Convert] = {
-            "text": same,
-            "integer": same,
-            "real": float,
-            "boolean": same,
-            "moment": moment_text,
-            "bytes": same,
-            "json": json_text if sealed else same,
-        }
-
+    encode: Mapping[ColumnType, Convert] = {
+        "text": same,
+        "integer": same,
+        "real": float,
+        "boolean": same,
+        "moment": moment_text,
+        "bytes": same,
+        "json": same,
+    }
     decode: Mapping[ColumnType, Convert] = {
         "text": same,
         "integer": same,
@@ -51,7 +47,7 @@ class ItemEncoding:
         "boolean": same,
         "moment": datetime.fromisoformat,
         "bytes": same,
-        "json": lambda value: json.loads(value) if isinstance(value, str) else value,
+        "json": same,
     }
 
 
@@ -64,6 +60,8 @@ class StoredRecord:
     tick: int = 0
     generation: str = ""
     parts: int = 0
+    hashes: Mapping[str, object] = field(default_factory=dict)
+    """Its `encrypted_hashes` as they are stored: index entries are made of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,10 @@ def packed(codec: Codec, record: Record) -> bytes:
 
 
 def unpacked(codec: Codec, record: type[Record], raw: bytes) -> Any:
+    return codec.record_or_sealed(_row(codec, record, raw))
+
+
+def _row(codec: Codec, record: type[Record], raw: bytes) -> list[object]:
     body, checksum = raw[:-4], raw[-4:]
     if zlib.crc32(body).to_bytes(4, "big") != checksum:
         raise DamagedData(f"a stored {record.shape.table} is damaged", remedy="run `recollect verify`")
@@ -109,7 +111,26 @@ def unpacked(codec: Codec, record: type[Record], raw: bytes) -> Any:
             default = record.model_fields[column.name].get_default(call_default_factory=True)
             value = codec.bound(column.name, default)
         row.append(value)
-    return codec.record(row)
+    return row
+
+
+def opened(records: list[R]) -> list[R]:
+    """The records, if every field of theirs could be opened; raises WrongKey."""
+    for record in records:
+        for name in record.shape.sealable:
+            field_of(record, name)
+    return records
+
+
+def is_open(record: Record) -> bool:
+    return not any(isinstance(getattr(record, name), UnopenedValue) for name in record.shape.sealable)
+
+
+def field_of(record: Record, name: str) -> Any:
+    value = getattr(record, name)
+    if isinstance(value, UnopenedValue):
+        raise value.problem
+    return value
 
 
 def record_items(keys: Keys, codec: Codec, record: Record, seq: int, tick: int) -> RecordItems:
@@ -142,8 +163,12 @@ def stored(codec: Codec, record: type[Record], item: Item, parts: Sequence[bytes
     if item.get("z"):
         return StoredRecord(None, item["q"])
     body = item["b"] if "b" in item else b"".join(parts)
-    made = unpacked(codec, record, body)
-    return StoredRecord(made, item["q"], item["k"], item.get("g", ""), item.get("n", 0))
+    row = _row(codec, record, body)
+    hashes = {
+        name: value for name, value in zip(codec.names, row, strict=True) if name in record.shape.encrypted_hashes
+    }
+    made = codec.record_or_sealed(row)
+    return StoredRecord(made, item["q"], item["k"], item.get("g", ""), item.get("n", 0), hashes)
 
 
 def log_items(keys: Keys, changes: Sequence[tuple[str, str, int, bool]], token: str) -> list[Item]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -64,12 +65,14 @@ class Keys:
     def part(self, table: str, id: str, generation: str, number: int) -> Key:
         return self.parts, SEPARATOR.join((table, shortened(id, LONGEST_WORD), generation, f"{number:04d}"))
 
-    def entries(self, record: Record) -> dict[Key, str]:
-        """The index entries that lead to a record, each with the record's id."""
+    def entries(self, record: Record, hashes: Mapping[str, object]) -> dict[Key, str]:
+        """The index entries that lead to a record, each with the record's id; `hashes` are its `encrypted_hashes` as
+        they are stored.
+        """
         return {
             (self.index, index_word(record.shape.table, field, value) + shortened(record.id, LONGEST_WORD)): record.id
             for field in indexed_fields(type(record))
-            if (value := getattr(record, field)) is not None
+            if (value := hashes.get(field, getattr(record, field))) is not None
         }
 
     def unique(self, record: Record) -> dict[Key, str]:

@@ -15,12 +15,12 @@ from recollect.adapters.records.common.ddl import taken_twice
 from recollect.adapters.records.common.record_tables import dangling
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import DynamoClient, TransactionCancelled, TransactionContended, pauses
-from recollect.adapters.records.dynamodb.codec import Item
+from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
 from recollect.adapters.records.dynamodb.keys import SCHEMA, SEPARATOR, TENANTS, Key
 from recollect.adapters.records.dynamodb.log import TenantLog
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.domain.tenancy import Organization
-from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported
+from recollect.errors import DamagedData, NotARecollectStore, StoreBusy, Unavailable, Unsupported, WrongKey
 from recollect.ports.records import Problem
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def _refuse_taken_twice(store: DynamoStore, missing: Sequence[migrations.Migrati
     for id in (item["s"] for item in store.dynamo.query(TENANTS) if new):
         tenant = store.tenant(id)
         found = _of_tenant(store.dynamo, tenant)
-        records = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
+        stored = [_readable(store, tenant, table, item, found) for (table, _), item in found.records.items()]
         held: dict[Key, str] = {}
-        for record in (one for one in records if one is not None):
+        for record in (one.record for one in stored if one.record is not None):
             for key in tenant.keys.unique(record):
                 if held.setdefault(key, record.id) != record.id:
                     table, fields, _ = key[1].split(SEPARATOR)
@@ -210,19 +210,24 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
         what = "is listed as a tenant but is not there" if is_listed else "has records but is not listed as a tenant"
         yield Problem(what, "organization", tenant_id, tenant_id)
     living: dict[tuple[str, str], Record] = {}
+    read: list[StoredRecord] = []
     used: set[Key] = set()
     last = found.head["q"] if found.head else 0
     for (table, sort), item in found.records.items():
         id = item.get("d") or sort
         used.update(items_of.part_keys(tenant.keys, table, item))
         try:
-            record = _read(store, tenant, table, item, found)
+            stored = _read(store, tenant, table, item, found)
         except (DamagedData, ValueError, KeyError) as error:
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, tenant_id)
             continue
+        read.append(stored)
+        record = stored.record
         if record is not None:
             living[(table, record.id)] = record
             id = record.id
+            if not items_of.is_open(record):
+                yield Problem(f"cannot be read: {WrongKey.__name__}", table, id, tenant_id)
         if item["q"] > last:
             yield Problem("its seq lies beyond the head", table, id, tenant_id)
         if found.logged.get((table, id)) != item["q"]:
@@ -230,21 +235,21 @@ def _check(store: DynamoStore, tenant_id: str, found: TenantItems, is_listed: bo
     for record in living.values():
         for name in dangling(record, lambda to, id: (to, id) in living):
             yield Problem(f"its {name} points at nothing", record.shape.table, record.id, tenant_id)
-    yield from _check_derived(tenant, living.values(), found)
+    yield from _check_derived(tenant, read, found)
     for _, sort in found.parts.keys() - used:
         yield Problem("a part that belongs to no record", sort.split(SEPARATOR)[0], organization_id=tenant_id)
 
 
-def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> Record | None:
+def _read(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> StoredRecord:
     record = RECORDS[table]
     pieces = [found.parts[key] for key in items_of.part_keys(tenant.keys, table, item)]
-    made = items_of.stored(store.codec(record), record, item, pieces).record
-    if made is not None:
-        record.model_validate(made.__dict__)
+    made = items_of.stored(store.codec(record), record, item, pieces)
+    if made.record is not None and items_of.is_open(made.record):
+        record.model_validate(made.record.__dict__)
     return made
 
 
-def _check_derived(tenant: TenantLog, records: Iterable[Record], found: TenantItems) -> Iterator[Problem]:
+def _check_derived(tenant: TenantLog, records: Iterable[StoredRecord], found: TenantItems) -> Iterator[Problem]:
     wanted = wanted_keys(tenant, records)
     for key, id in wanted.items():
         if found.derived.get(key) != id:
@@ -255,10 +260,11 @@ def _check_derived(tenant: TenantLog, records: Iterable[Record], found: TenantIt
         yield Problem(f"an index entry for {name} that leads nowhere", table, found.derived[key], tenant.id, "index")
 
 
-def wanted_keys(tenant: TenantLog, records: Iterable[Record]) -> dict[Key, str]:
+def wanted_keys(tenant: TenantLog, records: Iterable[StoredRecord]) -> dict[Key, str]:
     wanted: dict[Key, str] = {}
-    for record in records:
-        wanted |= tenant.keys.entries(record) | tenant.keys.unique(record)
+    for stored in records:
+        if stored.record is not None:
+            wanted |= tenant.keys.entries(stored.record, stored.hashes) | tenant.keys.unique(stored.record)
     return wanted
 
 
@@ -280,14 +286,13 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
         head = tenant.head()
         found = _of_tenant(store.dynamo, tenant)
         used: set[Key] = set()
-        living: list[Record] = []
+        read: list[StoredRecord] = []
         for (table, _), item in found.records.items():
             used.update(items_of.part_keys(tenant.keys, table, item))
-            record = _readable(store, tenant, table, item, found)
-            living += [record] if record is not None else []
-        wanted = wanted_keys(tenant, living)
+            read.append(_readable(store, tenant, table, item, found))
+        wanted = wanted_keys(tenant, read)
         listed = (TENANTS, tenant.id)
-        if any(isinstance(record, Organization) and record.id == tenant.id for record in living):
+        if any(isinstance(one.record, Organization) and one.record.id == tenant.id for one in read):
             wanted[listed] = tenant.id
         has = {**found.derived, **({listed: tenant.id} if listed in store.dynamo.get([listed]) else {})}
         writes: list[Item] = [
@@ -307,12 +312,12 @@ def _mended(store: DynamoStore, tenant: TenantLog) -> int:
     raise StoreBusy("the table is being written to all the time", remedy="mend when it is quieter")
 
 
-def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> Record | None:
-    """None for what is damaged: `verify` names it, mending cannot bring it back."""
+def _readable(store: DynamoStore, tenant: TenantLog, table: str, item: Item, found: TenantItems) -> StoredRecord:
+    """Without a record for what is damaged: `verify` names it, mending cannot bring it back."""
     try:
         return _read(store, tenant, table, item, found)
     except (DamagedData, ValueError, KeyError):
-        return None
+        return StoredRecord(None, item["q"])
 
 
 def _of_tenant(dynamo: DynamoClient, tenant: TenantLog) -> TenantItems:

@@ -15,9 +15,18 @@ import apsw
 
 from recollect.adapters.records.common.checks import check_filters, check_groups, check_query
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.in_python_queries import LIVING, counted, fits, in_order, is_beyond, once, paged
+from recollect.adapters.records.common.in_python_queries import (
+    LIVING,
+    counted,
+    fits,
+    in_order,
+    is_beyond,
+    leading_to,
+    once,
+    paged,
+)
 from recollect.adapters.records.dynamodb.client import pauses
-from recollect.adapters.records.dynamodb.codec import Item, packed, unpacked
+from recollect.adapters.records.dynamodb.codec import Item, field_of, opened, packed, unpacked
 from recollect.adapters.records.dynamodb.log import LogHead, TenantLog
 from recollect.adapters.records.dynamodb.tenant_view import Name, TenantView, values_of
 from recollect.domain.record import RECORDS, Record
@@ -99,15 +108,21 @@ class Snapshot:
     # -- reading it --------------------------------------------------------------------------------------------------
 
     def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
+        one = self._one(scope, record, id)
+        return opened([one])[0] if one is not None and (deleted or not one.is_deleted) else None
+
+    def _one(self, scope: Scope, record: type[R], id: str) -> R | None:
         found = self._bodies(scope, "SELECT body FROM kept WHERE name = ? AND id = ?", (record.shape.table, id))
-        one = next((self._record(record, body) for body in found), None)
-        return one if one is not None and (deleted or not one.is_deleted) else None
+        return next((self._record(record, body) for body in found), None)
 
     def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        return paged(opened(self._found(scope, query)), query)
+
+    def _found(self, scope: Scope, query: Query[R]) -> list[R]:
         check_query(query)
         first = query.ordering()[0]
         if first.field != "id" or first.descending or query.limit is None:
-            return paged(in_order(self._passing(scope, query), query), query)
+            return in_order(self._passing(scope, query), query)
         start = query.start()
         page: list[R] = []
         for one in self._passing(scope, query, start[0] if start else ""):
@@ -115,13 +130,13 @@ class Snapshot:
                 break
             if start is None or is_beyond(one, query, start):
                 page.append(one)
-        return paged(page, query)
+        return page
 
     def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         check_query(query, fields)
         if tuple(fields) == ("id",) and query.deleted == "yes" and not query.where and len(query.ordering()) == 1:
             return self._ids(scope, query)
-        return [tuple(getattr(one, name) for name in fields) for one in self.find(scope, query).records]
+        return [tuple(field_of(one, name) for name in fields) for one in self._found(scope, query)]
 
     def _ids(self, scope: Scope, query: Query[Record]) -> list[Row]:
         """Without the records, which may be damaged."""
@@ -158,7 +173,7 @@ class Snapshot:
     def _candidates(self, scope: Scope, query: Query[R], start: str) -> Iterator[R]:
         named = [values for one in query.where if (values := values_of(one, "id")) is not None]
         if named:
-            found = (self.get(scope, query.record, id, deleted=True) for id in sorted(set(named[0])) if id >= start)
+            found = (self._one(scope, query.record, id) for id in sorted(set(named[0])) if id >= start)
             yield from (one for one in found if one is not None)
             return
         text = "SELECT body FROM kept WHERE name = ? AND id >= ? ORDER BY id"
@@ -166,7 +181,7 @@ class Snapshot:
             yield self._record(query.record, body)
 
     def _linked(self, scope: Scope, given: Linked) -> set[str]:
-        return {getattr(dynamo, given.field) for dynamo in self._passing(scope, Query(given.record, given.where))}
+        return {getattr(link, given.field) for link in self._passing(scope, leading_to(given))}
 
     def _record(self, record: type[R], body: bytes) -> R:
         made: R = unpacked(self._codec(record), record, body)

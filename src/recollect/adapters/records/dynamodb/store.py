@@ -24,22 +24,27 @@ from pathlib import Path
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_beside, check_filters, check_groups, check_query, check_text
-from recollect.adapters.records.common.codec import Cipher, Codec, NoCipher
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.data_keys import DataKeys
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.in_python_queries import counted, paged
 from recollect.adapters.records.dynamodb import maintenance as upkeep
 from recollect.adapters.records.dynamodb.client import ATTEMPTS, DynamoClient
-from recollect.adapters.records.dynamodb.codec import ItemEncoding
+from recollect.adapters.records.dynamodb.codec import ItemEncoding, field_of, opened
 from recollect.adapters.records.dynamodb.keys import TENANTS
 from recollect.adapters.records.dynamodb.log import TenantLog
 from recollect.adapters.records.dynamodb.replica import OrderIndex, Replica, ReplicaVectors, TextIndex, Vectors
+from recollect.adapters.records.dynamodb.scan import scan_items
 from recollect.adapters.records.dynamodb.snapshot import Snapshot
 from recollect.adapters.records.dynamodb.tenant_view import TenantView
 from recollect.adapters.records.dynamodb.transaction import transact
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record
+from recollect.ports.keys import KeyService
 from recollect.ports.query import Beside, OneOf, Page, Query, Reading, Row, Spans, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Change, Problem, Scope
 from recollect.ports.steps import Committed, Step
+from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector, VectorTruth
 
 R = TypeVar("R", bound=Record)
@@ -47,10 +52,13 @@ AT_ONCE = 200
 
 
 class DynamoStore:
-    def __init__(self, address: str, *, cipher: Cipher | None = None, attempts: int = ATTEMPTS) -> None:
+    scans_files = False
+
+    def __init__(self, address: str, *, key_service: KeyService | None = None, attempts: int = ATTEMPTS) -> None:
         self.address = address
         self.dynamo = DynamoClient(address, attempts)
-        self._cipher = cipher or NoCipher()
+        self.data_keys = DataKeys(self, key_service, self._write)
+        self._cipher = FieldCipher(self.data_keys)
         self._codecs: dict[type[Record], Codec] = {}
         self._tenants: dict[str, TenantLog] = {}
         self._followed: dict[str, Replica] = {}
@@ -71,15 +79,18 @@ class DynamoStore:
 
     def get(self, scope: Scope, record: type[R], id: str, *, deleted: bool = False) -> R | None:
         found = self._view(scope).alone(record.shape.table, id)
-        return found if isinstance(found, record) and (deleted or not found.is_deleted) else None
+        return opened([found])[0] if isinstance(found, record) and (deleted or not found.is_deleted) else None
 
     def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        return paged(opened(self._found(scope, query)), query)
+
+    def _found(self, scope: Scope, query: Query[R]) -> list[R]:
         view = self._view(scope)
-        return paged(view.settled(lambda: view.matching(query)), query)
+        return view.settled(lambda: view.matching(query))
 
     def select(self, scope: Scope, query: Query[Record], fields: Sequence[str]) -> list[Row]:
         check_query(query, fields)
-        return [tuple(getattr(record, name) for name in fields) for record in self.find(scope, query).records]
+        return [tuple(field_of(record, name) for name in fields) for record in self._found(scope, query)]
 
     def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
         return [self.select(scope, query, fields) for query, fields in readings]
@@ -104,6 +115,9 @@ class DynamoStore:
         return counted(view.settled(lambda: view.passing(query)), by)
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return self.data_keys.transact(scope, steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return transact(self.tenant(scope.organization_id), self.codec, scope, steps)
 
     def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
@@ -152,8 +166,14 @@ class DynamoStore:
     def mend(self) -> list[str]:
         return upkeep.mend(self)
 
+    def erase_words(self) -> None:
+        """No words are stored: each process has them in its own memory."""
+
     def erase_traces(self) -> None:
         """What was deleted is out of the table at once; point-in-time recovery keeps it as long as AWS is told to."""
+
+    def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
+        return scan_items(self.dynamo, scope, needles)
 
     def close(self) -> None:
         self.dynamo.close()
@@ -179,9 +199,7 @@ class DynamoStore:
     def codec(self, record: type[Record]) -> Codec:
         codec = self._codecs.get(record)
         if codec is None:
-            codec = self._codecs[record] = Codec(
-                record, self._cipher, ItemEncoding(sealed=not isinstance(self._cipher, NoCipher))
-            )
+            codec = self._codecs[record] = Codec(record, self._cipher, ItemEncoding())
         return codec
 
     def _view(self, scope: Scope) -> TenantView:

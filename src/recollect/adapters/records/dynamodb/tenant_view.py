@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from recollect.adapters.records.common.checks import check_query
 from recollect.adapters.records.common.codec import Codec
-from recollect.adapters.records.common.in_python_queries import LIVING, fits, in_order, is_beyond, once
+from recollect.adapters.records.common.in_python_queries import LIVING, fits, in_order, is_beyond, leading_to, once
 from recollect.adapters.records.dynamodb import codec as items_of
 from recollect.adapters.records.dynamodb.client import pauses
 from recollect.adapters.records.dynamodb.codec import Item, StoredRecord
@@ -175,8 +175,7 @@ class TenantView:
     def passing(self, query: Query[R]) -> list[R]:
         """All that pass the filters, in no order."""
         candidates = self._candidates(query.record, query.where)
-        few = [record.id for record in candidates] if candidates is not None else None
-        linked = once(partial(self._linked, few))
+        linked = once(partial(self._linked, candidates))
         wanted = LIVING[query.deleted]
         return [
             record
@@ -184,9 +183,11 @@ class TenantView:
             if record.is_deleted in wanted and all(fits(record, one, linked) for one in query.where)
         ]
 
-    def _linked(self, few: Sequence[str] | None, given: Linked) -> set[str]:
-        where = given.where if few is None else (*given.where, OneOf(given.field, tuple(few)))
-        return {getattr(dynamo, given.field) for dynamo in self.passing(Query(given.record, where))}
+    def _linked(self, few: Sequence[Record] | None, given: Linked) -> set[str]:
+        """The values that a Linked filter finds something for; only those that matter where only a few records do."""
+        wanted = {getattr(one, given.by) for one in few} - {None} if few is not None else None
+        more = () if wanted is None else (OneOf(given.field, tuple(sorted(wanted))),)
+        return {getattr(link, given.field) for link in self.passing(leading_to(given, *more))}
 
     def _candidates(self, record: type[R], where: Sequence[Filter]) -> list[R] | None:
         """A few records among which all that pass must be; None when only reading all will do."""
@@ -214,7 +215,7 @@ class TenantView:
         if lookups:
             return self._looked_up(table, *min(lookups, key=lambda pair: len(pair[1])))
         for one in where:
-            if isinstance(one, Linked) and one.wanted:
+            if isinstance(one, Linked) and one.wanted and one.by == "id":
                 ids = self._linked(None, one)
                 return ids if len(ids) <= MOST_LINKED else None
         ranges = [one for one in where if isinstance(one, Compare) and one.field in fields and one.operator != "!="]
@@ -233,13 +234,19 @@ class TenantView:
         query, partition = self._tenant.dynamo.query, self._tenant.keys.index
 
         def one(path: Path) -> list[Item]:
-            return query(partition, "begins_with(s, :s)", {":s": index_word(*path)})
+            words = self._words(*path[:2], [path[2]])
+            return [item for word in words for item in query(partition, "begins_with(s, :s)", {":s": word})]
 
         for path, entries in zip(unknown, self._tenant.dynamo.at_once(one, unknown), strict=True):
             self._found[path] = [entry["d"] for entry in entries]
 
+    def _words(self, table: str, field: str, values: Iterable[str]) -> list[str]:
+        """How the index entries of these values begin, in whichever form they are stored."""
+        forms = self._codec(RECORDS[table]).forms
+        return [index_word(table, field, form) for value in values for form in forms(self._tenant.id, field, value)]
+
     def _looked_up_together(self, table: str, field: str, values: Collection[str]) -> list[str]:
-        words = sorted(index_word(table, field, value) for value in values)
+        words = sorted(self._words(table, field, values))
         wanted = set(words)
         path = (table, field, words[0], words[-1])
         if path not in self._found:

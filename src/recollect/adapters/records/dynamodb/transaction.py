@@ -10,7 +10,7 @@ A touch leaves the head alone: it asks only that the records it counts on are as
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from recollect.adapters.records.common.checks import check_filters
@@ -25,7 +25,7 @@ from recollect.adapters.records.dynamodb.log import ENDING, MOST_BYTES, MOST_WRI
 from recollect.adapters.records.dynamodb.tenant_view import Name, Path, TenantView, values_of
 from recollect.domain.record import RECORDS, Record, Unique, new_id
 from recollect.domain.tenancy import Organization
-from recollect.errors import Closed, RecollectError, StoreBusy, Unavailable
+from recollect.errors import Closed, InvalidInput, RecollectError, StoreBusy, Unavailable
 from recollect.ports.query import OneOf, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Absent, Committed, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
@@ -126,7 +126,7 @@ class TransactionPlan(TenantView, RecordTables):
                 record = step.record
                 names.append((record.shape.table, record.id))
                 refers = record.shape.references.items()
-                names += [(one.to, id) for field, one in refers if (id := getattr(record, field)) is not None]
+                names += [(one.to, id) for field, one in refers if (id := record.refers(field)) is not None]
                 if record.organization_id == self._tenant.id:
                     guards += self._tenant.keys.unique(record)
             elif isinstance(step, Delete | Touch | Require):
@@ -241,10 +241,10 @@ class TransactionPlan(TenantView, RecordTables):
             old = self.stored(*name)
             writes += self._record_writes(name, old, record)
             if old is not None and old.record is not None:
-                before |= self._derived(old.record)
+                before |= self._derived(old.record, old.hashes)
         for record in self._new.values():
             if record is not None:
-                after |= self._derived(record)
+                after |= self._derived(record, self._hashes(record))
         writes += [(key, None, None, {}) for key in before if key not in after]
         for key, id in after.items():
             if before.get(key) != id:
@@ -254,10 +254,16 @@ class TransactionPlan(TenantView, RecordTables):
             writes.append(((item["p"], item["s"]), item, None, {}))
         return writes
 
-    def _derived(self, record: Record) -> dict[Key, str]:
+    def _hashes(self, record: Record) -> Mapping[str, object]:
+        """As they are about to be stored."""
+        stored = self._codec(type(record)).stored
+        names = record.shape.encrypted_hashes
+        return {name: stored(record.organization_id, record.id, name, getattr(record, name)) for name in names}
+
+    def _derived(self, record: Record, hashes: Mapping[str, object]) -> dict[Key, str]:
         keys = self._tenant.keys
         listed = {(TENANTS, record.id): record.id} if record.shape.table == ORGANIZATION else {}
-        return {**keys.entries(record), **keys.unique(record), **listed}
+        return {**keys.entries(record, hashes), **keys.unique(record), **listed}
 
     def _record_writes(self, name: Name, old: StoredRecord | None, record: Record | None) -> list[_Write]:
         keys, (table, id) = self._tenant.keys, name
@@ -287,7 +293,10 @@ def _paths(steps: Sequence[Step]) -> Iterator[Path]:
     """The index entries that filters of the steps name."""
     for step in steps:
         if isinstance(step, Absent | DeleteWhere):
-            check_filters(step.record, step.where)
+            try:
+                check_filters(step.record, step.where)
+            except InvalidInput:
+                continue  # it is refused when its turn comes: one of those before may fail for another reason
             for field in indexed_fields(step.record):
                 named = [values for one in step.where if (values := values_of(one, field)) is not None]
                 if named and len(named[0]) <= FEW:

@@ -6,15 +6,15 @@ number, and what goes in must come out. Members are compared as numeric or as te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from recollect.adapters.records.common.checks import in_utc
 from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, same
 from recollect.domain.record import ColumnType
-from recollect.ports.query import Compare
+from recollect.ports.query import Compare, Holds, Scalar
 
 
 def _our_utc(moment: datetime) -> datetime:
@@ -59,25 +59,38 @@ class PostgresDialect:
         return f"{column} = ANY({bind(values)})"
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
-        place = f"{column} -> {bind(given.key)}::text"
-        if given.value is None:
-            return f"coalesce(json_typeof({place}) = 'null', FALSE)"
         operator = "=" if given.operator == "!=" else given.operator
-        if isinstance(given.value, bool):
-            wanted = "true" if given.value else "false"
-            return f"coalesce(({place})::text = '{wanted}', FALSE)"
-        kind, compared = ("string", 'COLLATE "C"') if isinstance(given.value, str) else ("number", "::numeric")
-        # CASE, because nothing else keeps PostgreSQL from casting a text to a number before it asks for the type.
-        inner = f"{column} ->> {bind(given.key)}::text"
-        test = f"({inner}) {compared} {operator} {bind(_exact(given.value))}"
-        return f"coalesce(CASE WHEN json_typeof({place}) = '{kind}' THEN {test} END, FALSE)"
+        place = partial(_place, column, given.path, bind)
+        return f"coalesce({_test(place, given.value, operator, bind)}, FALSE)"
 
-    def holds(self, column: str, value: str, bind: Bind) -> str:
+    def has(self, column: str, path: Sequence[str], bind: Bind) -> str:
+        return f"({_place(column, path, bind)} IS NOT NULL)"
+
+    def holds(self, column: str, given: Holds, bind: Bind) -> str:
         # Most lists have one member: to compare the whole is a tenth of the work of taking it apart.
-        alone = f"{column}::text = {bind(json_text([value]))}"
-        members = f"json_array_elements(CASE WHEN json_typeof({column}) = 'array' THEN {column} ELSE '[]' END)"
-        one_of = f"SELECT 1 FROM {members} e WHERE json_typeof(e) = 'string' AND e #>> '{{}}' = {bind(value)}"
-        return f"({alone} OR EXISTS ({one_of}))"
+        is_text = not given.path and isinstance(given.value, str)
+        alone = f"{column}::text = {bind(json_text([given.value]))} OR " if is_text else ""
+        place = partial(_place, column, given.path, bind)
+        members = f"json_array_elements(CASE WHEN json_typeof({place()}) = 'array' THEN {place()} ELSE '[]' END)"
+        same = _test(lambda: "e", given.value, "=", bind)
+        return f"({alone}EXISTS (SELECT 1 FROM {members} e WHERE {same}))"
+
+
+def _place(column: str, path: Sequence[str], bind: Bind) -> str:
+    """Names are given as text: a number would be a place in a list, and lists have no members."""
+    return f"({column}{''.join(f' -> {bind(key)}::text' for key in path)})"
+
+
+def _test(place: Callable[[], str], value: Scalar, operator: str, bind: Bind) -> str:
+    """What is at a place, written out anew where it stands, has the value's type and compares so."""
+    if value is None:
+        return f"json_typeof({place()}) = 'null'"
+    if isinstance(value, bool):
+        return f"{place()}::text = '{json_text(value)}'"
+    kind, compared = ("string", 'COLLATE "C"') if isinstance(value, str) else ("number", "::numeric")
+    # CASE, because nothing else keeps PostgreSQL from casting a text to a number before it asks for the type.
+    typed = f"CASE WHEN json_typeof({place()}) = '{kind}' THEN "
+    return f"{typed}({place()} #>> '{{}}') {compared} {operator} {bind(_exact(value))} END"
 
 
 def _exact(value: object) -> object:

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from recollect.adapters.postgres.connection import UPKEEP, Database, ReadStatement
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
+from recollect.adapters.records.common.text_terms import term_forms
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.adapters.records.postgres.fulltext_index import asked_value
 from recollect.adapters.ttl_cache import TtlCache
@@ -48,12 +50,14 @@ class TextSearch:
 
     database: Database
     compiler: Callable[[], Compiler]
+    cipher: FieldCipher
     sizes: TtlCache[int] = field(default_factory=TtlCache)
     common: TtlCache[_Term] = field(default_factory=TtlCache)
 
     def search(self, scope: Scope, query: TextQuery[Record], *, bound: str | None = None) -> list[TextHit]:
         """`bound` is the tenant that the database holds the search to; it is the scope's own."""
-        terms = [asked_value(term) for term in terms_asked(query.terms)]
+        asked = terms_asked(query.terms)
+        terms = [asked_value(term_forms(query.record, scope.organization_id, term, self.cipher)) for term in asked]
         if not terms or not query.limit:
             return []
         tenant = bound or scope.organization_id

@@ -10,7 +10,7 @@ from recollect.adapters.postgres.connection import Connection
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import dangling_statement, quoted
 from recollect.domain.record import RECORDS, Record
-from recollect.errors import DamagedData
+from recollect.errors import DamagedData, WrongKey
 from recollect.ports.records import Problem
 
 BATCH = 1000
@@ -26,7 +26,7 @@ def check_records(connection: Connection, codec_of: Callable[[type[Record]], Cod
             for row in rows.execute(f"SELECT {columns} FROM {quoted(table)}"):
                 try:
                     record.model_validate(codec.record(row).__dict__)
-                except (psycopg.Error, DamagedData, ValueError) as error:
+                except (psycopg.Error, DamagedData, WrongKey, ValueError) as error:
                     yield Problem(f"cannot be read: {type(error).__name__}", table, row[1], row[0])
         for field in record.shape.references:
             for organization_id, id in connection.execute(dangling_statement(record, field)):

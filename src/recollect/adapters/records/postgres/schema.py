@@ -19,7 +19,7 @@ from recollect.adapters.postgres.connection import APP, UPKEEP, Connection
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.ddl import Ddl, Table, unique_name
 from recollect.adapters.records.common.sql_compiler import quoted
-from recollect.adapters.records.postgres.fulltext_index import PENDING, CodecOf, make_text, running
+from recollect.adapters.records.postgres.fulltext_index import PENDING, RecordReading, make_text, running
 from recollect.domain.record import ColumnType, new_id, now
 from recollect.errors import StoreError, StoreReadOnly
 
@@ -55,7 +55,7 @@ def alone(connection: Connection) -> Iterator[None]:
         yield
 
 
-def migrate(connection: Connection, label: str, codec_of: CodecOf) -> list[str]:
+def migrate(connection: Connection, label: str, reading: RecordReading) -> list[str]:
     """Bring the store up to date: each migration whole and recorded, or not at all."""
     check_server(connection, label)
     make_roles(connection)
@@ -64,7 +64,7 @@ def migrate(connection: Connection, label: str, codec_of: CodecOf) -> list[str]:
             _foundation(connection)
             run, refused = running(connection), psycopg.errors.UniqueViolation
             applied = [one.name for one in migrations.migrations() if DDL.migrate(one, run, refused, label)]
-            make_text(connection, codec_of)
+            make_text(connection, reading)
             _bound_what_is_pending(connection)
             make_partitions(connection)
     except psycopg.errors.InsufficientPrivilege:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from recollect.adapters.postgres.connection import APP, Connection, Database, ReadStatement
 from recollect.adapters.postgres.halfvec import half
@@ -24,20 +26,30 @@ from recollect.adapters.records.common.bulk_transaction import (
     is_by_key,
 )
 from recollect.adapters.records.common.checks import check_text as check_text_query
-from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import Derived, SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import insert_statement
+from recollect.adapters.records.common.sql_tables import insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, unique_values
-from recollect.adapters.records.postgres import dump
+from recollect.adapters.records.postgres import dump, member_indexes
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
 from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
 from recollect.adapters.records.postgres.fulltext import TextSearch
-from recollect.adapters.records.postgres.fulltext_index import check_text, rebuild_text, text_value
+from recollect.adapters.records.postgres.fulltext_index import (
+    RecordReading,
+    check_text,
+    erase_words,
+    rebuild_text,
+    text_value,
+)
 from recollect.adapters.records.postgres.logins import check_logins
 from recollect.adapters.records.postgres.maintenance import check_records
+from recollect.adapters.records.postgres.member_indexes import MemberSearch
+from recollect.adapters.records.postgres.scan import scan_tables
 from recollect.adapters.records.postgres.vectors import (
     FACET_COLUMNS,
     PostgresVectors,
@@ -49,27 +61,35 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.memory import Embedding
 from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
+from recollect.ports.keys import KeyService
+from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.partitions import Partition
-from recollect.ports.query import Row, TextHit, TextQuery
+from recollect.ports.query import Page, Query, Reading, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
 from recollect.ports.steps import Committed, Insert, Step
+from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector
 
+R = TypeVar("R", bound=Record)
 SEQS_AT_ONCE = 16
 _NEXT_SEQS = "SELECT nextval('recollect_seq') FROM generate_series(1, %s)"
 
 
 class PostgresStore(SqlReads):
+    scans_files = False
     dialect = DIALECT
     facet_columns: Mapping[str, str] = FACET_COLUMNS
     embedding_tables: Sequence[str] = tuple(f"embedding_{number}" for number in range(tables_of.BY_TENANT["embedding"]))
 
-    def __init__(self, address: str, *, upkeep: str | None = None, cipher: Cipher | None = None) -> None:
+    def __init__(self, address: str, *, upkeep: str | None = None, key_service: KeyService | None = None) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
-        super().__init__(cipher)
+        self.data_keys = DataKeys(self, key_service, self._write)
+        super().__init__(FieldCipher(self.data_keys))
+        self._reading = RecordReading(self.codec, self.data_keys, self._cipher)
         self.database = Database(address, upkeep=upkeep)
         self._ahead = (0, 0)
-        self._text = TextSearch(self.database, self.compiler)
+        self._text = TextSearch(self.database, self.compiler, self._cipher)
+        self._members = MemberSearch(self.database)
         self.months_ahead = tables_of.MONTHS_AHEAD
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
@@ -96,14 +116,16 @@ class PostgresStore(SqlReads):
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         self._look_ahead()
-        steps = list(steps)
+        return self.data_keys.transact(scope, list(steps))
+
+    def _write(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         try:
-            return self._write(scope, steps, together=True)
+            return self._attempt(scope, steps, together=True)
         except (StepFailed, DuplicateKey):
             # Together, the steps cannot say which of them failed first: one by one they do.
-            return self._write(scope, steps, together=False)
+            return self._attempt(scope, steps, together=False)
 
-    def _write(self, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
+    def _attempt(self, scope: Scope, steps: Sequence[Step], *, together: bool) -> Committed:
         return self.database.write(
             scope.organization_id,
             lambda connection: self._apply(connection, scope, steps, together=together),
@@ -114,11 +136,27 @@ class PostgresStore(SqlReads):
         check_text_query(query)
         return self._text.search(scope, query)
 
+    def find(self, scope: Scope, query: Query[R]) -> Page[R]:
+        return super().find(scope, self._members.narrowed(scope, query))
+
+    def select_each(self, scope: Scope, readings: Sequence[Reading]) -> list[list[Row]]:
+        return super().select_each(
+            scope, [(self._members.narrowed(scope, query), fields) for query, fields in readings]
+        )
+
+    def count(self, scope: Scope, query: Query[Record]) -> int:
+        return super().count(scope, self._members.narrowed(scope, query))
+
+    def index_members(self, wanted: Sequence[MemberIndex]) -> None:
+        with self.as_owner() as connection, tables_of.alone(connection):
+            member_indexes.update(connection, wanted)
+        self._members.indexed = frozenset((one.record, one.field) for one in wanted)
+
     def migrate(self) -> list[str]:
         connection = self.database.upkeep.connect()
         try:
             with self.database.translated_errors(), tables_of.alone(connection):
-                applied = tables_of.migrate(connection, self.database.label, self.codec)
+                applied = tables_of.migrate(connection, self.database.label, self._reading)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
                 self.database.is_distributed = postgres_layout.is_distributed(connection)
         finally:
@@ -140,18 +178,32 @@ class PostgresStore(SqlReads):
 
     def verify(self) -> list[Problem]:
         with self.database.translated_errors(), self.database.snapshot() as connection:
-            return [*check_records(connection, self.codec), *check_text(connection, self.codec)]
+            return [*check_records(connection, self.codec), *check_text(connection, self._reading)]
 
     def mend(self) -> list[str]:
         """Write the terms of every record again, and their indexes."""
         with self.as_owner() as connection:
-            return rebuild_text(connection, self.codec)
+            return rebuild_text(connection, self._reading)
 
     def erase_traces(self) -> None:
         """Vacuum gives the space of deleted rows free; the files hold their bytes until that space is used again."""
         with self.as_owner() as connection:
             for table in (*sorted(RECORDS), "recollect_gone"):
                 connection.execute(f"VACUUM {quoted(table)}")
+
+    def erase_words(self) -> None:
+        with self.as_owner() as connection:
+            erase_words(connection)
+
+    def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
+        return scan_tables(self.database, scope, needles)
+
+    def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
+        def rename(connection: Connection) -> None:
+            tables = _Tables(connection, self.codec, self.compiler, is_distributed=self.database.is_distributed)
+            rename_deleted(tables, scope, names)
+
+        self.database.write(scope.organization_id, rename)
 
     def close(self) -> None:
         self.database.close()
@@ -195,7 +247,7 @@ class PostgresStore(SqlReads):
     def _derived(self, record: type[Record]) -> Derived:
         if record is Embedding and self.has_vectors:
             return (("_halfvec", lambda embedding: half(embedding.vector)),)
-        return (("_text", text_value),) if record.shape.text else ()
+        return (("_text", partial(text_value, cipher=self._cipher)),) if record.shape.text else ()
 
     @contextmanager
     def as_owner(self) -> Iterator[Connection]:

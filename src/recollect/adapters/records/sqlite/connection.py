@@ -21,6 +21,7 @@ import apsw
 import apsw.sqlite_extra
 
 from recollect.adapters.records.common.file_errors import damaged, file_errors
+from recollect.adapters.records.sqlite.page_encryption import ENCRYPTED_VFS, PageKey, is_encrypted
 from recollect.errors import (
     Closed,
     DamagedData,
@@ -71,17 +72,22 @@ class _ExtensionVfs(apsw.VFS):
         return int(ctypes.CDLL(filename, mode=mode)._handle)
 
 
-def connect(path: Path, *, writable: bool, vfs: str | None = None) -> apsw.Connection:
+def connect(path: Path, *, writable: bool, vfs: str | None = None, key: PageKey | None = None) -> apsw.Connection:
+    """A connection with what every one of ours has. With a key its pages are authenticated, and need no checksums."""
     _refuse_scrap(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if writable else 0)
     try:
         if writable and vfs is None and path.parent.is_dir() and not path.exists():
             make_private(path)  # the log and its index get the mode of the file
-        connection = apsw.Connection(address(path), flags=flags, vfs=vfs or checksum_vfs())
+        connection = apsw.Connection(
+            address(path), flags=flags, vfs=vfs or (checksum_vfs() if key is None else ENCRYPTED_VFS)
+        )
     except apsw.CantOpenError as error:
         raise StoreError(
             f"cannot open '{path}'", remedy="check that its folder exists and that you may read and write there"
         ) from error
+    if key is not None:
+        key.unlock(connection)
     connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
     # Otherwise SQLite looks at the values bound to a statement when it plans, and so plans (and parses) nearly every
     # statement again each time it is run with others: a tenth of a recall.
@@ -113,23 +119,23 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         )
 
 
-def begin(connection: apsw.Connection) -> None:
+def begin(connection: apsw.Connection, key: PageKey | None = None) -> None:
     """Write the first page of a new file: it tells the checksum VFS to give every page a checksum.
 
     What is written before it has none; a copy writes it last, so one that is larger than the cache could not be opened.
     """
-    if checksum_vfs():
+    if key is None and checksum_vfs():
         connection.reserve_bytes("main", CHECKSUM_BYTES)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def prepare(connection: apsw.Connection, path: Path) -> None:
+def prepare(connection: apsw.Connection, path: Path, key: PageKey | None = None) -> None:
     """Make a new file ours, or make sure that an old one is."""
     is_new = connection.execute("PRAGMA schema_version").get == 0
     if not is_new:
         refuse_foreign(connection, path)
-        checksummed(connection, path)
-    elif checksum_vfs():
+        checksummed(connection, path, key)
+    elif key is None and checksum_vfs():
         connection.reserve_bytes("main", CHECKSUM_BYTES)
     connection.execute("PRAGMA journal_mode = wal")
     # NORMAL loses acknowledged writes in a power cut: 193 of 200 cuts, against none for FULL.
@@ -160,10 +166,10 @@ def emptied_log(connection: apsw.Connection) -> bool:
         time.sleep(0.005)
 
 
-def checksummed(connection: apsw.Connection, path: Path) -> None:
+def checksummed(connection: apsw.Connection, path: Path, key: PageKey | None = None) -> None:
     """A header that claims to have no room for checksums switches them off: it was damaged, or is not ours."""
     connection.execute("PRAGMA schema_version").get  # noqa: B018 - reads the header
-    if checksum_vfs() and connection.reserve_bytes("main") != CHECKSUM_BYTES:
+    if key is None and checksum_vfs() and connection.reserve_bytes("main") != CHECKSUM_BYTES:
         raise DamagedData(f"the pages of '{path.name}' carry no checksums", remedy="restore a backup")
 
 
@@ -180,6 +186,8 @@ def recollect_error(error: apsw.Error, path: Path) -> RecollectError:
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
         return StoreReadOnly(f"{where} cannot be written", remedy="check the permissions of the file and its folder")
     if isinstance(error, apsw.NotADBError):
+        if is_encrypted(path):  # the key was found right before
+            return damaged(path)
         return NotARecollectStore(f"{where} is not a Recollect store", remedy="give another path")
     if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == _CHECKSUM_FAILED:
         return damaged(path)
@@ -196,9 +204,10 @@ def recollect_error(error: apsw.Error, path: Path) -> RecollectError:
 class Readers:
     """Connections for reading: one per thread that reads at the moment, kept for the next."""
 
-    def __init__(self, path: Path, vfs: str | None, check: Callable[[], None]) -> None:
+    def __init__(self, path: Path, vfs: str | None, key: PageKey | None, check: Callable[[], None]) -> None:
         self._path = path
         self._vfs = vfs
+        self._key = key
         self._check = check
         self._idle: list[apsw.Connection] = []
         self._lock = threading.Lock()
@@ -249,10 +258,14 @@ class Readers:
             if self._idle and not fresh:
                 return self._idle.pop()
         with translated_errors(self._path):
-            connection = connect(self._path, writable=False, vfs=self._vfs)
-            # The one who writes moves the log, after looking at it (see sqlite_keeping).
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            checksummed(connection, self._path)
+            try:
+                connection = connect(self._path, writable=False, vfs=self._vfs, key=self._key)
+                # The one who writes moves the log, after looking at it (see sqlite_keeping).
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                checksummed(connection, self._path, self._key)
+            except apsw.Error:
+                self._check()  # it may have another key by now
+                raise
             return connection
 
     def _give_back(self, connection: apsw.Connection) -> None:

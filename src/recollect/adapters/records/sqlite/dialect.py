@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import apsw
@@ -10,7 +11,7 @@ from pydantic_core import from_json
 
 from recollect.adapters.records.common.dialect import Bind, Columns, Convert, Values, json_text, moment_text, same
 from recollect.domain.record import ColumnType
-from recollect.ports.query import Compare
+from recollect.ports.query import Compare, Holds, Scalar
 
 MOST_MARKS = 50
 
@@ -56,23 +57,51 @@ class SqliteDialect:
         return f"{column} IN ({', '.join(bind(value) for value in (*values, *repeated))})"
 
     def member(self, column: str, given: Compare, bind: Bind) -> str:
-        key = bind(given.key)
-        if given.value is None or isinstance(given.value, bool):
-            wanted = {None: "null", True: "true", False: "false"}[given.value]
-            test = f"type = '{wanted}'"
-        else:
-            kinds = ("text",) if isinstance(given.value, str) else ("integer", "real")
-            listed = ", ".join(f"'{kind}'" for kind in kinds)
-            operator = "=" if given.operator == "!=" else given.operator
-            test = f"type IN ({listed}) AND atom {operator} {bind(given.value)}"
-        return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE key = {key} AND {test})"
+        if given.value is None:
+            return f"(json_type({column}, {json_path(given.path, bind)}) IS 'null')"
+        found = f"json_extract({column}, {json_path(given.path, bind)})"
+        # First what an index of declared paths knows, then the type.
+        compared = f"{found} {'=' if given.operator == '!=' else given.operator} {bind(_plain(given.value))}"
+        return f"({compared} AND {_is_kind(f'json_type({column}, {json_path(given.path, bind)})', given.value)})"
 
-    def holds(self, column: str, value: str, bind: Bind) -> str:
+    def has(self, column: str, path: Sequence[str], bind: Bind) -> str:
+        return f"(json_type({column}, {json_path(path, bind)}) IS NOT NULL)"
+
+    def holds(self, column: str, given: Holds, bind: Bind) -> str:
+        value = given.value
         # Most lists have this one member, as we write them: that is seen without taking the JSON apart.
-        alone = f"{column} = {bind(json_text([value]))}"
+        alone = f"{column} = {bind(json_text([value]))} OR " if not given.path and isinstance(value, str) else ""
+        members = f"json_each({column}, {json_path(given.path, bind)})" if given.path else f"json_each({column})"
         # Only members of a list have numbers for keys; `atom`, because `value` shows a nested list as text.
-        member = f"typeof(key) = 'integer' AND type = 'text' AND atom = {bind(value)}"
-        return f"({alone} OR EXISTS (SELECT 1 FROM json_each({column}) WHERE {member}))"
+        same = "" if value is None else f" AND atom = {bind(_plain(value))}"
+        one = f"typeof(key) = 'integer' AND {_is_kind('type', value)}{same}"
+        return f"({alone}EXISTS (SELECT 1 FROM {members} WHERE {one}))"
+
+
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def json_path(path: Sequence[str], bind: Bind | None = None) -> str:
+    """The way to a member. Of plain names it is written out, since only that can be found in an index; any other is
+    bound.
+    """
+    text = "$" + "".join(f".{json_text(key)}" for key in path)
+    return f"'{text}'" if bind is None or all(map(_NAME.fullmatch, path)) else bind(text)
+
+
+def is_plain_path(path: Sequence[str]) -> bool:
+    return all(map(_NAME.fullmatch, path))
+
+
+def _plain(value: Scalar) -> Scalar:
+    """As `json_extract` shows it."""
+    return int(value) if isinstance(value, bool) else value
+
+
+def _is_kind(type: str, value: Scalar) -> str:
+    if value is None or isinstance(value, bool):
+        return f"{type} IS '{json_text(value)}'"
+    return f"{type} IS 'text'" if isinstance(value, str) else f"coalesce({type} IN ('integer', 'real'), FALSE)"
 
 
 DIALECT = SqliteDialect()

@@ -18,7 +18,7 @@ import apsw
 
 from recollect.adapters.atomic_file import identity, refuse_replaced
 from recollect.adapters.records.sqlite.connection import APPLICATION_ID, address
-from recollect.adapters.records.sqlite.foreign_pages import PLAIN_VFS
+from recollect.adapters.records.sqlite.page_encryption import ENCRYPTED_VFS, PLAIN_VFS, PageKey
 from recollect.errors import FileReplaced
 
 _LOOKS = 3
@@ -38,12 +38,12 @@ class FileIdentity:
 class WatchedFile:
     """Of one open store; any thread may ask."""
 
-    def __init__(self, path: Path, incarnation: str) -> None:
-        self._path, self._incarnation = path, incarnation
+    def __init__(self, path: Path, incarnation: str, key: PageKey | None = None) -> None:
+        self._path, self._incarnation, self._key = path, incarnation, key
         self._opened = identity(path)
         self._lock = threading.Lock()
         self._seen: Stamp | None = _stamp(path)
-        self._stood = standing(path) if self._opened else FileIdentity()
+        self._stood = standing(path, key) if self._opened else FileIdentity()
         self.is_written_over = False
 
     def check(self) -> None:
@@ -62,7 +62,7 @@ class WatchedFile:
                 stamp = _stamp(self._path)
                 if stamp == self._seen:
                     return
-                found = standing(self._path)
+                found = standing(self._path, self._key)
                 if not self._is_another(found):
                     self._remember(found, stamp)
                     return
@@ -88,14 +88,16 @@ class WatchedFile:
         )
 
 
-def standing(path: Path) -> FileIdentity:
+def standing(path: Path, key: PageKey | None = None) -> FileIdentity:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     is_ours: bool | None = None
     try:
-        connection = apsw.Connection(address(path, immutable=1), flags=flags, vfs=PLAIN_VFS)
+        connection = apsw.Connection(address(path, immutable=1), flags=flags, vfs=ENCRYPTED_VFS if key else PLAIN_VFS)
     except apsw.CantOpenError:
         return FileIdentity()
     try:
+        if key is not None:
+            key.unlock(connection)
         is_ours = connection.execute("PRAGMA application_id").get == APPLICATION_ID
         kept = dict(connection.execute("SELECT key, value FROM recollect_store WHERE key IN ('incarnation', 'seq')"))
         return FileIdentity(is_ours, str(kept["incarnation"]), int(kept["seq"]))

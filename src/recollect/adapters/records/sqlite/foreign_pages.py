@@ -25,11 +25,12 @@ from recollect.adapters.records.sqlite.connection import (
     checksum_vfs,
     translated_errors,
 )
+from recollect.adapters.records.sqlite.page_encryption import PLAIN_VFS
 from recollect.adapters.records.sqlite.wal import open_log, page_sums, read_frames, read_header
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.ports.records import Problem
+from recollect.ports.traces import PIECE_BYTES
 
-PLAIN_VFS = "win32" if os.name == "nt" else "unix"
 _EMPTY = bytes(CHECKSUM_BYTES)
 _AT_ONCE = 256
 Sum = tuple[int, int]
@@ -152,6 +153,18 @@ def _pages(path: Path) -> Iterator[_Pages | None]:
             yield _Pages(file, size) if known else None
         finally:
             file.xClose()
+
+
+def file_pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a file as they are on disk, read by SQLite's own means, as above."""
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    file = apsw.VFSFile(PLAIN_VFS, str(path.absolute()), flags)
+    try:
+        size = file.xFileSize()
+        for start in range(0, size, PIECE_BYTES):
+            yield file.xRead(min(PIECE_BYTES, size - start), start)
+    finally:
+        file.xClose()
 
 
 class _Pages:

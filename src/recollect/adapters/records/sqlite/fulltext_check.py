@@ -22,7 +22,12 @@ from recollect.ports.records import Problem
 
 def check_text(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Problem]:
     """The text index holds exactly the living records, each by its own terms."""
-    if marks(running(connection)) != text_marks(TOKENIZER):
+    try:
+        made_of = marks(running(connection))
+    except apsw.Error as error:
+        yield Problem(what=f"what the text indexes are made of cannot be read: {error}")
+        return
+    if made_of != text_marks(TOKENIZER):
         yield Problem(what=READ_OTHERWISE, part="index")
         return
     for record in [one for one in RECORDS.values() if one.shape.text]:

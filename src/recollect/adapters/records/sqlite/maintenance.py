@@ -10,6 +10,7 @@ from typing import cast
 
 import apsw
 
+from recollect.adapters.encryption.master_key import MasterKey
 from recollect.adapters.records.common import migrations
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.ddl import Ddl, Table, is_current, mark_text, recorded, text_marks, update_text
@@ -18,9 +19,10 @@ from recollect.adapters.records.common.integrity import check_count, check_refer
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.sqlite.connection import connect, refuse_foreign, translated_errors
 from recollect.adapters.records.sqlite.fulltext import TOKENIZER, make_text
+from recollect.adapters.records.sqlite.page_encryption import page_key
 from recollect.domain.memory import Memory, content_hash
 from recollect.domain.record import RECORDS, Record, new_id
-from recollect.errors import DamagedData
+from recollect.errors import DamagedData, WrongKey
 from recollect.ports.records import Problem
 
 CodecOf = Callable[[type[Record]], Codec]
@@ -66,13 +68,16 @@ def running(connection: apsw.Connection) -> Run:
 
 
 def migrate(connection: apsw.Connection, path: Path, codec_of: CodecOf) -> list[str]:
-    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one."""
+    """Bring the file up to date: each migration in a transaction of its own, recorded in the same one.
+
+    In a new file all tables are made at once.
+    """
     with _alone(connection):
         create(connection)  # also says so at once if the file cannot be written
         if is_current(running(connection), TOKENIZER):
             return []
-    applied = []
-    for migration in migrations.migrations():
+        applied = DDL.make(running(connection))
+    for migration in [] if applied else migrations.migrations():
         with _alone(connection):
             if DDL.migrate(migration, running(connection), apsw.ConstraintError, f"'{path.name}'"):
                 applied.append(migration.name)
@@ -141,13 +146,15 @@ def create(connection: apsw.Connection) -> None:
     )
 
 
-def examine(path: Path) -> str:
+def examine(path: Path, master: MasterKey | None = None) -> str:
     """What is there, in a sentence; the error that opening it would end with, if it would. Changes nothing."""
-    with translated_errors(path), closing(connect(path, writable=False)) as connection:
+    key = page_key(path, master)
+    with translated_errors(path), closing(connect(path, writable=False, key=key)) as connection:
         if connection.execute("PRAGMA schema_version").get == 0:
             return "an empty file, which will be made a store when it is first used"
         refuse_foreign(connection, path)
-        return migrations.outstanding(recorded(running(connection)), f"'{path.name}'")
+        said = migrations.outstanding(recorded(running(connection)), f"'{path.name}'")
+        return f"{said}; {'encrypted' if key is not None else 'not encrypted'}"
 
 
 def check_records(connection: apsw.Connection, codec_of: CodecOf) -> Iterator[Problem]:
@@ -202,7 +209,7 @@ def _check_table(connection: apsw.Connection, record: type[Record], codec: Codec
                 yield Problem("its row is missing", table, id, organization_id)
                 continue
             record.model_validate(codec.record(found).__dict__)
-        except (apsw.Error, DamagedData, ValueError) as error:
+        except (apsw.Error, DamagedData, WrongKey, ValueError) as error:
             yield Problem(f"cannot be read: {type(error).__name__}", table, id, organization_id)
 
 

@@ -18,19 +18,23 @@ from typing import TypeVar, cast
 
 import apsw
 
-from recollect.adapters.atomic_file import atomic_path, clear_unfinished
+from recollect.adapters.atomic_file import atomic_path, clear_unfinished, identity
+from recollect.adapters.encryption.master_key import MasterKey, new_data_key
+from recollect.adapters.file_scan import scan_files
 from recollect.adapters.records.common import ddl
 from recollect.adapters.records.common.checks import check_text as check_text_query
-from recollect.adapters.records.common.codec import Cipher, Codec
+from recollect.adapters.records.common.codec import Codec
+from recollect.adapters.records.common.data_keys import DataKeys
 from recollect.adapters.records.common.dialect import Values
+from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.group_commit import GroupCommit
 from recollect.adapters.records.common.integrity import check_count
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
-from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, insert_statement
+from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, references_of
 from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
-from recollect.adapters.records.sqlite import fulltext
+from recollect.adapters.records.sqlite import fulltext, member_indexes
 from recollect.adapters.records.sqlite.connection import (
     Readers,
     begin,
@@ -41,8 +45,9 @@ from recollect.adapters.records.sqlite.connection import (
     translated_errors,
 )
 from recollect.adapters.records.sqlite.dialect import DIALECT
-from recollect.adapters.records.sqlite.foreign_pages import seal_by_content, seal_proven
+from recollect.adapters.records.sqlite.foreign_pages import file_pieces, seal_by_content, seal_proven
 from recollect.adapters.records.sqlite.fulltext_check import check_text
+from recollect.adapters.records.sqlite.key_change import wait_for_change
 from recollect.adapters.records.sqlite.maintenance import (
     check_content,
     check_records,
@@ -50,6 +55,7 @@ from recollect.adapters.records.sqlite.maintenance import (
     rebuild_text,
     running,
 )
+from recollect.adapters.records.sqlite.page_encryption import PageKey, new_page_key, page_key
 from recollect.adapters.records.sqlite.wal import log_of
 from recollect.adapters.records.sqlite.wal_guard import (
     LogGuard,
@@ -63,9 +69,12 @@ from recollect.adapters.records.sqlite.wal_guard import (
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes
 from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
+from recollect.ports.keys import KeyService
+from recollect.ports.member_indexes import MemberIndex
 from recollect.ports.query import Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
 from recollect.ports.steps import Committed, Step
+from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
@@ -75,53 +84,95 @@ _log = logging.getLogger("recollect.sqlite")
 
 
 class SqliteStore(SqlReads):
+    scans_files = True
     dialect = DIALECT
 
-    def __init__(self, path: Path, *, cipher: Cipher | None = None, vfs: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        key_service: KeyService | None = None,
+        vfs: str | None = None,
+        master: MasterKey | None = None,
+    ) -> None:
+        """`master` encrypts the file, `key_service` fields in a file that is not encrypted."""
         self.path = path
-        super().__init__(cipher)
+        self.data_keys = DataKeys(self, key_service, self._write, file_is_encrypted=master is not None)
+        super().__init__(FieldCipher(self.data_keys, texts=False))
+        self._master = master
+        self._key: PageKey | None = None
         self._notes = LogNotes(path)
         connection, keeping = self._opened(vfs)
         self._place = keeping.place
-        self._readers = Readers(path, vfs, self._place.check)
+        self._readers = Readers(path, vfs, self._key, self._place.check)
         self._sizes = fulltext.Sizes()
         self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
-        self.capabilities = Capabilities("sqlite", durable=True, many_processes=True, row_by_row=True)
+        self.capabilities = Capabilities(
+            "sqlite", durable=True, many_processes=True, row_by_row=True, encrypted=self._key is not None
+        )
 
     def _opened(self, vfs: str | None) -> tuple[apsw.Connection, LogGuard]:
-        """The connection that writes. What another program did to the file meanwhile is settled first."""
+        """The connection that writes, to the file that has the name: another may just take its place (`key_change`)."""
+        while True:
+            place = identity(self.path)  # before: who changes the key from here on is noticed by it
+            with translated_errors(self.path):
+                wait_for_change(self.path)
+            connection, keeping = self._settled(vfs)
+            if not wait_for_change(self.path) and place in (None, identity(self.path)):
+                return connection, keeping
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log may be another's by now
+            keeping.close()
+            connection.close()
+            self._notes.close()
+
+    def _settled(self, vfs: str | None) -> tuple[apsw.Connection, LogGuard]:
+        """What another program did to the file meanwhile is settled first."""
         with translated_errors(self.path):
             clear_unfinished(self.path)
+            self._key = page_key(self.path, self._master)
             noted = self._notes.read()
-            refuse_other_log(self.path, noted)
+            refuse_other_log(self.path, noted, self._key)
             if noted is not None and not is_current(self.path, noted):
                 seal_proven(self.path, self._notes, noted)
         try:
             return self._connected(vfs, noted)
         except DamagedData:
             with translated_errors(self.path):
-                if not (seal_proven(self.path, self._notes) or seal_by_content(self.path, self._content_problems)):
+                tried, self._key = self._key, page_key(self.path, self._master)
+                # Another key: another process made the file a moment ago.
+                if tried == self._key and not (
+                    seal_proven(self.path, self._notes) or seal_by_content(self.path, self._content_problems)
+                ):
                     raise
         return self._connected(vfs, noted)
 
     def _connected(self, vfs: str | None, noted: LogNote | None) -> tuple[apsw.Connection, LogGuard]:
         with translated_errors(self.path):
-            connection = connect(self.path, writable=True, vfs=vfs)
+            connection = connect(self.path, writable=True, vfs=vfs, key=self._key)
             try:
-                prepare(connection, self.path)
+                prepare(connection, self.path, self._key)
                 damage = log_damage(connection, self.path, self._notes, noted)
                 if damage is None:
                     migrate(connection, self.path, self.codec)
                     note_loss(connection, self.path, self._notes, noted)
                 elif not ddl.is_current(running(connection), fulltext.TOKENIZER):
                     raise damage
-                keeping = LogGuard(self.path, connection, self._notes, damage)
+                keeping = LogGuard(self.path, connection, self._notes, damage, self._key)
                 keeping.note()
             except BaseException:
                 connection.close()
                 raise
         return connection, keeping
+
+    def index_key(self) -> bytes | None:
+        """What the index beside an encrypted file is encrypted with: a key of its own, so that another master key
+        leaves the index as it is."""
+        if self._key is None:
+            return None
+        self._writer.run(self._tables.ensure_index_key)
+        ((kept,),) = self._read_rows("SELECT value FROM recollect_store WHERE key = 'index_key'")
+        return bytes.fromhex(str(kept))
 
     def _content_problems(self, connection: apsw.Connection) -> Iterator[Problem]:
         return check_content(connection, self.codec)
@@ -140,6 +191,9 @@ class SqliteStore(SqlReads):
         return [id for (id,) in self._read_rows('SELECT id FROM "organization" ORDER BY id')]
 
     def transact(self, scope: Scope, steps: Sequence[Step]) -> Committed:
+        return self.data_keys.transact(scope, steps)
+
+    def _write(self, scope: Scope, steps: Sequence[Step]) -> Committed:
         return self._healing(lambda: self._writer.run(lambda: self._tables.apply(scope, steps)))
 
     def search_text(self, scope: Scope, query: TextQuery[Record]) -> list[TextHit]:
@@ -150,6 +204,9 @@ class SqliteStore(SqlReads):
                 return fulltext.search(connection, self.compiler(), self._sizes, scope, query)
 
         return self._healing(searched)
+
+    def index_members(self, wanted: Sequence[MemberIndex]) -> None:
+        self._writer.run(lambda: member_indexes.update(self._tables.run, wanted))
 
     def migrate(self) -> list[str]:
         return self._writer.run(lambda: [])  # opening already brought the file up to date
@@ -172,12 +229,13 @@ class SqliteStore(SqlReads):
             self._copy(temporary)
 
     def _copy(self, target: Path) -> None:
-        copy = connect(target, writable=True)
+        key = new_page_key(self._master) if self._master is not None else None
+        copy = connect(target, writable=True, key=key)
         try:
-            begin(copy)
+            begin(copy, key)
             with self._readers.one() as connection, copy.backup("main", connection, "main") as pages:
                 pages.step(-1)
-            prepare(copy, target)
+            prepare(copy, target, key)
             copy.execute("UPDATE recollect_store SET value = ? WHERE key = 'incarnation'", (new_id(),))
         finally:
             copy.close()
@@ -206,6 +264,9 @@ class SqliteStore(SqlReads):
         self._sizes = fulltext.Sizes()  # the one write that gives out no seq
         return mended
 
+    def erase_words(self) -> None:
+        """Texts are never encrypted one by one here, so no words are left when they are."""
+
     def erase_traces(self) -> None:
         """Leave no byte of what was deleted: merge the text indexes and empty the write-ahead log."""
         with translated_errors(self.path):
@@ -218,6 +279,14 @@ class SqliteStore(SqlReads):
                 f"what was deleted is gone, but its bytes are still in the log: somebody reads '{self.path.name}'",
                 remedy="they go with the next erase, or when the store is closed",
             )
+
+    def scan(self, scope: Scope, needles: Sequence[bytes]) -> Iterator[ScannedPlace]:
+        """Every file of the store; but what locks it has only numbers in it, and closing it would undo the locks."""
+        return scan_files(self.path, needles, file_pieces, left_out=(self.path.name + "-shm",))
+
+    def rename_deleted(self, scope: Scope, names: Mapping[tuple[str, str], str]) -> None:
+        with translated_errors(self.path):
+            self._writer.run(lambda: rename_deleted(self._tables, scope, names))
 
     def close(self) -> None:
         self._readers.close()  # first: whoever writes is the last, and looks at the log before it is moved
@@ -311,6 +380,7 @@ class _Tables(SqlTables[int]):
             self.rollback()
             self.keeping.begin()
             self._connection.execute("BEGIN IMMEDIATE")
+            self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
             self._lost, self._remakes_tables = None, False
             self.seq, self._records, self._any_gone = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
@@ -431,6 +501,9 @@ class _Tables(SqlTables[int]):
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
         table = quoted(record.shape.table + "_text")
         self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
+
+    def ensure_index_key(self) -> None:
+        self.run("INSERT OR IGNORE INTO recollect_store VALUES ('index_key', ?)", (new_data_key().hex(),))
 
     def rebuild_text(self) -> list[str]:
         self._remakes_tables = True

@@ -15,6 +15,7 @@ import apsw
 
 from recollect.adapters.records.sqlite.file_identity import WatchedFile, standing
 from recollect.adapters.records.sqlite.foreign_pages import changed_frames, seal_proven
+from recollect.adapters.records.sqlite.page_encryption import PageKey
 from recollect.adapters.records.sqlite.wal import open_log, read_header
 from recollect.adapters.records.sqlite.wal_notes import LogNote, LogNotes, store_mark
 from recollect.errors import DamagedData, FileReplaced
@@ -28,10 +29,17 @@ log = logging.getLogger("recollect.records")
 class LogGuard:
     """Of the connection that writes."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, notes: LogNotes, damage: DamagedData | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: apsw.Connection,
+        notes: LogNotes,
+        damage: DamagedData | None,
+        key: PageKey | None = None,
+    ) -> None:
         self._path, self._connection, self._notes = path, connection, notes
         incarnation = _incarnation(connection)
-        self.place = WatchedFile(path, incarnation)
+        self.place = WatchedFile(path, incarnation, key)
         self._store = store_mark(incarnation)
         self._frames = 0
         self._looked_at = (b"", 0)  # of which generation of the log, how many frames were found in order
@@ -203,11 +211,11 @@ def is_current(path: Path, noted: LogNote) -> bool:
         os.close(handle)
 
 
-def refuse_other_log(path: Path, noted: LogNote | None) -> None:
+def refuse_other_log(path: Path, noted: LogNote | None, key: PageKey | None = None) -> None:
     """SQLite would write the log that it finds into whatever file has the name, a restored backup, say."""
     if noted is None or not noted.frames or not path.is_file() or not is_current(path, noted):
         return
-    alone = standing(path).incarnation
+    alone = standing(path, key).incarnation
     if alone is not None and store_mark(alone) != noted.store:
         raise FileReplaced(
             f"the log '{path.name}-wal' belongs to another file than '{path.name}': one was put in the other's place",

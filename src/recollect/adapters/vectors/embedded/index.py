@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 
 from recollect.adapters.vectors.embedded.quantization import Key, Query, Section, Source
 from recollect.adapters.vectors.embedded.search import CANDIDATES, EXACT_VALUES, Disagreement, Search
-from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, Writable, write_segment
+from recollect.adapters.vectors.embedded.segment import DamagedSegment, SealedSection, Segment, write_segment
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder
 from recollect.adapters.vectors.embedded.state import IndexState, MergeJob, differing, extend, merge_job
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection
 from recollect.adapters.vectors.exact import VectorFilter
 from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, DamagedData, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from recollect.ports.keys import Writable
 from recollect.ports.vectors import VectorHit, VectorRow, VectorSnapshot, VectorTruth
 
 SEAL_ROWS = 20_000
@@ -51,7 +52,8 @@ class _Stopped(Exception):
 
 
 class EmbeddedIndex:
-    """Nearest vectors of one tenant in one space; `folder=None` keeps everything in memory."""
+    """Nearest vectors of one tenant in one space; `folder=None` keeps everything in memory; with a `key` the files are
+    encrypted."""
 
     label = "the embedded index"
 
@@ -60,6 +62,7 @@ class EmbeddedIndex:
         truth: VectorTruth,
         folder: Path | None,
         *,
+        key: bytes | None = None,
         background: bool = True,
         seal_rows: int = SEAL_ROWS,
         exact_values: int = EXACT_VALUES,
@@ -68,7 +71,7 @@ class EmbeddedIndex:
         self._truth = truth
         self._exact_values = exact_values
         self._candidates = candidates
-        self._folder = SegmentFolder(folder)
+        self._folder = SegmentFolder(folder, key)
         self._state = IndexState(self._folder, seal_rows)
         self._lock = threading.Lock()
         self._writer = threading.Lock()

@@ -16,7 +16,8 @@ Why int8 beside the codes, at all lengths: asking SQLite for 4,000 rows takes 22
 are known for certain. A merge re-centres from `coarse` too and reads no vector from the truth.
 
 Checksums are checked block by block when first touched (3.7 GB/s measured): opening costs nothing, a small tenant
-pays for its own range only.
+pays for its own range only. Beside an encrypted store the file is sealed (`adapters/encryption/sealed.py`): then its
+pieces are decrypted, which authenticates them, into memory of this process when first touched.
 What proves it: `tests/adapters/vectors/test_segments.py`, `tests/crash/test_index_crash.py`.
 """
 
@@ -31,11 +32,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.adapters.encryption.sealed import PIECE, SealedPieces
 from recollect.adapters.vectors.embedded import kernels
 from recollect.adapters.vectors.embedded.quantization import (
     Column,
@@ -52,6 +54,7 @@ from recollect.adapters.vectors.embedded.quantization import (
     sign_codes,
 )
 from recollect.errors import DamagedData
+from recollect.ports.keys import Writable
 from recollect.ports.vectors import FACETS
 
 FORMAT = 1
@@ -60,10 +63,6 @@ BLOCK = 16384
 _TRAILER = struct.Struct("<II8s")
 _ALIGNMENT = 64
 _USER = FACETS.index("user_id")
-
-
-class Writable(Protocol):
-    def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class DamagedSegment(DamagedData):
@@ -110,45 +109,70 @@ def layout(start: int, rows: int, tenants: int, dimensions: int) -> dict[str, Co
     return extents
 
 
-@dataclass(eq=False)
-class BlockChecksums:
-    """The checksums of a segment's blocks, and which of them were found right so far."""
+class Blocks:
+    """The bytes of a segment; a block is used when it was found right, which is remembered."""
 
-    data: memoryview
-    sums: NDArray[np.uint32] | None  # None: nothing (more) to check
-    right: NDArray[np.bool_] = field(init=False)
-    owner: Callable[[], Segment | None] = lambda: None  # weak, or unlinked files would stay mapped
-
-    def __post_init__(self) -> None:
-        self.right = np.zeros(0 if self.sums is None else len(self.sums), np.bool_)
+    def __init__(self, data: memoryview, block: int, count: int) -> None:
+        self.data = data
+        self.owner: Callable[[], Segment | None] = lambda: None  # weak, or unlinked files would stay mapped
+        self._block = block
+        self._right = np.zeros(count, np.bool_)
+        self.all_right = not count
 
     def check(self, start: int, stop: int) -> None:
-        if self.sums is not None and stop > start:
-            first, last = start // BLOCK, (stop - 1) // BLOCK + 1
-            if not self.right[first:last].all():
-                self._check_blocks(first + np.flatnonzero(~self.right[first:last]))
+        if not self.all_right and stop > start:
+            first, last = start // self._block, (stop - 1) // self._block + 1
+            if not self._right[first:last].all():
+                self._check_blocks(first + np.flatnonzero(~self._right[first:last]))
 
     def check_rows(self, extent: ColumnExtent, rows: kernels.Rows) -> None:
-        if self.sums is None or not len(rows):
+        if self.all_right or not len(rows):
             return
         starts = extent.offset + rows * extent.row_bytes
-        first, last = starts // BLOCK, (starts + extent.row_bytes - 1) // BLOCK
+        first, last = starts // self._block, (starts + extent.row_bytes - 1) // self._block
         for step in range(int((last - first).max()) + 1):
             blocks = np.minimum(first + step, last)
-            fresh = blocks[~self.right[blocks]]
+            fresh = blocks[~self._right[blocks]]
             if len(fresh):
                 self._check_blocks(np.unique(fresh))
 
     def _check_blocks(self, blocks: NDArray[np.int64]) -> None:
-        sums = self.sums  # another thread may find the last block right meanwhile and set it to None
-        if sums is None:
-            return
         for block in blocks.tolist():
-            if zlib.crc32(self.data[block * BLOCK : (block + 1) * BLOCK]) != sums[block]:
-                raise DamagedSegment(self.owner(), f"block {block} has a wrong checksum")
-            self.right[block] = True
-        if self.right.all():
-            self.sums = None
+            self._check_block(block)
+            self._right[block] = True
+        self.all_right = bool(self._right.all())
+
+    def _check_block(self, block: int) -> None:
+        raise NotImplementedError
+
+
+class ChecksummedBlocks(Blocks):
+    """Of a plain file, which is mapped. Without `sums` there is nothing to check."""
+
+    def __init__(self, data: memoryview, sums: NDArray[np.uint32] | None) -> None:
+        super().__init__(data, BLOCK, 0 if sums is None else len(sums))
+        self._sums = sums
+
+    def _check_block(self, block: int) -> None:
+        assert self._sums is not None, "else no block is asked for"
+        if zlib.crc32(self.data[block * BLOCK : (block + 1) * BLOCK]) != self._sums[block]:
+            raise DamagedSegment(self.owner(), f"block {block} has a wrong checksum")
+
+
+class DecryptedBlocks(Blocks):
+    """Of a sealed file: memory of this process, which the system provides as it is filled."""
+
+    def __init__(self, sealed: memoryview, key: bytes) -> None:
+        self._pieces = SealedPieces(sealed, key)
+        self._memory = memoryview(mmap.mmap(-1, self._pieces.size))
+        super().__init__(self._memory.toreadonly(), PIECE, self._pieces.count)
+
+    def _check_block(self, block: int) -> None:
+        try:
+            piece = self._pieces.piece(block)
+        except DamagedData as error:
+            raise DamagedSegment(self.owner(), f"piece {block} is damaged") from error
+        self._memory[block * PIECE : block * PIECE + len(piece)] = piece
 
 
 @dataclass(eq=False)
@@ -157,7 +181,7 @@ class SealedSection:
 
     key: Key
     extents: dict[str, ColumnExtent]
-    guard: BlockChecksums
+    guard: Blocks
     last: int  # the row with the highest seq
 
     def __len__(self) -> int:
@@ -239,7 +263,7 @@ class Segment:
     seen: int
     incarnation: str
     sections: dict[Key, SealedSection]
-    guard: BlockChecksums
+    guard: Blocks
     path: Path | None = None
     inode: int = 0
 
@@ -251,7 +275,7 @@ class Segment:
         self.guard.check(0, len(self.guard.data))
 
 
-def open_segment(path: Path) -> Segment:
+def open_segment(path: Path, *, key: bytes | None = None) -> Segment:
     """Map a segment file; DamagedSegment when it is cut short, of another format, or not a segment."""
     with path.open("rb") as file:
         inode = os.fstat(file.fileno()).st_ino
@@ -259,30 +283,46 @@ def open_segment(path: Path) -> Segment:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except ValueError as error:
             raise DamagedSegment(None, "the file is empty") from error
-    segment = parse(data, checked=False)
+    segment = parse(data, key=key)
     segment.path, segment.inode = path, inode
     return segment
 
 
-def parse(data: memoryview, *, checked: bool) -> Segment:
+def parse(data: memoryview, *, checked: bool = False, key: bytes | None = None) -> Segment:
     try:
-        return _parse(data, checked=checked)
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+        if key is None:
+            return _parse(data, lambda sums, stop: ChecksummedBlocks(data[:stop], None if checked else sums))
+        blocks = DecryptedBlocks(data, key)
+        blocks.check(0, len(MAGIC))
+        blocks.check(len(blocks.data) - _TRAILER.size, len(blocks.data))
+        return _parse(blocks.data, lambda sums, stop: blocks, blocks.check)
+    except DamagedSegment:
+        raise
+    except (DamagedData, ValueError, KeyError, TypeError, struct.error) as error:
         raise DamagedSegment(None, f"the footer cannot be read: {error}") from error
 
 
-def _parse(data: memoryview, *, checked: bool) -> Segment:
+def _parse(
+    data: memoryview,
+    blocks_of: Callable[[NDArray[np.uint32], int], Blocks],
+    ready: Callable[[int, int], None] = lambda start, stop: None,
+) -> Segment:
+    """`ready` is told which bytes are read next; the first and the last are there."""
     length, crc, magic = _TRAILER.unpack(data[-_TRAILER.size :])
+    if magic != MAGIC or data[:8] != MAGIC or length > len(data) - _TRAILER.size:
+        raise ValueError("it is not a whole segment")
+    ready(len(data) - _TRAILER.size - length, len(data))
     text = data[len(data) - _TRAILER.size - length : len(data) - _TRAILER.size]
-    if magic != MAGIC or data[:8] != MAGIC or len(text) != length or zlib.crc32(text) != crc:
+    if zlib.crc32(text) != crc:
         raise ValueError("it is not a whole segment")
     footer = json.loads(bytes(text))
     if footer["format"] != FORMAT:
         raise ValueError(f"format {footer['format']}, this program reads {FORMAT}")
+    ready(footer["sums_at"], len(data))
     sums = np.frombuffer(data, "<u4", footer["blocks"], footer["sums_at"])
     if zlib.crc32(sums.tobytes()) != footer["sums_crc"] or footer["blocks"] != -(-footer["sums_at"] // BLOCK):
         raise ValueError("the checksums are damaged")
-    guard = BlockChecksums(data[: footer["sums_at"]], None if checked else sums)
+    guard = blocks_of(sums, footer["sums_at"])
     sections = {}
     for entry in footer["sections"]:
         key = (entry["space"], entry["dimensions"])

@@ -14,12 +14,15 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from recollect.adapters.atomic_file import write_whole
+from recollect.adapters.encryption.sealed import SealedWriter
 from recollect.adapters.folder_lock import FolderLock
-from recollect.adapters.vectors.embedded.segment import DamagedSegment, Segment, Writable, open_segment, parse
+from recollect.adapters.vectors.embedded.segment import DamagedSegment, Segment, open_segment, parse
+from recollect.ports.keys import Writable
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{8})\.seg")
 
@@ -59,8 +62,9 @@ def _preference(segment: Segment) -> tuple[int, int, bool, int]:
 class SegmentFolder:
     """One folder. Without a path nothing is shared or kept: segments live in memory."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, key: bytes | None = None) -> None:
         self.path = path
+        self._key = key
         self._lock = FolderLock(path) if path is not None else None
 
     def stamp(self) -> int:
@@ -99,7 +103,7 @@ class SegmentFolder:
         return opened, damaged
 
     def _open(self, path: Path) -> Segment:
-        segment, name = open_segment(path), parse_name(path.name)
+        segment, name = open_segment(path, key=self._key), parse_name(path.name)
         if name is None or (segment.after, segment.upto) != (name.after, name.upto):
             raise DamagedSegment(segment, "the name tells another range than the file")
         return segment
@@ -125,7 +129,7 @@ class SegmentFolder:
             return in_memory(write)
         generation = 1 + max((name.generation for name in map(parse_name, self.names()) if name), default=0)
         path = self.path / str(SegmentName(after, upto, generation))
-        write_whole(self.path / f"{path.name}.tmp", path, write)
+        write_whole(self.path / f"{path.name}.tmp", path, partial(_written, write, self._key))
         return self._open(path)
 
     def tidy(self, keep: Iterable[Segment]) -> None:
@@ -136,6 +140,15 @@ class SegmentFolder:
         for name in os.listdir(self.path):
             if name.endswith(".seg.tmp") or (parse_name(name) and name not in kept):
                 self.discard(self.path / name)
+
+
+def _written(write: Write, key: bytes | None, file: Writable) -> None:
+    if key is None:
+        write(file)
+        return
+    sealed = SealedWriter(file, key)
+    write(sealed)
+    sealed.end()
 
 
 def in_memory(write: Write) -> Segment:

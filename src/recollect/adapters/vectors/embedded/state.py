@@ -25,12 +25,12 @@ from recollect.adapters.vectors.embedded.segment import (
     Heading,
     SealedSection,
     Segment,
-    Writable,
     write_segment,
 )
 from recollect.adapters.vectors.embedded.segment_folder import SegmentFolder, in_force, in_memory
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows, UnsealedSection, columns_of
 from recollect.adapters.vectors.exact import decode
+from recollect.ports.keys import Writable
 from recollect.ports.vectors import FACETS, VectorRow, VectorSnapshot
 
 log = logging.getLogger("recollect.vectors")

@@ -1,0 +1,3 @@
+"""Charts as files, on vl-convert: `renderer` fills the port; `child` is the process that draws, `caption` writes what
+stands under a chart, `page` makes the HTML.
+"""

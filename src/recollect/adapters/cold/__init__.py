@@ -1,0 +1,1 @@
+"""Files of cold storage: compressed Parquet, written and searched by DuckDB."""

@@ -1,0 +1,1 @@
+"""Files become tables: one module per format, each giving `RawTable`s; `reading` chooses one and writes Parquet."""

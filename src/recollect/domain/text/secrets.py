@@ -1,0 +1,110 @@
+"""Finding secrets in a text: where they stand and what they are. What is done about them, services/secrets.py says.
+
+Ordinary text costs little: keys have long words, so only texts with such words are searched for the beginnings of keys,
+and a pattern is tried only where a hint stands. Every pattern is bounded, so the time grows with the text and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Literal
+
+from recollect.domain.text.secret_formats import FORMATS, LEAST_OF_A_TOKEN, SecretFormat
+
+SHORTEST = 8
+"""No text that holds a secret is shorter."""
+MARK = "[secret: "
+SecretMode = Literal["mask", "refuse", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPolicy:
+    """What the settings say of secrets; services/secrets.py does it."""
+
+    mode: SecretMode = "mask"
+    in_files: SecretMode | None = None
+    """In the files of workspaces; None: the same as elsewhere."""
+    allow: tuple[str, ...] = ()
+    """Values that are not secrets: expressions, or `sha256:` and a hash."""
+    formats: tuple[SecretFormat, ...] = FORMATS
+
+    def allows(self, value: str) -> bool:
+        hashes = f"sha256:{sha256(value.encode('utf-8', 'replace')).hexdigest()}" if self.allow else ""
+        return any(one == hashes or re.fullmatch(one, value) for one in self.allow)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSecret:
+    """A secret at a place of a text."""
+
+    kind: str
+    start: int
+    end: int
+    is_random: bool
+
+
+def find(text: str, formats: Sequence[SecretFormat] = FORMATS) -> list[FoundSecret]:
+    """The secrets in a text, in order. Those that overlap count as one, of the kind of the first."""
+    if len(text) < SHORTEST:
+        return []
+    long_words = [word for word in text.split() if len(word) >= LEAST_OF_A_TOKEN]
+    longest = max(map(len, long_words), default=0)
+    words, lowered = " ".join(long_words), _lowered(text)
+    found: list[FoundSecret] = []
+    for one in formats:
+        if one.least > longest:
+            continue
+        searched = lowered if one.any_case else words if one.least else text
+        for hint in one.hints:  # most texts have none: this loop is nearly all that they cost
+            if hint in searched:
+                if any(other in searched for other in one.beside):
+                    found += _matches(one, text, lowered)
+                break
+    return _joined(found) if found else found
+
+
+def without_secrets(text: str) -> str:
+    """A text to show or log whose secrets are replaced by what they are."""
+    for secret in reversed(find(text)):
+        text = f"{text[: secret.start]}{MARK}{secret.kind}]{text[secret.end :]}"
+    return text
+
+
+def _lowered(text: str) -> str:
+    """In small letters, each in its place: a few letters become two."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else re.sub("[A-Z]+", lambda found: found[0].lower(), text)
+
+
+def _matches(one: SecretFormat, text: str, lowered: str) -> Iterator[FoundSecret]:
+    matches = _anchored(one, text, lowered) if one.is_anchored else one.pattern.finditer(text)
+    for match in matches:
+        group = next((name for name in match.re.groupindex if match[name] is not None), 0)
+        start, end = match.span(group)
+        if one.is_likely(text[start:end]):
+            yield FoundSecret(one.kind, start, end, one.is_random)
+
+
+def _anchored(one: SecretFormat, text: str, lowered: str) -> Iterator[re.Match[str]]:
+    searched = lowered if one.any_case else text
+    for hint in one.hints:
+        place = searched.find(hint)
+        while place >= 0:
+            match = one.pattern.match(text, place)
+            if match is not None:
+                yield match
+            place = searched.find(hint, max(match.end() if match is not None else 0, place + len(hint)))
+
+
+def _joined(found: list[FoundSecret]) -> list[FoundSecret]:
+    """In order, none inside another; of those that begin together, the first format comes first."""
+    joined: list[FoundSecret] = []
+    for one in sorted(found, key=lambda secret: secret.start):
+        if joined and one.start < joined[-1].end:
+            joined[-1] = replace(joined[-1], end=max(joined[-1].end, one.end))
+        else:
+            joined.append(one)
+    return joined
