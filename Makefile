@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Where a machine forbids it, every process of the tests would compile again all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The same as pip, in a tenth of the time; where it cannot reach the registry, pip does it.
 UV := $(BIN)/python -m uv pip install -q --python $(BIN)/python
@@ -25,7 +27,7 @@ AXE_READY := .node/axe/.ready-4.14.0
 STORE ?= recollect.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve browser pooler test check promise soak lint types bench bench-recall bench-scale docs lock \
+.PHONY: help demo serve browser pooler mariadb test check promise soak lint types bench bench-ask bench-data bench-recall bench-scale bench-secrets docs lock \
 	migration golden hooks clean
 
 help:  ## show this list
@@ -37,7 +39,7 @@ demo: $(DEMO_READY)  ## set up, then show the main job on the embedded default
 serve: $(SERVE_READY)  ## set up, then start API, console and MCP on loopback: make serve STORE=team.db
 	@$(BIN)/recollect serve $(STORE)
 
-test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser pooler  ## set up, then run everything
+test: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) lint types browser pooler mariadb  ## set up, then run everything
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: $(TEST_READY) lint types  ## while you work: style, types and the tests of what changed
@@ -50,19 +52,21 @@ hooks: $(TEST_READY)  ## check style and types before each commit (needs pre-com
 	@pre-commit install
 
 # Programs of Debian that tests need. Where one cannot be installed the tests say which of them were left out.
-# The console is tested in Chromium, PostgreSQL behind PgBouncer.
+# The console is tested in Chromium, PostgreSQL behind PgBouncer, connections with MariaDB.
 browser: program = chromium
 pooler: program = pgbouncer
-browser pooler:
+mariadb: program = mariadbd
+mariadb: package = mariadb-server
+browser pooler mariadb:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(program) >/dev/null || { \
 		command -v apt-get >/dev/null && { \
 		if [ "$$(id -u)" = 0 ]; then as=; else as="sudo -n"; fi; \
 		echo "installing $(program) for the tests (once)…"; \
 		$$as apt-get update -qq >/dev/null 2>&1; \
-		$$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $(program) \
+		$$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $(or $(package),$(program)) \
 			>/dev/null 2>&1; } || true; }
 
-soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser pooler  ## all tests at their whole bars; takes long
+soak: $(TEST_READY) $(EMULATOR_READY) $(MCP_PEERS_READY) $(AXE_READY) browser pooler mariadb  ## all tests at their whole bars; takes long
 	@seed=$${RECOLLECT_SEED:-$$($(BIN)/python -c 'import secrets; print(secrets.randbits(32))')}; \
 	echo "RECOLLECT_SEED=$$seed (the same again: make soak RECOLLECT_SEED=$$seed)"; \
 	RECOLLECT_SOAK=1 RECOLLECT_SEED=$$seed $(BIN)/python -m pytest -n 3 --dist loadgroup -p no:cacheprovider --timeout 7200
@@ -83,12 +87,22 @@ bench: $(BENCH_READY)  ## speed beside other stores and other services, in one r
 	@$(BIN)/python bench/checkpoints.py
 	@$(BIN)/python bench/service.py
 
-bench-recall: $(DEMO_READY)  ## recall quality on LoCoMo
+bench-recall: $(DEMO_READY)  ## recall quality on every set there is, and what changed; fails where a set lost more than its error
 	@$(BIN)/python bench/recall_quality.py --out bench/results/recall_quality.json
 	@$(BIN)/python bench/floor.py --out bench/results/floor.json
+	@$(BIN)/python bench/recall_judge.py --out bench/results/recall_sets.json
 
 bench-scale: $(DEMO_READY)  ## a million vectors, and a year of them; takes long
 	@$(BIN)/python bench/scale.py
+
+bench-data: $(BENCH_READY)  ## ten million rows read and profiled beside polars, and the cost of a child process
+	@$(BIN)/python bench/data.py
+
+bench-ask: $(TEST_READY)  ## plain questions to SQL, offline: accuracy by hardness, synonyms, memory, confidence
+	@$(BIN)/python bench/ask.py $(ASK)
+
+bench-secrets: $(DEMO_READY)  ## secrets found in a made corpus, ordinary text taken for one, and what looking costs
+	@$(BIN)/python bench/secret_masking.py
 
 docs: $(TEST_READY)  ## write the reference pages from the code
 	@$(BIN)/python docs/generate.py

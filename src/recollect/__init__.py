@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recollect.interfaces.tool_runner import tool as tool
     from recollect.settings import Settings as Settings
 
-__version__ = "0.2.0"
+__version__ = "0.5.0"
 
 # Imported on first use: `import recollect` takes milliseconds, whatever it can do.
 _HOMES = {

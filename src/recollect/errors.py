@@ -4,6 +4,7 @@
     ├── InvalidInput            invalid_input        422   the request itself is wrong
     │   ├── UnknownKind         unknown_kind         422
     │   ├── TooLarge            too_large            413
+    │   ├── SecretFound         secret_found         422   the settings say that texts with secrets are refused
     │   └── InvalidSettings     invalid_settings     422
     ├── NotFound                not_found            404   absent, or another tenant's: they look alike
     ├── Denied                  denied               403
@@ -14,7 +15,10 @@
     │   ├── ReferenceMissing    reference_missing    409
     │   ├── RequirementFailed   requirement_failed   409
     │   ├── IllegalTransition   illegal_transition   409
-    │   └── LeaseLost           lease_lost           409
+    │   ├── LeaseLost           lease_lost           409
+    │   ├── Cancelled           cancelled            409   somebody asked for the work to end
+    │   ├── InColdStorage       in_cold_storage      409   it was moved to a file, and can be restored from there
+    │   └── OnLegalHold         on_legal_hold        409   it may not be deleted
     ├── RateLimited             rate_limited         429   slower, please
     ├── Unavailable             unavailable          503   try again, or mend the surroundings
     │   ├── Overloaded          overloaded           503
@@ -28,6 +32,7 @@
     │   └── Unsupported         unsupported          409   this store cannot; another can
     └── StoreError              store_error          500
         ├── DamagedData         damaged_data         500   never served: a checksum or the engine says no
+        ├── WrongKey            wrong_key            500
         ├── NotARecollectStore  not_a_recollect_store 422
         ├── NewerStore          newer_store          422   made by a newer program
         ├── FileReplaced        file_replaced        503   the store's file was deleted or exchanged under us
@@ -81,6 +86,10 @@ class TooLarge(InvalidInput):
     http_status = 413
 
 
+class SecretFound(InvalidInput):
+    code = "secret_found"
+
+
 class InvalidSettings(InvalidInput):
     code = "invalid_settings"
 
@@ -132,6 +141,18 @@ class IllegalTransition(Conflict):
 
 class LeaseLost(Conflict):
     code = "lease_lost"
+
+
+class Cancelled(Conflict):
+    code = "cancelled"
+
+
+class InColdStorage(Conflict):
+    code = "in_cold_storage"
+
+
+class OnLegalHold(Conflict):
+    code = "on_legal_hold"
 
 
 class RateLimited(RecollectError):
@@ -192,6 +213,10 @@ class StoreError(RecollectError):
 
 class DamagedData(StoreError):
     code = "damaged_data"
+
+
+class WrongKey(StoreError):
+    code = "wrong_key"
 
 
 class NotARecollectStore(StoreError):

@@ -72,17 +72,20 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         most_bytes: int | None = None,
         within_seconds: float | None = None,
+        timeout_seconds: float | None = None,
         write: Callable[[bytes], object] | None = None,
     ) -> Reply:
         """One request, sent once.
 
-        `within_seconds` bounds the whole exchange, which a server that sends byte by byte would drag out. `write` gets
-        the body of a reply that is no error piece by piece; what it raises is passed on. Raises TooLarge for a body of
-        more than `most_bytes`.
+        `within_seconds` bounds the whole exchange, which a server that sends byte by byte would drag out.
+        `timeout_seconds` bounds each wait of this request instead of the client's own. `write` gets the body of a reply
+        that is no error piece by piece; what it raises is passed on. Raises TooLarge for a body of more than
+        `most_bytes`.
         """
         deadline = time.monotonic() + within_seconds if within_seconds is not None else None
         try:
-            with self._client().stream(method, self._base_url + path, content=content, headers=headers) as response:
+            url, timeout = self._base_url + path, timeout_seconds or self._timeout_seconds
+            with self._client().stream(method, url, content=content, headers=headers, timeout=timeout) as response:
                 body = bytearray()
                 take = write if write is not None and response.status_code < 400 else body.extend
                 received = 0

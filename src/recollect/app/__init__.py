@@ -1,7 +1,7 @@
 """The composition root: reads settings, builds the adapters they name, and hands the ports to the services.
 
 The only place that imports adapters. `recollect.open(...)` is its `open`; `stores`, `vectors` and `models` know which
-adapter a setting means; `store_copies` and `config_check` work without an open memory.
+adapter a setting means; `store_copies`, `store_restore` and `config_check` work without an open memory.
 """
 
 from __future__ import annotations
@@ -11,36 +11,51 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import recollect.domain  # noqa: F401 - registers the records
 from recollect.app.background import Background, embedded_schedule
+from recollect.app.backups import StoreBackups
+from recollect.app.cold import ObjectPlaces
 from recollect.app.config_check import check_settings as check_settings
-from recollect.app.models import embedders_of, language_model_of
+from recollect.app.data import EngineOnDemand
+from recollect.app.keys import key_service
+from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
+from recollect.app.objects import object_store
 from recollect.app.store_copies import copy as copy
-from recollect.app.store_copies import restore_backup as restore_backup
-from recollect.app.stores import check_store, file_of, record_store, refuse_missing
+from recollect.app.store_restore import restore as restore
+from recollect.app.store_restore import restore_backup as restore_backup
+from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
+from recollect.domain.cold import ColdRecord
 from recollect.domain.kinds import define_kind
+from recollect.domain.memory import Memory
+from recollect.domain.provenance import CitationLookup
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
+from recollect.domain.text.secret_formats import FORMATS, IBAN
+from recollect.domain.text.secrets import SecretPolicy
 from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
+from recollect.ports.connections import OutsideDatabases
 from recollect.ports.folders import Folders
+from recollect.ports.member_indexes import IndexesMembers, MemberIndex
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Partitioned
 from recollect.ports.protocols import missing
-from recollect.ports.query import Compare, Query, equal
+from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Insert
 from recollect.services.access_journal import Journal
+from recollect.services.data.query_citations import cited_run, result_now
 from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring
-from recollect.services.tenant import Core, WorkspaceLimits
+from recollect.services.tenant import Core, SupportsClose, Tenant, WorkspaceLimits
 from recollect.services.workspaces.blobs import stored_file
-from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load
+from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, secret_named, wants_traces
 
 if TYPE_CHECKING:
     from recollect.interfaces.client import Recollect
@@ -122,23 +137,27 @@ def build(
     own_store: RecordStore | None = None,
     prepare: Prepare | None = None,
 ) -> Core:
-    from recollect.adapters.citation_lookup import LocalCitationLookup
+    from recollect.adapters.charts.renderer import VegaChartRenderer
+    from recollect.adapters.cold.parquet_files import ParquetFiles
+    from recollect.adapters.encryption.files import SealedFiles
     from recollect.adapters.local_folders import LocalFolders
 
     for kind in settings.kinds:
         define_kind(kind)
+    keys = key_service(settings)
     if own_store is not None:
-        store, index_folder = own_store, None
+        store, index_folder, index_key = Opened(own_store)
     else:
-        store, index_folder = record_store(settings.store, settings.postgres_upkeep)
+        store, index_folder, index_key = record_store(settings.store, settings.postgres_upkeep, keys)
     try:
         if own_store is not None:
             store.migrate()
-        embedders = embedders_of(settings, embedder)
+        embedders = embedders_of(settings, embedder, store)
         model = language_model if language_model is not None else language_model_of(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
         (prepare or ensure_organization)(store, scope)
-        vectors = vector_store(store, index_folder, settings)
+        vectors = vector_store(store, index_folder, settings, index_key)
+        _index_members(store, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
     except BaseException:
@@ -146,26 +165,11 @@ def build(
             store.close()
         raise
 
-    keyring = Keyring(store)
+    keyring = Keyring(store, is_encrypting=keys is not None)
+    objects = object_store(settings, keyring.content_key, is_handed_in=own_store is not None)
 
-    def citation_lookup(scope: Scope, about: str | None) -> LocalCitationLookup:
-        """What a caller may look up: the log of their organization, and the files the settings allow.
-
-        Requests over the network see files only in folders that the settings name. What the log says about a memory
-        is not evidence for that memory.
-        """
-        return LocalCitationLookup(
-            root=settings.citation_root or (index_folder.parent if index_folder else None),
-            roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
-            repositories=settings.repositories,
-            log_exists=lambda id: _is_logged(store, scope, id, about),
-            fetch=settings.fetch,
-            workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
-            confined=scope.granted is not None,
-            keyed=partial(keyring.keyed, scope),
-            account_of=partial(_account_of, store, scope),
-            has_users=lambda: bool(store.find(scope, Query(User, limit=1)).records),
-        )
+    def citation_lookup(scope: Scope, about: str | None) -> CitationLookup:
+        return _citation_lookup(core.for_scope(scope), settings, index_folder, about)
 
     core = Core(
         store,
@@ -175,18 +179,82 @@ def build(
         Journal(store),
         LocalFolders(file_of(settings.store) if own_store is None else None),
         keyring,
-        timezone=settings.timezone,
+        objects,
+        EngineOnDemand(settings.data_processes),
+        question_encoder(embedders),
+        query_ranker(),
+        VegaChartRenderer(),
+        _databases(settings),
+        SealedFiles(keys),
+        ParquetFiles(),
+        ObjectPlaces(settings, objects, keyring.content_key),
+        StoreBackups(settings, partial(build, prepare=lambda store, scope: None)),
         late_interaction=settings.embedder.late_interaction,
         language_model=model,
-        access_log_days=settings.access_log_days,
         stale_seconds=settings.citation_stale_seconds,
-        restore_days=settings.restore_days,
+        enough_evidence={name: frozenset(kinds) for name, kinds in settings.evidence},
+        accepts_unknown_kinds=settings.unknown_kinds == "accept",
+        manages_organizations=settings.server.organizations,
+        retention=tuple(settings.retention),
         owns_store=own_store is None,
         turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
+        secrets=_secret_policy(settings),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
+        **{name: getattr(settings, name) for name in _AS_SET},
     )
     finish_quietly(core.for_scope(scope))
     return core
+
+
+_AS_SET = "object_bytes data_file_bytes timezone access_log_days restore_days approval_seconds strict_owners".split()
+"""Settings that services are given as they are, under the same name."""
+
+
+def _databases(settings: Settings) -> OutsideDatabases:
+    from recollect.adapters.connections.access import ConnectionAccess
+    from recollect.adapters.connections.opening import Databases
+
+    opened = settings.connections
+    return Databases(ConnectionAccess(opened.hosts, opened.folders, opened.secrets), secret_named)
+
+
+def _secret_policy(settings: Settings) -> SecretPolicy:
+    formats = (*FORMATS, IBAN) if "iban" in settings.secrets_also else FORMATS
+    return SecretPolicy(settings.secrets, settings.secrets_in_files, tuple(settings.secrets_allow), formats)
+
+
+def _index_members(store: RecordStore, settings: Settings) -> None:
+    """Only where the settings say which: another process may have declared others."""
+    if settings.indexed is not None and isinstance(store, IndexesMembers):
+        members = [one.split(".") for one in settings.indexed]
+        store.index_members([MemberIndex(Memory, field, tuple(path)) for field, *path in members])
+
+
+def _citation_lookup(
+    tenant: Tenant, settings: Settings, index_folder: Path | None, about: str | None
+) -> CitationLookup:
+    """What a caller may look up: the log and the data of their organization, and the files the settings allow.
+
+    Requests over the network see files only in folders that the settings name. What the log says about a memory
+    is not evidence for that memory.
+    """
+    from recollect.adapters.citation_lookup import LocalCitationLookup
+
+    store, scope = tenant.store, tenant.scope
+    return LocalCitationLookup(
+        root=settings.citation_root or (index_folder.parent if index_folder else None),
+        roots=tuple(settings.citation_roots) if settings.citation_roots is not None else None,
+        repositories=settings.repositories,
+        log_exists=lambda id: _is_logged(store, scope, id, about),
+        fetch=settings.fetch,
+        workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
+        confined=scope.granted is not None,
+        keyed=partial(tenant.keyring.keyed, scope),
+        account_of=partial(_account_of, store, scope),
+        has_users=lambda: bool(store.find(scope, Query(User, limit=1)).records),
+        query_run=partial(cited_run, tenant),
+        query_result=partial(result_now, tenant),
+    )
 
 
 def with_background(core: Core, settings: Settings) -> Core:
@@ -198,12 +266,33 @@ def with_background(core: Core, settings: Settings) -> Core:
     return replace(core, background=background)
 
 
+def traced(core: Core) -> Core:
+    """The same core with traces, where the environment asks for them. Nothing is imported where it does not."""
+    if not wants_traces():
+        return core
+    from recollect.adapters.open_telemetry import OpenTelemetryTracing
+
+    tracing = OpenTelemetryTracing(version("recollect"))
+    tracing.watch(core.store)
+    return replace(core, tracing=tracing)
+
+
 def close(core: Core) -> None:
     """End background work, write what is noted, stop the threads, close the files: each, even if another one fails."""
     with ExitStack() as parts:
         own = (core.store,) if core.owns_store else ()
         working = (core.background,) if core.background is not None else ()
-        for part in (*own, core.vectors, core.journal, *working):  # the last is closed first
+        engine = cast(SupportsClose, core.data_engine)
+        for part in (
+            *own,
+            core.cold_places,
+            core.objects,
+            core.vectors,
+            core.journal,
+            engine,
+            core.databases,
+            *working,
+        ):  # the last is closed first
             parts.callback(part.close)
 
 
@@ -216,7 +305,7 @@ def local_folders() -> Folders:
 
 def ensure_organization(store: RecordStore, scope: Scope) -> None:
     id = scope.organization_id
-    if store.get(scope, Organization, id, deleted=True) is None:
+    if not _is_there(store, scope):
         try:
             store.transact(scope, [Insert(Organization(organization_id=id, id=id, name=id))])
         except DuplicateKey:
@@ -228,13 +317,19 @@ def require_organization(store: RecordStore, scope: Scope) -> None:
     id = scope.organization_id
     if id == Settings.model_fields["organization"].default:
         ensure_organization(store, scope)
-    elif store.get(scope, Organization, id, deleted=True) is None:
+    elif not _is_there(store, scope):
         known = store.tenants()
         more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
         there = f"it has {', '.join(known[:MOST_NAMED])}{more}" if known else "it has none yet"
         raise NotFound(
             f"this store has no organization '{id}'", remedy=f"{there}; the first memory stored in one creates it"
         )
+
+
+def _is_there(store: RecordStore, scope: Scope) -> bool:
+    """Also where the key is lost that some fields of its record are encrypted with."""
+    query = Query(Organization, (equal("id", scope.organization_id),), deleted="yes")
+    return bool(store.select(scope, query, ("id",)))
 
 
 def _account_of(store: RecordStore, scope: Scope, id: str) -> Literal["user", "key"] | None:
@@ -247,4 +342,7 @@ def _is_logged(store: RecordStore, scope: Scope, id: str, about: str | None) -> 
     access = (equal("id", id), Compare("memory_id", "!=", about)) if about else (equal("id", id),)
     if store.count(scope, Query(AccessLog, access)):
         return True
-    return any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES)
+    if any(store.count(scope, Query(RECORDS[table], (equal("id", id),))) for table in LOG_TABLES):
+        return True
+    moved = OneOf("record_table", ("access_log", *LOG_TABLES))
+    return bool(store.count(scope, Query(ColdRecord, (equal("record_id", id), moved))))

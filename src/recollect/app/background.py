@@ -19,16 +19,20 @@ from recollect.background_thread import BackgroundThread
 from recollect.errors import Closed, LeaseLost, RecollectError
 from recollect.ports.records import Scope
 from recollect.services.background import RETRY_SECONDS, Schedule, StoreLease, tasks_of
+from recollect.services.backups.backup import BackupRequest
+from recollect.services.backups.backup import backup as back_up
+from recollect.services.backups.history import is_due
 from recollect.services.tenant import Core
 from recollect.settings import ServerSettings, Settings
 
 log = logging.getLogger("recollect.background")
+BACKUP_LOOK_SECONDS, BACKUP_RETRY_SECONDS = 60.0, 600.0
 
 
 def service_schedule(settings: ServerSettings) -> Schedule:
     return Schedule(
         settings.upkeep_seconds, settings.check_seconds, settings.checks_at_once, settings.summary_seconds,
-        lease_seconds=max(60.0, 4 * settings.upkeep_seconds),
+        lease_seconds=max(60.0, 4 * settings.upkeep_seconds), backups=True,
     )  # fmt: skip
 
 
@@ -42,16 +46,22 @@ def embedded_schedule(settings: Settings) -> Schedule:
 class Background:
     """Looks every few seconds for something to do; what fails is logged and tried again later.
 
-    `own_work` is done each time by every process; all else by the one that holds the store's lease.
+    `own_work` is done each time by every process; all else by the one that holds the store's lease. `count` is told
+    of each task, and whether it was done.
     """
 
     def __init__(
-        self, core: Core, schedule: Schedule, own_work: Mapping[str, Callable[[], object]] = MappingProxyType({})
+        self,
+        core: Core,
+        schedule: Schedule,
+        own_work: Mapping[str, Callable[[], object]] = MappingProxyType({}),
+        count: Callable[[str, bool], None] = lambda task, is_done: None,
     ) -> None:
         self._core = core
         self._tasks = tuple(tasks_of(core, schedule))
-        self._own_work = own_work
+        self._own_work, self._count = own_work, count
         self._lease = StoreLease(core, min(schedule.lease_seconds, 86_400.0))
+        self._makes_backups = schedule.backups
         self._due: dict[tuple[str, str], float] = {}
         self._process = os.getpid()
         self._thread = BackgroundThread("recollect.background", self.once, every_seconds=schedule.look_seconds)
@@ -77,6 +87,7 @@ class Background:
             if self._lease.take():
                 for organization in self._core.store.tenants():
                     self._look_after(organization)
+                self._back_up()
         except LeaseLost:
             return  # another process has taken over
 
@@ -90,6 +101,17 @@ class Background:
             done = self._try(task.name, partial(task.work, tenant, self._go_on))
             self._due[key] = moment + (task.seconds if done else max(task.seconds, RETRY_SECONDS))
 
+    def _back_up(self) -> None:
+        """Once for the whole store, when the settings say so. A failure is recorded, and tried again later."""
+        key, moment = ("", "backup"), time.monotonic()
+        first = self._core.store.tenants()[:1]
+        if not self._makes_backups or moment < self._due.get(key, 0.0) or not first:
+            return
+        tenant = self._core.for_scope(Scope(first[0]))
+        work = partial(back_up, tenant, BackupRequest(), lambda done, total: self._go_on())
+        done = not is_due(tenant) or self._try("backup", work)
+        self._due[key] = moment + (BACKUP_LOOK_SECONDS if done else BACKUP_RETRY_SECONDS)
+
     def _go_on(self) -> None:
         if self._thread.stopping.is_set():
             raise Closed("the store is being closed", remedy="the next process to open it continues")
@@ -102,5 +124,7 @@ class Background:
             raise
         except RecollectError as error:
             log.warning("%s: %s", name, error.code)
+            self._count(name, False)
             return False
+        self._count(name, True)
         return True

@@ -1,4 +1,4 @@
-"""`recollect config check`: try everything the settings name, and say what is wrong."""
+"""`recollect config check`: try everything the settings name, and say what is wrong or unsafe."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from shutil import which
 
 from pydantic import BaseModel, Field
 
+from recollect.app.keys import file_key
 from recollect.app.models import embedder_of, language_model_of
+from recollect.app.objects import examine_objects, folder_of
 from recollect.app.stores import examine_store, file_of
+from recollect.app.unsafe_settings import unsafe_settings
 from recollect.app.vectors import examine_vectors
 from recollect.errors import InvalidSettings, RecollectError
 from recollect.ports.models import Prompt
@@ -26,8 +29,10 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
         return
     named = ", ".join(sorted(settings.model_fields_set))
     yield DoctorFinding(name="settings", well=True, says=f"valid; set: {named}" if named else "valid; all defaults")
-    yield _tried("store", shown(settings.store), lambda: examine_store(settings.store, settings.postgres_upkeep))
+    yield _tried("store", shown(settings.store), lambda: _examined(settings))
     yield _tried("vectors", settings.vectors.provider, lambda: examine_vectors(settings))
+    if settings.objects is not None:
+        yield _tried("objects", shown(settings.objects), lambda: examine_objects(settings))
     yield _tried("embedder", _title(settings.embedder), lambda: _try_embedder(settings.embedder))
     incoming, model = settings.incoming_embedder, settings.language_model
     if incoming is not None:
@@ -35,6 +40,7 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
     if model.provider != "none":
         yield _tried("language_model", _title(model), lambda: _try_model(model))
     yield from _folders(settings)
+    yield from unsafe_settings(settings, source)
     if settings.server.hosts and not settings.server.proxies:
         says = (
             "server.hosts is set but not server.proxies: behind a proxy, all clients share one address and its limits"
@@ -42,6 +48,10 @@ def check_settings(source: str | Path | None = None) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             name="server", well=True, says=says, remedy="name the proxy in server.proxies, if there is one"
         )
+
+
+def _examined(settings: Settings) -> str:
+    return examine_store(settings.store, settings.postgres_upkeep, file_key(settings))
 
 
 def _folders(settings: Settings) -> Iterator[DoctorFinding]:
@@ -82,11 +92,13 @@ def _private(settings: Settings) -> Iterator[tuple[str, Path]]:
     store = file_of(settings.store)
     if store is not None:
         yield "the store", store
+    if (folder := folder_of(settings)) is not None:
+        yield "stored files", folder
     if settings.vectors.path is not None:
         yield "the vector index", settings.vectors.path
     models = (settings.embedder, settings.incoming_embedder, settings.language_model)
     keys = [model.api_key_file for model in models if model is not None]
-    for key in (*keys, settings.vectors.secret_file):
+    for key in (*keys, settings.vectors.secret_file, settings.key_file):
         if key is not None:
             yield "a file with a key", key.expanduser()
 

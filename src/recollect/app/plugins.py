@@ -13,7 +13,13 @@ from recollect.errors import InvalidSettings, RecollectError
 from recollect.ports.protocols import missing
 from recollect.ports.records import RecordStore, missing_verbs
 
-Group = Literal["recollect.stores", "recollect.vectors", "recollect.embedders", "recollect.language_models"]
+Group = Literal[
+    "recollect.stores",
+    "recollect.vectors",
+    "recollect.embedders",
+    "recollect.language_models",
+    "recollect.key_services",
+]
 
 
 def is_installed(group: Group, name: str) -> bool:

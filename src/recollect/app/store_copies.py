@@ -1,25 +1,22 @@
-"""Copy one store into another, of any kind; create a store from a backup."""
+"""Copy one store into another, of any kind."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from recollect.adapters.atomic_file import clear_unfinished, unfinished
-from recollect.app.stores import file_of, path_of, postgres_store, record_store
-from recollect.domain.memory import Memory
-from recollect.errors import DamagedData, InvalidInput, MissingExtra, NotARecollectStore, NotFound, StoreError
-from recollect.ports.query import Query
-from recollect.ports.records import RecordStore, Scope
+from recollect.app.keys import key_service
+from recollect.app.objects import copy_objects, object_store
+from recollect.app.stores import file_of, record_store, refuse_missing
+from recollect.errors import InvalidInput, NotFound
+from recollect.ports.records import RecordStore
 from recollect.services.admin import copy as copying
 from recollect.services.admin.copy import CopyReply
-from recollect.services.admin.export import RestoreBackupReply
+from recollect.services.keyed_hashes import Keyring
 from recollect.services.memories.indexing import Progress
-from recollect.settings import Settings, load, shown
+from recollect.settings import LanguageModelSettings, Settings, VectorSettings, load
 
 
 def copy(
@@ -32,108 +29,52 @@ def copy(
     path = file_of(origin.store)
     if path is not None and not path.is_file():
         raise NotFound(f"there is no store '{origin.store}'", remedy="check the path")
-    here, there = (record_store(one.store, one.postgres_upkeep)[0] for one in (origin, destination))
+    here, there = (
+        record_store(one.store, one.postgres_upkeep, key_service(one)).store for one in (origin, destination)
+    )
     with closing(here), closing(there):
-        return copying.copy(here, there, organizations, progress or (lambda done, total: None))
+        reply = copying.copy(here, there, organizations, progress or (lambda done, total: None))
+        own, others = keyring_of(here, origin), keyring_of(there, destination)
+        with (
+            closing(object_store(origin, own.content_key)) as files,
+            closing(object_store(destination, others.content_key)) as copies,
+        ):
+            notes = copy_objects(files, copies, content_places(own, others, organizations or here.tenants()))
+        return reply.model_copy(update={"notes": notes})
 
 
-def restore_backup(source: str | Path, target: str | Path, **settings: Any) -> RestoreBackupReply:
-    """Create a store from what `backup` wrote, in an empty place, and check every record of it.
+def keyring_of(store: RecordStore, settings: Settings) -> Keyring:
+    return Keyring(store, is_encrypting=key_service(settings) is not None)
 
-    The backup is left as it is. What is made is another incarnation of the store, so no index takes it for the old one.
+
+def content_places(own: Keyring, others: Keyring, organizations: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Where the large content of organizations lies in two stores; those that never had any are left out."""
+    for organization in organizations:
+        if (place := own.known_content_place(organization)) is not None:
+            yield place, others.content_place(organization)
+
+
+@contextmanager
+def temporary_copy(settings: Settings, progress: Progress | None = None, **changes: object) -> Iterator[Settings]:
+    """The settings of a copy of a store in a temporary folder, which is deleted after the block.
+
+    The copy has all records and no large content. It is a DuckDB file for a DuckDB store and else an SQLite file, with
+    the same key where the store has one, and reaches nothing outside: no index, no model, no files, no pages.
     """
-    loaded, path = load(target, **settings), Path(source)
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(16)
-    except OSError as error:
-        raise InvalidInput(f"cannot read '{path}': {error.strerror}", remedy="give the file of a backup") from None
-    scheme = urlsplit(loaded.store).scheme if "://" in loaded.store else "sqlite"
-    for magic, at, schemes, restore in _RESTORERS:
-        if beginning[at:].startswith(magic):
-            if scheme not in schemes:
-                raise InvalidInput(
-                    f"this is not a backup of a '{scheme}://' store",
-                    remedy="restore it to the kind of store it came from, then use `recollect copy`",
-                )
-            return RestoreBackupReply(store=shown(loaded.store), memories=restore(path, loaded))
-    raise NotARecollectStore(f"'{path.name}' is not a backup", remedy="give a file that `recollect backup` wrote")
-
-
-def _restore_sqlite(source: Path, settings: Settings) -> int:
-    from recollect.adapters.records.sqlite.connection import discard
-    from recollect.adapters.records.sqlite.store import SqliteStore
-
-    return _restore_file(source, path_of(settings.store), SqliteStore, discard)
-
-
-def _restore_duckdb(source: Path, settings: Settings) -> int:
-    try:
-        from recollect.adapters.records.duckdb.store import DuckdbStore
-    except ImportError:
-        raise MissingExtra("DuckDB is not installed", remedy="pip install 'recollect[duckdb]'") from None
-    return _restore_file(source, path_of(settings.store), DuckdbStore, lambda path: path.unlink(missing_ok=True))
-
-
-def _restore_file(
-    source: Path, target: Path, store_type: Callable[[Path], RecordStore], discard: Callable[[Path], object]
-) -> int:
-    if target.exists():
-        raise InvalidInput(f"'{target}' already exists", remedy="give another path, or move the file away first")
-    copied = target.with_name(target.name + ".restoring")
-    try:
-        clear_unfinished(target)
-        discard(copied)
-        with unfinished(target, copied):
-            shutil.copyfile(source, copied)
-            with closing(store_type(copied)) as store:
-                _refuse_damage(store, source)
-                store.backup(target)
-                return _memories(store)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write '{target}': {error.strerror}", remedy="free some disk space, or choose another path"
-        ) from None
-    finally:
-        discard(copied)
-
-
-def _restore_postgres(source: Path, settings: Settings) -> int:
-    try:
-        from recollect.adapters.postgres.connection import Database
-        from recollect.adapters.records.postgres import dump
-    except ImportError:
-        raise MissingExtra(
-            "the PostgreSQL driver is not installed", remedy="pip install 'recollect[postgres]'"
-        ) from None
-    database = Database(settings.postgres_upkeep or settings.store)
-    try:
-        dump.restore(database, source, settings.postgres_tools)
-    finally:
-        database.close()
-    store = postgres_store(settings.store, settings.postgres_upkeep)
-    try:
-        _refuse_damage(store, source)
-        return _memories(store)
-    finally:
-        store.close()
-
-
-def _refuse_damage(store: RecordStore, source: Path) -> None:
-    problems = store.verify()
-    if problems:
-        raise DamagedData(
-            f"'{source.name}' is damaged: {len(problems)} problems, the first: {problems[0].what}",
-            remedy="restore an earlier backup",
-        )
-
-
-def _memories(store: RecordStore) -> int:
-    return sum(store.count(Scope(tenant), Query(Memory, deleted="yes")) for tenant in store.tenants())
-
-
-_RESTORERS: tuple[tuple[bytes, int, tuple[str, ...], Callable[[Path, Settings], int]], ...] = (
-    (b"SQLite format 3", 0, ("sqlite",), _restore_sqlite),
-    (b"DUCK", 8, ("duckdb",), _restore_duckdb),
-    (b"PGDMP", 0, ("postgresql", "postgres"), _restore_postgres),
-)
+    refuse_missing(settings.store)
+    with tempfile.TemporaryDirectory(prefix="recollect-copy-") as folder:
+        here = record_store(settings.store, settings.postgres_upkeep, key_service(settings)).store
+        with closing(here):
+            is_duckdb = here.capabilities.name == "duckdb"
+            place = f"duckdb:///{folder}/copy.duckdb" if is_duckdb else str(Path(folder) / "copy.db")
+            alone = {
+                "store": place,
+                "objects": None,
+                "vectors": VectorSettings(),
+                "language_model": LanguageModelSettings(),
+            }
+            quiet = {"citation_roots": [], "citation_root": Path(folder), "fetch": False, "background": False}
+            target = settings.model_copy(update={**alone, **quiet, **changes})
+            with closing(record_store(place, target.postgres_upkeep, key_service(target)).store) as there:
+                copying.copy(here, there, (), progress or (lambda done, total: None))
+        yield target

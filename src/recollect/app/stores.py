@@ -9,27 +9,36 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from recollect.app.plugins import is_installed, made, package_of
 from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly
+from recollect.ports.keys import KeyService
 from recollect.ports.records import RecordStore, missing_verbs
 
 if TYPE_CHECKING:
+    from recollect.adapters.encryption.master_key import MasterKey
     from recollect.adapters.records.postgres.store import PostgresStore
 
-Opened = tuple[RecordStore, Path | None]
-"""A store, and the folder beside it for the vector index."""
+
+class Opened(NamedTuple):
+    """A store, the folder beside it for the vector index, and what that is encrypted with."""
+
+    store: RecordStore
+    index_folder: Path | None = None
+    index_key: bytes | None = None
 
 
-def record_store(address: str, postgres_upkeep: str | None = None) -> Opened:
-    """The store that an address means."""
+def record_store(address: str, postgres_upkeep: str | None = None, key_service: KeyService | None = None) -> Opened:
+    """The store that an address means. With a key service, fields that are declared encrypted are."""
     scheme = _scheme_of(address)
     if scheme not in _STORES:
-        return _added_store(scheme, address), None
+        return Opened(_added_store(scheme, address))
     maker = _STORES[scheme]
-    return (postgres_store(address, postgres_upkeep), None) if maker is _postgres else maker(address)
+    if maker is _postgres:
+        return Opened(postgres_store(address, postgres_upkeep, key_service))
+    return maker(address, key_service)
 
 
 def _added_store(scheme: str, address: str) -> RecordStore:
@@ -80,7 +89,7 @@ def refuse_missing(address: str) -> None:
         )
 
 
-def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
+def examine_store(address: str, postgres_upkeep: str | None = None, key: MasterKey | None = None) -> str:
     """What lies at an address, in a sentence, without making or changing anything."""
     scheme = _scheme_of(address)
     if scheme == "memory":
@@ -99,7 +108,9 @@ def examine_store(address: str, postgres_upkeep: str | None = None) -> str:
         raise MissingExtra(
             f"the driver for {scheme}:// is not installed", remedy=f"pip install 'recollect[{extra}]'"
         ) from None
-    return str(examine(address, postgres_upkeep) if module == "postgres.preflight" else examine(path or address))
+    if path is not None:
+        return str(examine(path, key))
+    return str(examine(address, postgres_upkeep) if module == "postgres.preflight" else examine(address))
 
 
 def _could_be_made(path: Path) -> str:
@@ -129,20 +140,36 @@ def path_of(address: str) -> Path:
     return path
 
 
-def _sqlite(address: str) -> Opened:
+def _sqlite(address: str, key_service: KeyService | None) -> Opened:
     from recollect.adapters.records.sqlite.store import SqliteStore
 
     path, index = _file_and_index(address)
-    return SqliteStore(path), index
+    store = SqliteStore(path, master=_master(key_service))
+    return Opened(store, index, store.index_key())
 
 
-def _duckdb(address: str) -> Opened:
+def _master(key_service: KeyService | None) -> MasterKey | None:
+    """A store in a file is encrypted as a whole, which needs the key itself."""
+    from recollect.adapters.encryption.master_key import KeyAndPrevious, MasterKey
+
+    if isinstance(key_service, KeyAndPrevious):
+        key_service = key_service.current
+    if key_service is None or isinstance(key_service, MasterKey):
+        return key_service
+    raise InvalidSettings(
+        "a key service cannot encrypt a store in a file: its pages need the key itself",
+        remedy="set key_command to a program that fetches the key from the service, or key or key_file",
+    )
+
+
+def _duckdb(address: str, key_service: KeyService | None) -> Opened:
     try:
         from recollect.adapters.records.duckdb.store import DuckdbStore
     except ImportError:
         raise MissingExtra("DuckDB is not installed", remedy="pip install 'recollect[duckdb]'") from None
     path, index = _file_and_index(address)
-    return DuckdbStore(path), index
+    store = DuckdbStore(path, master=_master(key_service))
+    return Opened(store, index, store.index_key())
 
 
 def _file_and_index(address: str) -> tuple[Path, Path]:
@@ -157,39 +184,39 @@ def _file_and_index(address: str) -> tuple[Path, Path]:
     return path, index
 
 
-def _memory(address: str) -> Opened:
+def _memory(address: str, key_service: KeyService | None) -> Opened:
     from recollect.adapters.records.in_memory import MemoryStore
 
-    return MemoryStore(), None
+    return Opened(MemoryStore())
 
 
-def _postgres(address: str) -> Opened:
-    return postgres_store(address), None
+def _postgres(address: str, key_service: KeyService | None) -> Opened:
+    return Opened(postgres_store(address, None, key_service))
 
 
-def postgres_store(address: str, upkeep: str | None = None) -> PostgresStore:
+def postgres_store(address: str, upkeep: str | None = None, key_service: KeyService | None = None) -> PostgresStore:
     try:
         from recollect.adapters.records.postgres.store import PostgresStore
     except ImportError:
         raise MissingExtra(
             "the PostgreSQL driver is not installed", remedy="pip install 'recollect[postgres]'"
         ) from None
-    return PostgresStore(address, upkeep=upkeep)
+    return PostgresStore(address, upkeep=upkeep, key_service=key_service)
 
 
-def _dynamodb(address: str) -> Opened:
+def _dynamodb(address: str, key_service: KeyService | None) -> Opened:
     try:
         from recollect.adapters.records.dynamodb.store import DynamoStore
     except ImportError:
         raise MissingExtra("the DynamoDB driver is not installed", remedy="pip install 'recollect[dynamodb]'") from None
-    return DynamoStore(address), None
+    return Opened(DynamoStore(address, key_service=key_service))
 
 
 PLUGINS: Literal["recollect.stores"] = "recollect.stores"
 _FILES = frozenset({"sqlite", "duckdb"})
 
 
-_STORES: dict[str, Callable[[str], Opened]] = {
+_STORES: dict[str, Callable[[str, KeyService | None], Opened]] = {
     "": _sqlite,
     "sqlite": _sqlite,
     "duckdb": _duckdb,

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 BUILT_IN = ("auto", "embedded", "pgvector", "chroma")
 
 
-def vector_store(store: RecordStore, index_folder: Path | None, settings: Settings) -> VectorStore:
+def vector_store(
+    store: RecordStore, index_folder: Path | None, settings: Settings, index_key: bytes | None = None
+) -> VectorStore:
     """What the settings name; else the database's own vectors where it has some, or else the embedded index."""
     vectors = settings.vectors
     _check_vectors(vectors)
@@ -31,7 +33,9 @@ def vector_store(store: RecordStore, index_folder: Path | None, settings: Settin
     if vectors.provider in ("auto", "embedded"):
         from recollect.adapters.vectors.embedded.index import EmbeddedIndex
 
-        return _each_truth(store, lambda truth: EmbeddedIndex(truth, index_folder, background=settings.background))
+        return _each_truth(
+            store, lambda truth: EmbeddedIndex(truth, index_folder, key=index_key, background=settings.background)
+        )
     from recollect.adapters.vectors.external.index import ExternalIndex
 
     system = _chroma(vectors) if vectors.provider == "chroma" else _pgvector(vectors, vectors.url or "")

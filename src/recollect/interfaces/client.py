@@ -7,6 +7,7 @@ spells them out for editors and type checkers, and a test keeps it up to date.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -23,6 +24,7 @@ from recollect.catalogue import (
 )
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
+from recollect.services.access.keys import reach_of
 from recollect.services.requests import checked_id
 from recollect.services.tenant import Core, Tenant
 from recollect.services.times import zone_for
@@ -44,7 +46,7 @@ class Recollect:
         return self._core.for_scope(self._scope)
 
     @property
-    def organization(self) -> str:
+    def _organization(self) -> str:
         return self._scope.organization_id
 
     @property
@@ -57,6 +59,27 @@ class Recollect:
         tenant = self._scope.organization_id if organization is None else checked_id(organization, "organization")
         scope = Scope(tenant, self._scope.actor if actor is None else checked_id(actor, "actor"))
         self._prepare(self._core.store, scope)
+        return type(self)(self._core, scope, self._prepare, owns=False)
+
+    def restricted(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        namespace: str | None = None,
+    ) -> Recollect:
+        """The same store for one user, agent, project or namespace: it reaches only what is theirs.
+
+        What is stored without an owner can be read, and what is stored from here belongs to them. Close only the one
+        you opened.
+        """
+        given = {"user": user, "agent": agent, "project": project, "namespace": namespace}
+        named = {name: checked_id(id, name) for name, id in given.items() if id is not None}
+        if not named:
+            raise InvalidInput("nothing to restrict it to", remedy="give user, agent, project or namespace")
+        restriction = reach_of(self._core, self._scope.organization_id, **named)
+        scope = replace(self._scope, restriction=restriction, actor=user or self._scope.actor)
         return type(self)(self._core, scope, self._prepare, owns=False)
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
@@ -118,6 +141,13 @@ class OperationGroup:
         return self._mem.__reduce__()
 
 
+class OrganizationGroup(OperationGroup, str):
+    """The operations on organizations; as text, the id of the one that the memory is of."""
+
+    def __new__(cls, mem: Recollect) -> OrganizationGroup:
+        return str.__new__(cls, mem._organization)
+
+
 GROUP_HABITS = {
     "create": "add",
     "get": "show",
@@ -145,10 +175,11 @@ def _method(operation: Operation) -> Callable[..., Any]:
 
 
 def _former_method(former: FormerName) -> Callable[..., Any]:
-    def method(self: Recollect, /, *given: Any, **fields: Any) -> Any:
-        return self.call(former.name, **_by_name(former, given, fields))
+    def method(self: Recollect | OperationGroup, /, *given: Any, **fields: Any) -> Any:
+        mem = self._mem if isinstance(self, OperationGroup) else self
+        return mem.call(former.name, **_by_name(former, given, fields))
 
-    method.__name__ = former.name
+    method.__name__ = former.verb
     method.__doc__ = f"Deprecated: {former.advice}."
     return method
 
@@ -177,7 +208,8 @@ def signature(operation: Operation) -> Signature:
         field = fields[name]
         kind = Parameter.POSITIONAL_OR_KEYWORD if name in operation.positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
-        parameters.append(Parameter(name, kind, default=default, annotation=field.annotation))
+        annotation = operation.request.in_python.get(name, field.annotation)
+        parameters.append(Parameter(name, kind, default=default, annotation=annotation))
     return Signature(parameters, return_annotation=operation.reply)
 
 
@@ -185,14 +217,19 @@ def attach(client: type[Recollect], operations: Iterable[Operation], groups: Map
     """Give the client a method for each operation and for each name it had, and an attribute for each group."""
     homes: dict[str, Any] = {"": client}
     for name, about in groups.items():
-        homes[name] = type(name.capitalize(), (OperationGroup,), {"__doc__": about})
+        base = OrganizationGroup if name == "organization" else OperationGroup
+        homes[name] = type(name.capitalize(), (base,), {"__doc__": about})
         setattr(client, name, property(homes[name], doc=about))
     for operation in operations:
-        setattr(homes[operation.group], operation.verb, _method(operation))
+        if operation.name in homes:  # `mem.backup(...)`, beside `mem.backup.list()`
+            homes[operation.name].__call__ = _method(operation)
+        else:
+            setattr(homes[operation.group], operation.verb, _method(operation))
     for name, known_as in SYNONYMS.items():
         setattr(client, name, getattr(client, known_as))
     for former in FORMER_NAMES.values():
-        setattr(client, former.name, _former_method(former))
+        if former.group in homes:
+            setattr(homes[former.group], former.verb, _former_method(former))
 
 
 attach(Recollect, OPERATIONS.values(), GROUPS)

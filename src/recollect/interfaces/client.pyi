@@ -9,21 +9,38 @@ from typing import Any, Literal
 from recollect.catalogue import Operation
 from recollect.ports.records import RecordStore, Scope
 from recollect.services.tenant import Core, Tenant
+from os import PathLike
+from recollect.ports.data import ArrowStream
 from recollect.services.access.keys import KeyPage, KeyView, NewKey
 from recollect.services.access.passwords import SignOutReply
-from recollect.services.access.projects import ProjectPage, ProjectView
+from recollect.services.access.projects import MemberPage, MemberView, ProjectPage, ProjectView
+from recollect.services.access.saved_searches import SavedSearches
 from recollect.services.access.users import UserPage, UserView
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage, SealReply, VerifyLogReply
+from recollect.services.admin.bulk_changes import BulkReply
+from recollect.services.admin.encryption import EncryptTextsReply, ResealReply, RewrapKeysReply
 from recollect.services.admin.expiry import SweepReply
-from recollect.services.admin.export import BackupReply, TransferReply
+from recollect.services.admin.export import TransferReply
+from recollect.services.admin.import_ import ImportReply
 from recollect.services.admin.maintenance import Diagnosis, Stats, VerifyReply
+from recollect.services.admin.organizations import OrganizationErasure, OrganizationPage, OrganizationView
 from recollect.services.admin.partitions import MigrateReply, PartitionsReply
+from recollect.services.admin.record_removal import MessageRemoval, SharedRemoval, WorkspaceRemoval
 from recollect.services.admin.removal import Removal
 from recollect.services.agents.agents import AgentPage, AgentView, InContextReply
-from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockView, RemoveBlockReply
+from recollect.services.agents.blocks import BlockHistory, BlockPage, BlockView
 from recollect.services.agents.states import DropStateReply, StatePage, StateView
-from recollect.services.agents.tools import RemoveToolReply, ToolPage, ToolView
+from recollect.services.agents.tools import ToolPage, ToolView
+from recollect.services.backups.backup import BackupReply
+from recollect.services.backups.drill import DrillReply
+from recollect.services.backups.history import BackupPage, RemovedBackup
+from recollect.services.cold.archives import ArchivePage, ShowColdReply
+from recollect.services.cold.restore_sessions import RestoreColdReply
+from recollect.services.cold.search import SearchColdReply
+from recollect.services.cold.store_sessions import StoreColdReply
+from recollect.services.conversations.message_revisions import MessageHistory, RememberedMessage, RevisedMessage
+from recollect.services.conversations.message_search import SearchMessagesReply
 from recollect.services.conversations.messages import (
     AddMessagesReply,
     MessagePage,
@@ -32,10 +49,19 @@ from recollect.services.conversations.messages import (
     NewMessage,
     PopMessagesReply,
     RemoveMessagesReply,
-    SearchMessagesReply,
 )
 from recollect.services.conversations.prompts import Prompt
 from recollect.services.conversations.sessions import SessionPage, SessionView
+from recollect.services.data.answers import AnswerReceipt
+from recollect.services.data.ask import AskReply, PartChange
+from recollect.services.data.charts import ChartReply
+from recollect.services.data.connections import ConnectionPage, ConnectionView, RemoveConnectionReply
+from recollect.services.data.exports import ExportQueryReply
+from recollect.services.data.find import FindReply
+from recollect.services.data.patterns import JudgeReply, QueryPatternPage
+from recollect.services.data.queries import CancelQueryReply, QueryPage, QueryView, RemoveQueryReply
+from recollect.services.data.results import QueryReply
+from recollect.services.data.sources import RemoveSourceReply, SourcePage, SourceView, VersionPage
 from recollect.services.frameworks.checkpoint_reading import CheckpointPage, ThreadPage
 from recollect.services.frameworks.checkpoint_retention import DeleteCheckpointsReply
 from recollect.services.frameworks.checkpoints import CopyCheckpointsReply, PutCheckpointReply, WriteCheckpointReply
@@ -47,36 +73,44 @@ from recollect.services.frameworks.key_value import (
     SearchItemsReply,
     SweepItemsReply,
 )
+from recollect.services.learning.extraction import ExtractReply
 from recollect.services.learning.pattern_use import ApplyReply, PatternView, ReportReply, SuggestReply
 from recollect.services.learning.patterns import LearnReply
 from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
 from recollect.services.learning.summaries import SummaryView, UndoSummaryReply
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.indexing import ReindexReply
+from recollect.services.memories.kinds import KindList, KindView
 from recollect.services.memories.lifecycle import ForgetReply, History, PruneReply
+from recollect.services.memories.relations import RelateReply, RelationPage, UnrelateReply
 from recollect.services.memories.remember import RememberManyReply
 from recollect.services.memories.revise import Receipt
+from recollect.services.memories.stored_embeddings import EmbeddingList, RemovedEmbeddings
+from recollect.services.memories.tags import RenameTagReply, TagPage, TagsReply
+from recollect.services.privacy.certificate import CertificatePage, CertificateVerdict
+from recollect.services.privacy.erase import ErasureReply
+from recollect.services.privacy.export import SubjectExport
+from recollect.services.privacy.find import SubjectPage
 from recollect.services.recall.browse import MemoryPage, MemoryView
 from recollect.services.recall.context import Context
+from recollect.services.recall.linked import RelationGraph
 from recollect.services.recall.recall import RecallReply
+from recollect.services.recall.review import ReviewPage
 from recollect.services.recall.user_sql import SqlReply
 from recollect.services.recall.why_not import WhyNot
-from recollect.services.runs.control import RemoveRunReply
+from recollect.services.retention.application import RetentionReply
+from recollect.services.retention.holds import HoldPage, HoldView
+from recollect.services.retention.rules import RuleList, RuleView
+from recollect.services.runs.approval import WaitingPage
+from recollect.services.runs.cycles import CyclePage
 from recollect.services.runs.execution import ProposeReply, RecordReply
-from recollect.services.runs.history import RunPage, RunView, Timeline
+from recollect.services.runs.history import RunPage, RunView, StepView, Timeline
 from recollect.services.runs.queue import ClaimReply, RenewReply
 from recollect.services.trust.citations import CitationPage
-from recollect.services.trust.governance import CheckReply, CiteReply, RelateReply, RollBackReply, StatusReply
+from recollect.services.trust.governance import CheckReply, CiteReply, RollBackReply, StatusReply
 from recollect.services.trust.merge import MergeReply, UnmergeReply
 from recollect.services.workspaces.file_reading import FileContent
-from recollect.services.workspaces.files import (
-    DropWorkspaceReply,
-    FilePage,
-    FileView,
-    FilesReply,
-    WorkspacePage,
-    WorkspaceView,
-)
+from recollect.services.workspaces.files import FilePage, FileView, FilesReply, WorkspacePage, WorkspaceView
 from recollect.services.workspaces.folder_sync import PullReply, PushReply
 from recollect.services.workspaces.snapshots import (
     DiffReply,
@@ -97,11 +131,19 @@ class Recollect:
     def _tenant(self) -> Tenant: ...
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
     @property
-    def organization(self) -> str: ...
-    @property
     def timezone(self) -> str: ...
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store as another organization or another actor. Close only the one you opened."""
+
+    def restricted(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        namespace: str | None = None,
+    ) -> Recollect:
+        """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
@@ -134,15 +176,47 @@ class Recollect:
     @property
     def run(self) -> Run: ...
     @property
+    def cycle(self) -> Cycle: ...
+    @property
+    def source(self) -> Source: ...
+    @property
+    def connection(self) -> Connection: ...
+    @property
+    def query(self) -> Query: ...
+    @property
     def user(self) -> User: ...
+    @property
+    def organization(self) -> Organization: ...
     @property
     def project(self) -> Project: ...
     @property
+    def review(self) -> Review: ...
+    @property
     def citation(self) -> Citation: ...
+    @property
+    def relations(self) -> Relations: ...
+    @property
+    def tag(self) -> Tag: ...
+    @property
+    def embedding(self) -> Embedding: ...
+    @property
+    def kind(self) -> Kind: ...
     @property
     def key(self) -> Key: ...
     @property
+    def encryption(self) -> Encryption: ...
+    @property
+    def privacy(self) -> Privacy: ...
+    @property
     def audit(self) -> Audit: ...
+    @property
+    def retention(self) -> Retention: ...
+    @property
+    def hold(self) -> Hold: ...
+    @property
+    def cold(self) -> Cold: ...
+    @property
+    def backup(self) -> Backup: ...
     @property
     def checkpoint(self) -> Checkpoint: ...
     @property
@@ -181,6 +255,8 @@ class Recollect:
         on_duplicate: Literal["return", "keep"] | None = None,
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
+        created_at: datetime | str | None = None,
+        score: float | None = None,
     ) -> Receipt:
         """Store a memory with its citations."""
 
@@ -205,11 +281,23 @@ class Recollect:
         author: str | None = None,
         source_agent: str | None = None,
         source: str | None = None,
+        cycle: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
         metadata: dict[str, Any] = ...,
         min_confidence: float | None = None,
+        max_confidence: float | None = None,
         min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
         namespaces: builtins.list[str] = ...,
         purpose: Literal["think", "act"] = "think",
         include_superseded: bool = False,
@@ -218,7 +306,10 @@ class Recollect:
         as_of: datetime | str | None = None,
         check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
+        include_messages: bool | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
+        follow: builtins.list[str] = ...,
+        hops: int = 1,
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
     ) -> RecallReply:
@@ -242,11 +333,23 @@ class Recollect:
         author: str | None = None,
         source_agent: str | None = None,
         source: str | None = None,
+        cycle: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
         metadata: dict[str, Any] = ...,
         min_confidence: float | None = None,
+        max_confidence: float | None = None,
         min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
         namespaces: builtins.list[str] = ...,
         purpose: Literal["think", "act"] = "think",
         include_superseded: bool = False,
@@ -255,7 +358,10 @@ class Recollect:
         as_of: datetime | str | None = None,
         check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
+        include_messages: bool | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
+        follow: builtins.list[str] = ...,
+        hops: int = 1,
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
         tokens: int = 1000,
@@ -282,11 +388,23 @@ class Recollect:
         author: str | None = None,
         source_agent: str | None = None,
         source: str | None = None,
+        cycle: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
         metadata: dict[str, Any] = ...,
         min_confidence: float | None = None,
+        max_confidence: float | None = None,
         min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
         namespaces: builtins.list[str] = ...,
         purpose: Literal["think", "act"] = "think",
         include_superseded: bool = False,
@@ -295,7 +413,10 @@ class Recollect:
         as_of: datetime | str | None = None,
         check: Literal["none", "stale", "always"] | None = None,
         min_match: float | None = None,
+        include_messages: bool | None = None,
         boost: dict[Literal["recency", "priority", "trust", "access"], float] = ...,
+        follow: builtins.list[str] = ...,
+        hops: int = 1,
         vector: builtins.list[float] | None = None,
         vector_model: str | None = None,
     ) -> WhyNot:
@@ -321,20 +442,33 @@ class Recollect:
         author: str | None = None,
         source_agent: str | None = None,
         source: str | None = None,
+        cycle: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
         metadata: dict[str, Any] = ...,
         min_confidence: float | None = None,
+        max_confidence: float | None = None,
         min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
         namespaces: builtins.list[str] = ...,
         purpose: Literal["think", "act"] = "think",
         include_superseded: bool = False,
         limit: int = 50,
         after: str | None = None,
+        order: Literal["newest", "oldest", "happened", "updated", "priority", "confidence", "importance", "used", "expires"] = "newest",
         forgotten: bool = False,
         rolled_up: bool = True,
     ) -> MemoryPage:
-        """List memories, newest first."""
+        """List memories, newest first or in another order."""
 
     def revise(
         self,
@@ -372,6 +506,9 @@ class Recollect:
     def relate(self, id: str, to: str, type: str, *, metadata: dict[str, Any] = ...) -> RelateReply:
         """Link one memory to another."""
 
+    def unrelate(self, id: str, to: str, type: str | None = None) -> UnrelateReply:
+        """Delete a link between two memories."""
+
     def cite(self, id: str, cites: builtins.list[Any]) -> CiteReply:
         """Add citations to a memory."""
 
@@ -387,6 +524,7 @@ class Recollect:
         *,
         source: str | None = None,
         state: Literal["unchecked", "holds", "claimed", "broken", "unreachable"] | None = None,
+        fetch: bool = False,
     ) -> CheckReply:
         """Check citations again; a memory with a broken one is demoted."""
 
@@ -439,6 +577,234 @@ class Recollect:
     def erase(self, id: str, *, why: str = "", version: int | None = None) -> ForgetReply:
         """Delete a memory for good and overwrite its traces on disk."""
 
+    def forget_many(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
+        all: bool = False,
+        limit: int = 1000,
+        expect: int | None = None,
+        why: str = "",
+        dry_run: bool = False,
+    ) -> BulkReply:
+        """Forget every memory that passes a filter; each can be restored."""
+
+    def erase_many(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
+        all: bool = False,
+        limit: int = 1000,
+        expect: int | None = None,
+        why: str = "",
+        dry_run: bool = False,
+        forgotten: bool = False,
+    ) -> BulkReply:
+        """Delete every memory that passes a filter for good."""
+
+    def archive_many(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
+        all: bool = False,
+        limit: int = 1000,
+        expect: int | None = None,
+        why: str = "",
+        dry_run: bool = False,
+    ) -> BulkReply:
+        """Archive every memory that passes a filter."""
+
+    def promote_many(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
+        all: bool = False,
+        limit: int = 1000,
+        expect: int | None = None,
+        why: str = "",
+        dry_run: bool = False,
+        to: Literal["verified", "published"] = "verified",
+    ) -> BulkReply:
+        """Promote every memory that passes a filter, if its citations hold."""
+
+    def demote_many(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
+        all: bool = False,
+        limit: int = 1000,
+        expect: int | None = None,
+        why: str = "",
+        dry_run: bool = False,
+        to: Literal["hypothesis", "verified"] = "hypothesis",
+    ) -> BulkReply:
+        """Demote every memory that passes a filter."""
+
     def sweep(self, *, dry_run: bool = False) -> SweepReply:
         """Delete everything that has expired."""
 
@@ -459,7 +825,7 @@ class Recollect:
     def stats(self) -> Stats:
         """Count memories by kind, status and evidence."""
 
-    def activity(self, days: int = 30) -> Activity:
+    def activity(self, days: int = 30, *, by: Literal["stored", "happened"] = "stored") -> Activity:
         """Show how much was remembered and used, day by day."""
 
     def sql(self, statement: str, *, limit: int = 1000, seconds: float = 30.0, megabytes: int = 1024) -> SqlReply:
@@ -469,7 +835,7 @@ class Recollect:
         self,
         memory: str | None = None,
         *,
-        operation: Literal["create", "read", "update", "delete", "search"] | None = None,
+        operation: Literal["create", "read", "update", "delete", "search", "view"] | None = None,
         by: str | None = None,
         action: str | None = None,
         session: str | None = None,
@@ -482,7 +848,7 @@ class Recollect:
     ) -> LogPage:
         """Show who did what to which memory, newest first."""
 
-    def verify(self) -> VerifyReply:
+    def verify(self, *, deep: bool = False) -> VerifyReply:
         """Check every record and index, and list the problems."""
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
@@ -495,13 +861,56 @@ class Recollect:
         self,
         path: str,
         *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        also_session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        scopes: builtins.list[Literal["task", "project", "global"]] = ...,
+        statuses: builtins.list[Literal["hypothesis", "verified", "published", "archived"]] = ...,
+        levels: builtins.list[str] = ...,
+        tags: builtins.list[str] = ...,
+        any_tags: builtins.list[str] = ...,
+        author: str | None = None,
+        source_agent: str | None = None,
+        source: str | None = None,
+        cycle: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        expires_since: datetime | str | None = None,
+        expires_until: datetime | str | None = None,
+        content: dict[str, Any] = ...,
+        metadata: dict[str, Any] = ...,
+        min_confidence: float | None = None,
+        max_confidence: float | None = None,
+        min_priority: int | None = None,
+        max_priority: int | None = None,
+        min_importance: float | None = None,
+        max_importance: float | None = None,
+        namespaces: builtins.list[str] = ...,
+        purpose: Literal["think", "act"] = "think",
+        include_superseded: bool = False,
         audit: bool = False,
+        plain: bool = False,
         damaged: Literal["refuse", "skip"] = "refuse",
     ) -> TransferReply:
         """Export everything to a JSON Lines file."""
 
-    def import_(self, path: str, *, existing: Literal["skip", "replace"] = "skip") -> TransferReply:
-        """Import an exported file."""
+    def import_(
+        self,
+        path: str,
+        *,
+        existing: Literal["skip", "replace"] = "skip",
+        source: str | None = None,
+        dry_run: bool = False,
+        vector_model: str | None = None,
+    ) -> ImportReply:
+        """Import an exported file, or the memories of another product."""
 
     def partitions(
         self,
@@ -518,8 +927,23 @@ class Recollect:
     def migrate(self, *, distribute: bool = False) -> MigrateReply:
         """Bring the tables up to date, or spread them over a cluster."""
 
-    def backup(self, path: str) -> BackupReply:
-        """Back up the whole store while it is in use."""
+    def ask(
+        self,
+        question: str,
+        *,
+        sources: builtins.list[str] = ...,
+        project: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        limit: int = 1000,
+        seconds: float = 30.0,
+        job: str | None = None,
+        follows: str | None = None,
+        changes: builtins.list[PartChange | dict[str, Any] | str] = ...,
+        choose: int | None = None,
+    ) -> AskReply:
+        """Answer a question about your data in plain words, with the SQL."""
     def get(self, id: str) -> MemoryView:
         """Show one memory with its citations, tags and links."""
 
@@ -534,10 +958,10 @@ class Agent(OperationGroup):
 
     def add(
         self,
-        name: str,
+        name: str | None = None,
         *,
         id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
+        on_existing: Literal["match", "return", "fail"] = "match",
         type: str | None = None,
         description: str = "",
         system: str | None = None,
@@ -557,6 +981,11 @@ class Agent(OperationGroup):
         *,
         ids: builtins.list[str] = ...,
         removed: bool = False,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        order: Literal["newest", "oldest", "updated"] = "newest",
         limit: int = 50,
         after: str | None = None,
     ) -> AgentPage:
@@ -598,6 +1027,16 @@ class Agent(OperationGroup):
 
     def restore(self, id: str) -> AgentView:
         """Restore a removed agent."""
+
+    def erase(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+    ) -> Removal:
+        """Delete an agent and its memories for good."""
 
     def pause(self, id: str) -> AgentView:
         """Pause an agent."""
@@ -652,6 +1091,7 @@ class Block(OperationGroup):
         user: str | None = None,
         label: str | None = None,
         templates: bool = False,
+        removed: bool = False,
         limit: int = 50,
         after: str | None = None,
     ) -> BlockPage:
@@ -690,7 +1130,20 @@ class Block(OperationGroup):
     def history(self, id: str) -> BlockHistory:
         """Show the previous texts of a block."""
 
-    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> RemoveBlockReply:
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        for_good: bool = False,
+        with_others: bool = False,
+    ) -> SharedRemoval:
+        """Remove a block; restorable for 30 days by default."""
+
+    def restore(self, id: str) -> BlockView:
+        """Restore a removed block."""
+
+    def erase(self, id: str, *, dry_run: bool = False, with_others: bool = False) -> SharedRemoval:
         """Delete a block for good."""
 
     def attach(self, id: str, agent: str) -> BlockView:
@@ -726,6 +1179,7 @@ class Tool(OperationGroup):
         agent: str | None = None,
         name: str | None = None,
         tag: str | None = None,
+        removed: bool = False,
         limit: int = 50,
         after: str | None = None,
     ) -> ToolPage:
@@ -746,8 +1200,21 @@ class Tool(OperationGroup):
     ) -> ToolView:
         """Change a tool."""
 
-    def remove(self, id: str, *, with_others: bool = False, dry_run: bool = False) -> RemoveToolReply:
-        """Delete a tool."""
+    def remove(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        for_good: bool = False,
+        with_others: bool = False,
+    ) -> SharedRemoval:
+        """Remove a tool; restorable for 30 days by default."""
+
+    def restore(self, id: str) -> ToolView:
+        """Restore a removed tool."""
+
+    def erase(self, id: str, *, dry_run: bool = False, with_others: bool = False) -> SharedRemoval:
+        """Delete a tool for good."""
 
     def attach(self, id: str, agent: str) -> ToolView:
         """Attach a tool to an agent."""
@@ -799,13 +1266,31 @@ class Workspace(OperationGroup):
     ) -> WorkspaceView:
         """Create a workspace for an agent."""
 
-    def list(self, *, agent: str | None = None, limit: int = 50, after: str | None = None) -> WorkspacePage:
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        removed: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> WorkspacePage:
         """List workspaces, newest first."""
 
     def show(self, id: str) -> WorkspaceView:
         """Show a workspace."""
 
-    def drop(self, id: str) -> DropWorkspaceReply:
+    def remove(
+        self,
+        id: str,
+        path: str | None = None,
+        *,
+        dry_run: bool = False,
+        for_good: bool = False,
+        folder: bool = False,
+    ) -> WorkspaceRemoval:
+        """Remove a workspace; restorable for 30 days by default."""
+
+    def erase(self, id: str, *, dry_run: bool = False) -> Removal:
         """Delete a workspace for good."""
 
     def write(
@@ -826,7 +1311,7 @@ class Workspace(OperationGroup):
     def files(self, id: str, *, folder: str | None = None, limit: int = 1000, after: str | None = None) -> FilePage:
         """List the files of a workspace, by path."""
 
-    def remove(self, id: str, path: str, *, folder: bool = False) -> FilesReply:
+    def remove_file(self, id: str, path: str, *, folder: bool = False) -> FilesReply:
         """Delete a file or folder."""
 
     def move(self, id: str, path: str, to: str, *, folder: bool = False) -> FilesReply:
@@ -862,8 +1347,8 @@ class Workspace(OperationGroup):
     ) -> DiffReply:
         """Show what changed between two snapshots, or since one."""
 
-    def restore(self, id: str, snapshot: str, *, dry_run: bool = False) -> RestoreSnapshotReply:
-        """Restore a snapshot; the reply lists the files that differed."""
+    def restore(self, id: str, snapshot: str | None = None, *, dry_run: bool = False) -> RestoreSnapshotReply:
+        """Restore a snapshot, or a removed workspace."""
 
     def prune(
         self,
@@ -883,7 +1368,7 @@ class Session(OperationGroup):
         title: str = "",
         *,
         id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
+        on_existing: Literal["match", "return", "fail"] = "match",
         type: str = "conversation",
         user: str | None = None,
         agent: str | None = None,
@@ -897,14 +1382,23 @@ class Session(OperationGroup):
         *,
         ids: builtins.list[str] = ...,
         removed: bool = False,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        order: Literal["newest", "oldest", "updated"] = "newest",
         limit: int = 50,
         after: str | None = None,
         user: str | None = None,
         agent: str | None = None,
         project: str | None = None,
         type: str | None = None,
+        ended_since: datetime | str | None = None,
+        ended_until: datetime | str | None = None,
+        metadata: dict[str, Any] = ...,
         archived: Literal["no", "yes", "only"] = "no",
         open: bool = False,
+        cold: Literal["no", "yes", "only"] = "yes",
     ) -> SessionPage:
         """List sessions, newest first."""
 
@@ -937,8 +1431,21 @@ class Session(OperationGroup):
     def restore(self, id: str) -> SessionView:
         """Restore a removed session."""
 
+    def erase(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+    ) -> Removal:
+        """Delete a session and its messages for good."""
+
     def end(self, id: str, *, summary: str | None = None) -> SessionView:
         """Mark a session as ended, with a summary if you like."""
+
+    def extract(self, id: str, *, again: bool = False, dry_run: bool = False, limit: int = 200) -> ExtractReply:
+        """Propose memories from what was said in a session, each citing its messages."""
 
     def archive(self, id: str) -> SessionView:
         """Archive a session; it takes no messages until it is unarchived."""
@@ -990,9 +1497,12 @@ class Message(OperationGroup):
         *,
         agent: str | None = None,
         user: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
         role: Literal["user", "assistant", "system", "tool"] | None = None,
         group_id: str | None = None,
         step_id: str | None = None,
+        removed: bool = False,
         first: Literal["oldest", "newest"] = "oldest",
         limit: int = 100,
         after: str | None = None,
@@ -1006,12 +1516,45 @@ class Message(OperationGroup):
         session: str | None = None,
         agent: str | None = None,
         user: str | None = None,
+        by: Literal["words", "meaning"] = "words",
         role: Literal["user", "assistant", "system", "tool"] | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
         limit: int = 20,
     ) -> SearchMessagesReply:
-        """Find messages by their words."""
+        """Find messages by their words, or by what they mean."""
 
-    def remove(self, id: str) -> RemoveMessagesReply:
+    def revise(
+        self,
+        id: str,
+        text: str | None = None,
+        *,
+        content: builtins.list[Any] | None = None,
+        why: str = "",
+        version: int | None = None,
+    ) -> RevisedMessage:
+        """Change a message; its history keeps what it said before."""
+
+    def history(self, id: str) -> MessageHistory:
+        """Show everything a message has said."""
+
+    def remember(
+        self,
+        id: str,
+        *,
+        content: str = "",
+        kind: str = "fact",
+        tags: builtins.list[str] = ...,
+    ) -> RememberedMessage:
+        """Remember a message as a memory that cites it."""
+
+    def remove(self, id: str, *, dry_run: bool = False, for_good: bool = False) -> MessageRemoval:
+        """Remove a message; restorable for 30 days by default."""
+
+    def restore(self, id: str) -> MessageView:
+        """Restore a removed message."""
+
+    def erase(self, id: str, *, dry_run: bool = False) -> MessageRemoval:
         """Delete a message for good."""
 
     def pop(
@@ -1053,6 +1596,22 @@ class Episode(OperationGroup):
         session: str | None = None,
         project: str | None = None,
         at: datetime | str | None = None,
+        author: str | None = None,
+        cycle: str | None = None,
+        source_agent: str | None = None,
+        scope: Literal["task", "project", "global"] = "global",
+        level: str = "item",
+        confidence: float = 0.5,
+        priority: int = 5,
+        importance: float = 0.0,
+        namespaces: builtins.list[str] = ...,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        expires_at: datetime | str | None = None,
+        ttl_seconds: float | None = None,
+        supersedes: str | None = None,
+        derived_from: builtins.list[str] = ...,
+        relates: dict[str, str] = ...,
         metadata: dict[str, Any] = ...,
         idempotency_key: str | None = None,
         id: str | None = None,
@@ -1160,16 +1719,18 @@ class Summary(OperationGroup):
         """Delete a summary; what it covers is kept."""
 
 class Run(OperationGroup):
-    """Runs of agents: start, carry out, watch and control them."""
+    """Runs of agents: start, carry out, approve, watch and control them."""
 
     def list(
         self,
         *,
-        status: Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"] | None = None,
+        status: Literal["queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled", "interrupted"] | None = None,
         agent: str | None = None,
         session: str | None = None,
+        message: str | None = None,
         queue: str | None = None,
         parent: str | None = None,
+        removed: bool = False,
         limit: int = 50,
         after: str | None = None,
     ) -> RunPage:
@@ -1190,6 +1751,8 @@ class Run(OperationGroup):
         max_steps: int | None = None,
         max_crashes: int | None = None,
         remember: bool | None = None,
+        approve: Literal["never", "tools", "always"] | None = None,
+        approval_seconds: float | None = None,
         metadata: dict[str, Any] = ...,
     ) -> RunView:
         """Queue a task for an agent; a worker picks it up."""
@@ -1301,22 +1864,257 @@ class Run(OperationGroup):
     ) -> Timeline:
         """Say whether an uncertain step happened."""
 
-    def remove(self, id: str) -> RemoveRunReply:
+    def waiting(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        queue: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> WaitingPage:
+        """List the steps that wait for approval."""
+
+    def approve(self, id: str, *, step: int | None = None, cycle: str | None = None, why: str = "") -> Timeline:
+        """Approve a step that waits, so that it is carried out."""
+
+    def reject(self, id: str, why: str, *, step: int | None = None, cycle: str | None = None) -> Timeline:
+        """Reject a step that waits; the agent is told why."""
+
+    def remove(self, id: str, *, dry_run: bool = False, for_good: bool = False) -> Removal:
+        """Remove a run and its steps; restorable for 30 days by default."""
+
+    def restore(self, id: str) -> RunView:
+        """Restore a removed run."""
+
+    def erase(self, id: str, *, dry_run: bool = False) -> Removal:
         """Delete a run and its steps for good."""
+
+class Cycle(OperationGroup):
+    """Cycles: the steps of an agent, through all its runs."""
+
+    def list(
+        self,
+        *,
+        agent: str | None = None,
+        run: str | None = None,
+        state: Literal["open", "waiting", "approved", "done", "uncertain", "again", "abandoned"] | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> CyclePage:
+        """List the cycles of agents, latest first."""
+
+    def show(self, agent: str, index: int) -> StepView:
+        """Show one cycle of an agent by its number."""
+
+class Source(OperationGroup):
+    """Sources: files and databases that questions can be asked of."""
+
+    def add(
+        self,
+        path: str | PathLike[str] | ArrowStream | None = None,
+        *,
+        base64: str | None = None,
+        name: str | None = None,
+        description: str = "",
+        project: str | None = None,
+        user: str | None = None,
+        version_of: str | None = None,
+        profile: Literal["sample", "whole"] = "sample",
+    ) -> SourceView:
+        """Add a file or a data frame to ask questions of."""
+
+    def list(
+        self,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        connection: str | None = None,
+        removed: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SourcePage:
+        """List sources with their tables, newest first."""
+
+    def find(
+        self,
+        query: str,
+        *,
+        sources: builtins.list[str] = ...,
+        project: str | None = None,
+        user: str | None = None,
+        limit: int = 10,
+    ) -> FindReply:
+        """Find tables, fields and values by words and meaning, each with its reason."""
+
+    def show(self, id: str, *, fields: bool = True) -> SourceView:
+        """Show a source: its tables, and the profile of their columns."""
+
+    def versions(self, id: str) -> VersionPage:
+        """List the versions of a source, with what each changed."""
+
+    def revise(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        tables: dict[str, str] = ...,
+        columns: dict[str, str] = ...,
+    ) -> SourceView:
+        """Change the name and the descriptions of a source."""
+
+    def profile(self, id: str) -> SourceView:
+        """Profile every row of a source that was only sampled."""
+
+    def remove(self, id: str, *, for_good: bool = False) -> RemoveSourceReply:
+        """Remove a source; restorable for 30 days by default."""
+
+    def restore(self, id: str) -> SourceView:
+        """Restore a removed source."""
+
+class Connection(OperationGroup):
+    """Connections: outside databases that are read where they are."""
+
+    def add(
+        self,
+        name: str,
+        address: str,
+        *,
+        secret_env: str | None = None,
+        secret_file: str | None = None,
+        options: dict[str, str] = ...,
+        project: str | None = None,
+        description: str = "",
+        sample_rows: int = 5000,
+    ) -> ConnectionView:
+        """Connect to an outside database to ask questions of it."""
+
+    def list(self, *, project: str | None = None, limit: int = 50, after: str | None = None) -> ConnectionPage:
+        """List the connections to outside databases, by name."""
+
+    def show(self, id: str) -> ConnectionView:
+        """Show a connection: its server and its tables."""
+
+    def check(self, id: str) -> ConnectionView:
+        """Try a connection now, and say what was found."""
+
+    def refresh(self, id: str, *, sample_rows: int = 5000) -> ConnectionView:
+        """Read the tables of a connection again, and say what changed."""
+
+    def remove(self, id: str) -> RemoveConnectionReply:
+        """Remove a connection; the database itself is not touched."""
+
+class Query(OperationGroup):
+    """Queries over sources: run, judged, charted, remembered."""
+
+    def run(
+        self,
+        sql: str,
+        *,
+        sources: builtins.list[str] = ...,
+        project: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        limit: int = 1000,
+        seconds: float = 30.0,
+        job: str | None = None,
+        question: str = "",
+    ) -> QueryReply:
+        """Run one SELECT over your sources, safely."""
+
+    def list(
+        self,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        session: str | None = None,
+        verdict: Literal["unjudged", "right", "wrong"] | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> QueryPage:
+        """List the queries that were run, newest first."""
+
+    def show(self, run: str) -> QueryView:
+        """Show a query that was run, with the first rows of its result."""
+
+    def remove(self, run: str) -> RemoveQueryReply:
+        """Delete a query and the rows it returned for good."""
+
+    def judge(
+        self,
+        run: str,
+        verdict: Literal["right", "wrong"],
+        *,
+        sql: str | None = None,
+        question: str = "",
+    ) -> JudgeReply:
+        """Say whether the answer of a query was right."""
+
+    def patterns(
+        self,
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> QueryPatternPage:
+        """List the questions that were judged, newest first."""
+
+    def remember(
+        self,
+        run: str,
+        *,
+        content: str = "",
+        kind: str = "fact",
+        tags: builtins.list[str] = ...,
+    ) -> AnswerReceipt:
+        """Remember the answer of a query as a memory that cites it."""
+
+    def chart(
+        self,
+        run: str,
+        kind: Literal["bar", "line", "area", "scatter", "histogram", "heatmap", "pie", "number"] | None = None,
+        *,
+        format: Literal["svg", "png", "pdf", "html", "json"] | None = None,
+        theme: Literal["light", "dark"] = "light",
+        path: str | None = None,
+    ) -> ChartReply:
+        """Draw the result of a query."""
+
+    def export(
+        self,
+        run: str | None = None,
+        *,
+        sql: str | None = None,
+        format: Literal["json", "csv", "parquet", "arrow", "xlsx"] | None = None,
+        path: str | None = None,
+        sources: builtins.list[str] = ...,
+        project: str | None = None,
+        user: str | None = None,
+        seconds: float = 120.0,
+    ) -> ExportQueryReply:
+        """Write the whole result of a query to a file."""
+
+    def cancel(self, job: str) -> CancelQueryReply:
+        """End a query that is running."""
 
 class User(OperationGroup):
     """Users: their profiles, roles and passwords."""
 
     def add(
         self,
-        name: str,
+        name: str | None = None,
         *,
         id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
+        on_existing: Literal["match", "return", "fail"] = "match",
         email: str | None = None,
         timezone: str = "UTC",
         profile_data: dict[str, Any] = ...,
         preferences: dict[str, Any] = ...,
+        role: Literal["reader", "writer", "curator", "admin", "owner"] | None = None,
+        password: str | None = None,
     ) -> UserView:
         """Add a user."""
 
@@ -1325,9 +2123,16 @@ class User(OperationGroup):
         *,
         ids: builtins.list[str] = ...,
         removed: bool = False,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        order: Literal["newest", "oldest", "updated"] = "newest",
         limit: int = 100,
         after: str | None = None,
         with_role: bool = False,
+        preferences: dict[str, Any] = ...,
+        profile_data: dict[str, Any] = ...,
     ) -> UserPage:
         """List users, newest first."""
 
@@ -1344,6 +2149,7 @@ class User(OperationGroup):
         profile_data: dict[str, Any] | None = None,
         preferences: dict[str, Any] | None = None,
         role: Literal["reader", "writer", "curator", "admin", "owner"] | None = None,
+        own_only: bool | None = None,
         status: Literal["active", "invited", "suspended"] | None = None,
         password: str | None = None,
     ) -> UserView:
@@ -1363,18 +2169,67 @@ class User(OperationGroup):
     def restore(self, id: str) -> UserView:
         """Restore a removed user."""
 
+    def erase(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+    ) -> Removal:
+        """Delete a user and their memories for good."""
+
+    def searches(self) -> SavedSearches:
+        """List your own saved searches."""
+
+    def save_search(self, name: str, search: str) -> SavedSearches:
+        """Save a search under a name, for yourself."""
+
+    def remove_search(self, name: str) -> SavedSearches:
+        """Remove one of your saved searches."""
+
     def change_password(self, *, password: str, new_password: str) -> SignOutReply:
         """Change your own password."""
+
+class Organization(OperationGroup, str):
+    """Organizations: the tenants of a store."""
+
+    def add(self, name: str | None = None, *, id: str | None = None) -> OrganizationView:
+        """Add an organization."""
+
+    def list(self, *, limit: int = 50, after: str | None = None) -> OrganizationPage:
+        """List the organizations of the store, by id."""
+
+    def show(self, id: str | None = None) -> OrganizationView:
+        """Show an organization."""
+
+    def revise(
+        self,
+        id: str | None = None,
+        name: str | None = None,
+        *,
+        version: int | None = None,
+    ) -> OrganizationView:
+        """Change the name of an organization."""
+
+    def suspend(self, id: str) -> OrganizationView:
+        """Suspend an organization: its keys and users are refused, its data are kept."""
+
+    def resume(self, id: str) -> OrganizationView:
+        """Resume a suspended organization."""
+
+    def remove(self, id: str, *, dry_run: bool = False) -> OrganizationErasure:
+        """Delete an organization with everything in it, for good."""
 
 class Project(OperationGroup):
     """Projects: work that spans many sessions."""
 
     def add(
         self,
-        name: str,
+        name: str | None = None,
         *,
         id: str | None = None,
-        on_existing: Literal["fail", "return"] = "fail",
+        on_existing: Literal["match", "return", "fail"] = "match",
         description: str = "",
         owner: str | None = None,
     ) -> ProjectView:
@@ -1385,9 +2240,15 @@ class Project(OperationGroup):
         *,
         ids: builtins.list[str] = ...,
         removed: bool = False,
+        created_since: datetime | str | None = None,
+        created_until: datetime | str | None = None,
+        changed_since: datetime | str | None = None,
+        changed_until: datetime | str | None = None,
+        order: Literal["newest", "oldest", "updated"] = "newest",
         limit: int = 50,
         after: str | None = None,
         user: str | None = None,
+        member: str | None = None,
     ) -> ProjectPage:
         """List projects, newest first."""
 
@@ -1405,6 +2266,20 @@ class Project(OperationGroup):
     ) -> ProjectView:
         """Change a project's name, description or owner."""
 
+    def members(self, id: str, *, limit: int = 100, after: str | None = None) -> MemberPage:
+        """List the members of a project with their roles, newest first."""
+
+    def add_member(
+        self,
+        id: str,
+        user: str,
+        role: Literal["reader", "writer", "curator", "admin", "owner"] = "writer",
+    ) -> MemberView:
+        """Take a user into a project, with a role."""
+
+    def remove_member(self, id: str, user: str) -> ProjectView:
+        """Take a user out of a project."""
+
     def remove(
         self,
         id: str,
@@ -1418,6 +2293,34 @@ class Project(OperationGroup):
 
     def restore(self, id: str) -> ProjectView:
         """Restore a removed project."""
+
+    def erase(
+        self,
+        id: str,
+        *,
+        dry_run: bool = False,
+        hand_over_to: str | None = None,
+        with_others: bool = False,
+    ) -> Removal:
+        """Delete a project for good."""
+
+class Review(OperationGroup):
+    """Review: hypotheses that wait for a decision."""
+
+    def list(
+        self,
+        reason: Literal["contradicted", "broken", "depended_on", "used", "important", "supported", "claimed", "uncited"] | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        kinds: builtins.list[str] = ...,
+        author: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ReviewPage:
+        """List hypotheses to review, the most urgent first, with the reasons."""
 
 class Citation(OperationGroup):
     """Citations: the evidence for memories."""
@@ -1433,6 +2336,83 @@ class Citation(OperationGroup):
     ) -> CitationPage:
         """List citations with their memories, newest first."""
 
+class Relations(OperationGroup):
+    """Links between memories."""
+
+    def __call__(
+        self,
+        of: str | None = None,
+        *,
+        type: str | None = None,
+        direction: Literal["both", "to", "from"] = "both",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> RelationPage:
+        """List the links between memories, newest first."""
+
+    def graph(self, of: str, *, hops: int = 1, types: builtins.list[str] = ..., limit: int = 100) -> RelationGraph:
+        """Show the memories around one, and the links between them."""
+
+class Tag(OperationGroup):
+    """Tags of memories: added, removed, counted, renamed."""
+
+    def add(self, id: str, tags: builtins.list[str]) -> TagsReply:
+        """Add tags to a memory."""
+
+    def remove(self, id: str, tags: builtins.list[str]) -> TagsReply:
+        """Remove tags from a memory."""
+
+    def list(
+        self,
+        prefix: str = "",
+        *,
+        order: Literal["name", "count"] = "name",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> TagPage:
+        """List tags by name, with the number of their memories."""
+
+    def rename(self, tag: str, to: str) -> RenameTagReply:
+        """Rename a tag on every memory that has it."""
+
+class Embedding(OperationGroup):
+    """Embeddings: the stored vectors of memories, by model."""
+
+    def add(self, id: str, vector: builtins.list[float], model: str, *, namespace: str | None = None) -> EmbeddingList:
+        """Store a vector of a memory, made by a model of yours."""
+
+    def list(
+        self,
+        id: str,
+        *,
+        model: str | None = None,
+        namespace: str | None = None,
+        vectors: bool = False,
+    ) -> EmbeddingList:
+        """List the stored vectors of a memory, by model."""
+
+    def remove(self, id: str, model: str, *, namespace: str | None = None) -> RemovedEmbeddings:
+        """Remove the vectors of a memory by one model."""
+
+class Kind(OperationGroup):
+    """Kinds of memory: built in, or your own."""
+
+    def add(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        json_schema: dict[str, Any] = ...,
+        replace: bool = False,
+    ) -> KindView:
+        """Declare a kind of memory."""
+
+    def list(self) -> KindList:
+        """List the kinds of memory, by name."""
+
+    def remove(self, name: str) -> KindView:
+        """Remove a kind that no memory is of."""
+
 class Key(OperationGroup):
     """API keys: permissions, limits and expiry."""
 
@@ -1442,6 +2422,10 @@ class Key(OperationGroup):
         *,
         scopes: builtins.list[Literal["read", "write", "govern", "delete", "admin", "operate"]] = ...,
         user: str | None = None,
+        own_only: bool | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        namespace: str | None = None,
         expires_days: float | None = None,
         rate_per_minute: int | None = None,
         requests_per_day: int | None = None,
@@ -1454,6 +2438,66 @@ class Key(OperationGroup):
     def revoke(self, id: str) -> KeyView:
         """Revoke an API key at once."""
 
+class Encryption(OperationGroup):
+    """Encryption at rest: its keys, made and changed."""
+
+    def rewrap(self) -> RewrapKeysReply:
+        """Wrap all data keys with the current master key."""
+
+    def rotate(self) -> ResealReply:
+        """Give the organization a new data key, and seal everything with it."""
+
+    def reseal(self) -> ResealReply:
+        """Seal encrypted fields that are in the clear or have a former key."""
+
+    def text(self, switch: Literal["on", "off"]) -> EncryptTextsReply:
+        """Encrypt the texts of the organization, or decrypt them."""
+
+class Privacy(OperationGroup):
+    """Privacy: find, hand over and erase what is stored about a person."""
+
+    def find(
+        self,
+        *,
+        user: str,
+        also: builtins.list[str] = ...,
+        kind: str | None = None,
+        relation: Literal["own", "by", "about", "shared"] | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> SubjectPage:
+        """Find everything that is stored about a person."""
+
+    def export(self, path: str, *, user: str, also: builtins.list[str] = ..., about: bool = True) -> SubjectExport:
+        """Write everything about a person to a folder they can read."""
+
+    def erase(
+        self,
+        *,
+        user: str,
+        also: builtins.list[str] = ...,
+        mentions: Literal["keep", "mask", "delete"] = "mask",
+        authored: Literal["keep", "delete"] = "delete",
+        hand_over_to: str | None = None,
+        requested_by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ErasureReply:
+        """Erase a person for good, everywhere, with a signed certificate."""
+
+    def certificates(
+        self,
+        *,
+        id: str | None = None,
+        user: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> CertificatePage:
+        """List the certificates of erasures, newest first."""
+
+    def verify(self, id: str | None = None, *, certificate: dict[str, Any] | None = None) -> CertificateVerdict:
+        """Verify a certificate: its signature, and what the log says."""
+
 class Audit(OperationGroup):
     """The access log: seal it, and verify that nobody changed it."""
 
@@ -1462,6 +2506,129 @@ class Audit(OperationGroup):
 
     def verify(self, anchor: str | None = None) -> VerifyLogReply:
         """Verify that the access log was not tampered with."""
+
+class Retention(OperationGroup):
+    """Retention rules: how long memories and sessions are kept, and what happens then."""
+
+    def set(
+        self,
+        *,
+        kind: str | None = None,
+        project: str | None = None,
+        level: str | None = None,
+        keep_days: float,
+        then: Literal["archive", "forget", "erase", "cold"],
+        reason: str = "",
+    ) -> RuleView:
+        """Store a retention rule: what to keep for how long, and what happens then."""
+
+    def list(self) -> RuleList:
+        """List the retention rules, the most specific first."""
+
+    def remove(self, id: str) -> RuleView:
+        """Remove a stored retention rule."""
+
+    def preview(self, rule: str | None = None) -> RetentionReply:
+        """Show what the retention rules would do now, and why."""
+
+    def apply(self, rule: str | None = None, *, limit: int = 1000, trust_clock: bool = False) -> RetentionReply:
+        """Apply the retention rules now."""
+
+class Hold(OperationGroup):
+    """Legal holds: nothing of a user, agent, session or project is deleted."""
+
+    def place(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        reason: str,
+    ) -> HoldView:
+        """Put a user, agent, session or project on legal hold."""
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        project: str | None = None,
+        released: Literal["no", "yes", "only"] = "no",
+        limit: int = 50,
+        after: str | None = None,
+    ) -> HoldPage:
+        """List legal holds, newest first."""
+
+    def release(self, id: str, *, reason: str = "") -> HoldView:
+        """Release a legal hold."""
+
+class Cold(OperationGroup):
+    """Cold storage: old sessions in files, which can be searched and restored."""
+
+    def store(
+        self,
+        *,
+        before: datetime | str | None = None,
+        project: str | None = None,
+        session: str | None = None,
+        to: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+    ) -> StoreColdReply:
+        """Move old sessions to cold storage: compressed files in a folder or bucket."""
+
+    def list(
+        self,
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> ArchivePage:
+        """List the sessions in cold storage, newest first."""
+
+    def show(self, id: str) -> ShowColdReply:
+        """Show a session in cold storage, and check its files."""
+
+    def search(
+        self,
+        query: str = "",
+        *,
+        session: str | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        type: Literal["memory", "message", "run", "result"] | None = None,
+        kinds: builtins.list[str] = ...,
+        limit: int = 20,
+    ) -> SearchColdReply:
+        """Find words in cold storage, without restoring anything."""
+
+    def restore(self, id: str) -> RestoreColdReply:
+        """Restore a session from cold storage, as it was."""
+
+class Backup(OperationGroup):
+    """Backups of the store: made, listed, proven, restored."""
+
+    def __call__(self, path: str | None = None, *, verify: bool = True) -> BackupReply:
+        """Back up the whole store while it is in use."""
+
+    def list(self, *, place: str | None = None, limit: int = 100, after: str | None = None) -> BackupPage:
+        """List backups, newest first."""
+
+    def drill(self, id: str | None = None) -> DrillReply:
+        """Prove a backup: restore it to a temporary place and try it."""
+
+    def remove(self, id: str) -> RemovedBackup:
+        """Delete a backup, with what no other one needs."""
 
 class Checkpoint(OperationGroup):
     """Checkpoints of programs that run in steps, such as LangGraph graphs."""

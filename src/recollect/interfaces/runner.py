@@ -2,8 +2,9 @@
 
 It uses nothing but the operations of the client, so it drives a run from wherever a client can. For each step it stores
 what `think` proposes, carries it out, stores what came of it; a step that has a result is never carried out again, one
-that has none is, if its tool allows. While it works, a thread renews the lease; when the lease is lost all the same,
-every call is refused, and the run is left to its new worker.
+that has none is, if its tool allows. A step that must be approved is stored and left to whoever claims the run after
+that. While it works, a thread renews the lease; when the lease is lost all the same, every call is refused, and the run
+is left to its new worker.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class Runner:
         return self.drive(started.id) if started.ended_at is None else self._shown(started.id)
 
     def drive(self, id: str) -> Timeline:
-        """Drive one run until it ends, is stopped, or asks."""
+        """Drive one run until it ends, is stopped, asks, or waits for approval."""
         self._work_on(self._claimed(id=id))
         return self._shown(id)
 
@@ -254,7 +255,7 @@ class Runner:
         return GiveUp(why, {"code": "think_failed"})
 
     def _propose(self, task: Task, lease: _Lease, toolbox: Toolbox, act: Act) -> str | None:
-        """The key of the step that is stored now; None when the run may not take another."""
+        """The key of the step that is stored now; None when the run may not take another, or not yet."""
         try:
             proposed = self._client.call(
                 "run.propose", id=lease.run, fence=lease.fence, number=len(task.history) + 1, tool=act.tool,
@@ -268,7 +269,7 @@ class Runner:
             else:  # too late, too many steps, or nothing that can be stored
                 self._fail(lease, reason, refused)
             return None
-        return str(proposed.idempotency_key)
+        return None if proposed.waiting else str(proposed.idempotency_key)
 
     def _carry_out(
         self, task: Task, lease: _Lease, toolbox: Toolbox, tool: str | None, arguments: Mapping[str, object], key: str

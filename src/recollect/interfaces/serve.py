@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from recollect.errors import InvalidSettings, MissingExtra, Unavailable
 from recollect.ports.folders import private_opener
 from recollect.ports.records import Scope
 from recollect.services.access import keys
+from recollect.services.backups.history import last_good
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core
@@ -58,19 +60,19 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
         import uvicorn
 
         from recollect.interfaces.http.connection_limits import Connections
+        from recollect.interfaces.http.log_lines import show_logs
     except ImportError:
         raise MissingExtra("the web server is not installed", remedy="pip install 'recollect[server]'") from None
     given = {name: value for name in ("host", "port") if (value := getattr(request, name)) is not None}
     settings = load(request.settings, server=given or None)
-    core = app.build(settings)
+    core = app.traced(app.build(settings))
     try:
         _prepare(core, settings)
         with _listening(settings.server) as (listener, address):
-            print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
-            _show_logs()
             connections = Connections(settings.server, _connection_limit(settings.server.connections))
+            served = application(core, settings)
             config = uvicorn.Config(
-                application(core, settings),
+                served,
                 http=connections.protocol,  # type: ignore[arg-type]
                 ws="none",
                 log_config=None,
@@ -80,17 +82,38 @@ def serve(request: ServeRequest, progress: Progress | None = None) -> Served:
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
             server = uvicorn.Server(config)
-            with _stopped_by_signals(server), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            with (
+                _stopped_by_signals(server, served.state.service),
+                asyncio.Runner(loop_factory=config.get_loop_factory()) as runner,
+            ):
+                print(f"Recollect listens on {address}", file=sys.stderr, flush=True)
+                show_logs(settings.server.log_format)
                 runner.run(server._serve([listener]))
     finally:
         app.close(core)
+        core.tracing.close()
     return Served(stopped="by request")
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)"""
-    kept = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+def _stopped_by_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
+    """A signal stops the service in order. (The web server's own way is to die of it when it is done: before us.)
+
+    It is not ready any more from then on, and goes on answering for as long as the settings say, so that those who
+    balance load notice; a second signal stops it at once.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        seconds = 0.0 if service.is_closing else service.settings.drain_seconds
+        service.is_closing = True
+        if not seconds:
+            server.handle_exit(number, frame)
+            return
+        timer = threading.Timer(seconds, server.handle_exit, (number, frame))
+        timer.daemon = True
+        timer.start()
+
+    kept = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -167,17 +190,9 @@ def _connection_limit(wanted: int) -> int:
     return min(wanted, max(16, soft - OWN_FILES))
 
 
-def _show_logs() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger("recollect")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-
-
 def application(core: Core, settings: Settings) -> Starlette:
     """The whole application, with its background work tied to its life."""
-    from recollect.interfaces.http import console, files
+    from recollect.interfaces.http import console, data_files, files, sign_in
     from recollect.interfaces.http.app import Service, build
     from recollect.interfaces.mcp.http import McpEndpoint
 
@@ -193,7 +208,8 @@ def application(core: Core, settings: Settings) -> Starlette:
         await asyncio.to_thread(background.close)
         await asyncio.to_thread(service.close)
 
-    endpoints = [*files.endpoints(service), *console.endpoints(service, settings)]
+    endpoints = [*files.endpoints(service), *data_files.endpoints(service), *sign_in.endpoints(service)]
+    endpoints += console.endpoints(service, settings)
     return build(service, endpoints, [mcp.route], lifespan)
 
 
@@ -201,4 +217,7 @@ def service_background(service: Service) -> Background:
     """The store's background work as the service does it, and what each service does for itself."""
     core = service.core
     own = {"usage": service.usage.flush, "journal": core.journal.flush, "index": core.vectors.refresh}
-    return Background(core, service_schedule(service.settings), own)
+    if core.backups.policy.to is not None:
+        tenant = core.for_scope(Scope(service.operator))
+        own["backup figures"] = lambda: service.metrics.note_backup(last_good(tenant))
+    return Background(core, service_schedule(service.settings), own, service.metrics.count_background)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 from recollect.domain.audit import AccessLog, AccessOperation
@@ -42,8 +43,12 @@ class _RunningOperation:
 
 
 _under_way: ContextVar[_RunningOperation | None] = ContextVar("under_way", default=None)
-# What `audit verify` looks for by name, whichever operation deleted entries; that operation has its own entry as well.
-KEPT_NAMES = frozenset({"retention", "drop partition"})
+# What `audit verify` looks for by name, whichever operation deleted or changed entries; that operation has its own
+# entry as well.
+RETENTION_NAMES = frozenset({"retention", "drop partition"})
+PSEUDONYMISED = "pseudonymise"
+KEPT_NAMES = RETENTION_NAMES | {PSEUDONYMISED}
+SALT_BYTES = 8
 
 
 def named(action: str) -> dict[str, Any]:
@@ -70,12 +75,22 @@ def entry_of(
     return AccessLog(
         organization_id=scope.organization_id,
         actor_id=scope.actor,
-        operation=operation,
+        operation=_as_seen(scope, operation),
         action=action,
         request_data=request,
         ip_address=scope.address,
+        salt=new_salt(),
         **fields,
     )
+
+
+def _as_seen(scope: Scope, operation: AccessOperation) -> AccessOperation:
+    """A person who looks through the console does not use what they see: it would rank what nobody needs."""
+    return "view" if scope.reading != "use" and operation in ("read", "search") else operation
+
+
+def new_salt() -> str:
+    return token_hex(SALT_BYTES)
 
 
 class Journal:
@@ -130,14 +145,17 @@ class Journal:
             session_id=session or about.get("session_id"),
             agent_id=agent or about.get("agent_id"),
             actor_id=scope.actor,
-            operation=operation,
+            operation=_as_seen(scope, operation),
             action=about["action"],
             request_data={**about.get("request_data", {}), **request, "memory_ids": list(ids)},
             ip_address=scope.address,
+            salt=new_salt(),
         )
-        self._add(scope, entry, tuple(ids))
+        self._add(scope, entry, tuple(ids) if scope.reading == "use" else ())
 
     def _add(self, scope: Scope, entry: AccessLog, ids: tuple[str, ...]) -> None:
+        if scope.reading == "poll" and entry.success:  # a page that stays open would fill the log with itself
+            return
         with self._lock:
             self._notes.append((scope, entry, ids))
             full = len(self._notes) % FLUSH_NOTES == 0

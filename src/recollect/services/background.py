@@ -1,14 +1,15 @@
 """Background work: what is due in a store without a request, tenant by tenant.
 
-The access log is sealed, pending vectors are made, erasures finished, expired records deleted, citations checked again,
-summaries written. (A PostgreSQL store creates its monthly partitions by itself.) Of all processes that have a store
-open, the one that holds its lease does the work; if it dies, the lease expires. Work is done in small transactions that
-see what others have done, so two processes that both believe to hold the lease do no harm. `app/background.py` is the
-thread that does it.
+The access log is sealed, pending vectors are made, erasures finished, fields encrypted, expired records deleted,
+retention rules applied, citations checked again, tables profiled, summaries written. (A PostgreSQL store creates its
+monthly partitions by itself.) Of all processes that have a store open, the one that holds its lease does the work; if
+it dies, the lease expires. Work is done in small transactions that see what others have done, so two processes that
+both believe to hold the lease do no harm. `app/background.py` is the thread that does it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,20 +23,27 @@ from recollect.errors import Conflict, DuplicateKey, LeaseLost, VersionConflict
 from recollect.ports.models import Embedder
 from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope
+from recollect.services.admin import encryption
 from recollect.services.admin.audit import SealRequest, seal
 from recollect.services.admin.expiry import SweepRequest, sweep
+from recollect.services.data.sources import profile_next, sampled_tables
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks import key_value
 from recollect.services.learning.rollup import RollUpRequest, roll_up
 from recollect.services.leases import ending, is_held, taking
 from recollect.services.memories.indexing import make_owed
+from recollect.services.retention.application import ApplyRequest, apply_rules
+from recollect.services.retention.rules import rules_of
 from recollect.services.tenant import Core, Tenant
 from recollect.services.trust.rechecks import check_oldest
 
+log = logging.getLogger("recollect.background")
 LEASE = "background"
 RETRY_SECONDS = 60.0  # before failed work is tried again, such as calls of a model that is unavailable
 OWED_PASSAGES = 256  # vectors made each time; the built-in model takes some seconds for them
 EXPIRY_SECONDS = 3600.0
+RULE_GRACE = timedelta(hours=1)
+RETAINED_AT_ONCE = 1000  # memories and sessions of a rule
 GoOn = Callable[[], None]
 """Raises if the work should stop; called between two transactions."""
 
@@ -49,6 +57,8 @@ class Schedule:
     checks_at_once: int = 100
     summary_seconds: float | None = None
     lease_seconds: float = 60.0
+    backups: bool = False
+    """Whether backups are made that are due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +83,12 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
             partial(lambda query, tenant: tenant.count(query), waiting),
         )
     yield Task("erasure", RETRY_SECONDS, lambda tenant, go_on: finish(tenant), owed)
+    yield Task("encryption", RETRY_SECONDS, encryption.reseal_in_background, encryption.is_incomplete)
     yield Task("expiry", EXPIRY_SECONDS, lambda tenant, go_on: sweep(tenant, SweepRequest()))
+    yield Task("retention", EXPIRY_SECONDS, _apply_retention, rules_of)
     items = key_value.SweepItemsRequest()
     yield Task("expiry of items", EXPIRY_SECONDS, lambda tenant, go_on: key_value.sweep(tenant, items))
+    yield Task("profiles of tables", 0, lambda tenant, go_on: profile_next(tenant), sampled_tables)
     if schedule.summary_seconds is not None:
         yield Task("summaries", schedule.summary_seconds, _write_summaries)
     if schedule.check_seconds is not None:
@@ -85,6 +98,13 @@ def tasks_of(core: Core, schedule: Schedule) -> Iterator[Task]:
 def _make_owed(embedder: Embedder, tenant: Tenant, go_on: GoOn) -> None:
     """A limited number each time, so that long texts of one tenant do not delay others or requests."""
     make_owed(tenant, embedder, OWED_PASSAGES, go_on)
+
+
+def _apply_retention(tenant: Tenant, go_on: GoOn) -> None:
+    """A limited number each time; what is left is done the next time."""
+    done = apply_rules(tenant, ApplyRequest(limit=RETAINED_AT_ONCE), go_on, grace=RULE_GRACE)
+    for note in done.notes:
+        log.warning("retention: %s", note)
 
 
 def _write_summaries(tenant: Tenant, go_on: GoOn) -> None:

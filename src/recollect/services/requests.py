@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import CoreSchema
 
+from recollect.domain.access import Restriction
 from recollect.domain.kinds import describe
 from recollect.domain.record import Id
 from recollect.errors import InvalidInput
@@ -50,6 +51,13 @@ Bytes = Annotated[
 """Bytes: as they are in process, base64 in JSON."""
 
 
+class AsGiven:
+    """Marks a field that is never searched for secrets: it is used as it is, and not stored as it is."""
+
+
+AS_GIVEN = AsGiven()
+
+
 class Request(BaseModel):
     """The request of an operation. Unknown fields are refused, so that a misspelt filter is never ignored.
 
@@ -57,6 +65,8 @@ class Request(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+    in_python: ClassVar[dict[str, object]] = {}
+    """The types of fields that take more in Python than JSON can say, such as data frames."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -69,10 +79,67 @@ class Request(BaseModel):
         return reading_whose(value, handler, info)
 
 
+class MaskedSecret(BaseModel):
+    """Secrets of one kind that were replaced by marks in one field of a request; see services/secrets.py."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    field: str = Field(description="Where it was, such as memories.0.content")
+    kind: str = Field(description="What it was, such as AWS access key")
+    count: int = Field(ge=1, description="How many there were")
+
+
+class CreatedOwner(BaseModel):
+    """A user, agent, session or project that was made because the request named it; see services/named_owners.py."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    type: str = Field(description="user, agent, session or project")
+    id: str
+
+
 class Reply(BaseModel):
     """The reply of an operation."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+    created: list[CreatedOwner] = Field(
+        default_factory=list,
+        exclude_if=lambda created: not created,
+        description="Users, agents, sessions and projects that were added because the request named them; left out "
+        "where there were none",
+    )
+    masked: list[MaskedSecret] = Field(
+        default_factory=list,
+        exclude_if=lambda masked: not masked,
+        description="Secrets that were masked before anything was stored; left out where there were none",
+    )
+
+    @classmethod
+    def own_fields(cls) -> tuple[str, ...]:
+        """The fields that this type declares, without those of every reply."""
+        return tuple(name for name in cls.model_fields if name not in Reply.model_fields)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What every reply may tell comes last, and only if there is any."""
+        shown = dict(super().__repr_args__())
+        last = {name: shown.pop(name, None) for name in Reply.model_fields}
+        yield from shown.items()
+        yield from ((name, told) for name, told in last.items() if told)
+
+
+G = TypeVar("G", bound=Request)
+
+
+def in_namespace(request: G, restriction: Restriction | None) -> G:
+    """The request of somebody who is restricted to a namespace: that one, where they name none."""
+    if restriction is None or restriction.namespace is None:
+        return request
+    changes: dict[str, object] = {}
+    for name, info in type(request).model_fields.items():
+        value = getattr(request, name)
+        if name == "namespaces" and get_origin(info.annotation) is list and name not in request.model_fields_set:
+            changes[name] = [restriction.namespace]
+        elif isinstance(value, list):
+            changes[name] = [in_namespace(one, restriction) if isinstance(one, Request) else one for one in value]
+    return request.model_copy(update=changes)
 
 
 Item = TypeVar("Item")
@@ -109,7 +176,7 @@ class PageReply(ListReply[Item]):
 
 @cache
 def _item_field(reply: type[ListReply[Any]]) -> str:
-    return next(name for name, field in reply.model_fields.items() if get_origin(field.annotation) is list)
+    return next(name for name in reply.own_fields() if get_origin(reply.model_fields[name].annotation) is list)
 
 
 _ID: TypeAdapter[str] = TypeAdapter(Id)

@@ -10,15 +10,26 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from recollect.domain.audit import AccessLog, AccessOperation
+from recollect.domain.cold import ColdArchive, ColdRecord
+from recollect.domain.conversations import Message, Session
 from recollect.domain.kinds import describe
 from recollect.domain.memory import Memory, Tag
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record
-from recollect.errors import InvalidInput, NotFound, VersionConflict
+from recollect.errors import (
+    DuplicateKey,
+    InColdStorage,
+    InvalidInput,
+    NotFound,
+    ReferenceMissing,
+    VersionConflict,
+)
 from recollect.ports.query import Page, Query, equal
 from recollect.ports.records import revised
-from recollect.ports.steps import Insert, Step
-from recollect.services.access_journal import named
+from recollect.ports.steps import Committed, Insert, Step
+from recollect.services.access_journal import named, new_salt
+from recollect.services.named_owners import unknown_owners
+from recollect.services.requests import CreatedOwner
 from recollect.services.tenant import Tenant
 
 R = TypeVar("R", bound=Record)
@@ -26,27 +37,68 @@ R = TypeVar("R", bound=Record)
 _SPOKEN = {"execution": "run"}
 
 
+def spoken(record: type[Record]) -> str:
+    """What users call such a record."""
+    return _SPOKEN.get(record.shape.table, record.shape.table.replace("_", " "))
+
+
 def load(tenant: Tenant, record: type[R], id: str, *, deleted: bool = False, version: int | None = None) -> R:
-    """The record, or NotFound; another tenant's looks exactly like one that is absent.
+    """The record, or NotFound; another tenant's looks exactly like one that is absent. InColdStorage if it was moved.
 
     With `version`, only if it still has that version: VersionConflict otherwise.
     """
     found = tenant.get(record, id, deleted=deleted)
-    spoken = _SPOKEN.get(record.shape.table, record.shape.table.replace("_", " "))
     if found is None:
+        refuse_moved(tenant, record, id)
+        is_message = record is Memory and tenant.get(Message, id) is not None  # recall finds messages, too
         raise NotFound(
-            f"there is no {spoken} '{id[:80]}'",
-            remedy="check the id; a forgotten one can be restored" if record is Memory else "check the id",
+            f"there is no {spoken(record)} '{id[:80]}'",
+            remedy="that is a message: message.remember makes a memory of it, which can be promoted"
+            if is_message
+            else "check the id; a forgotten one can be restored"
+            if record is Memory
+            else "check the id",
             id=id[:255],
         )
     if version is not None and version != found.version:
         raise VersionConflict(
-            f"{spoken} '{id[:80]}' was changed by someone else",
+            f"{spoken(record)} '{id[:80]}' was changed by someone else",
             remedy="read it again and repeat the change",
             id=id[:255],
             expected=version,
         )
     return found
+
+
+def load_named(tenant: Tenant, owner: type[R], id: str) -> R | None:
+    """The owner; None if it is not there, but will be made by the commit that names it."""
+    return tenant.get(owner, id) if tenant.makes_owners else load(tenant, owner, id)
+
+
+def refuse_moved(tenant: Tenant, record: type[Record], id: str) -> None:
+    """Raise InColdStorage if this record was moved there."""
+    table = record.shape.table
+    moved = Query(ColdRecord, (equal("record_id", id), equal("record_table", table)), limit=1)
+    for (archive,) in tenant.select(moved, ("archive_id",)):
+        raise in_cold_storage(tenant, spoken(record), archive)
+
+
+def in_cold_storage(tenant: Tenant, what: str, archive_id: str) -> InColdStorage:
+    """The error that says where it is and how to get it back."""
+    archive = tenant.get(ColdArchive, archive_id)
+    where = tenant.objects.label if archive is None or archive.address is None else archive.address
+    at = where if tenant.scope.granted is None else "the cold storage of this organization"
+    return InColdStorage(
+        f"that {what} is in cold storage, at {at}",
+        remedy=f"restore its session first: recollect cold restore {archive_id[:80]}",
+        id=archive_id,
+    )
+
+
+def refuse_cold(tenant: Tenant, session: Session | None) -> None:
+    """Raise InColdStorage if what was said in this session was moved there."""
+    if session is not None and session.cold_at is not None:
+        raise in_cold_storage(tenant, "session", session.id)
 
 
 def logged(
@@ -69,25 +121,48 @@ def logged(
             action=about["action"],
             request_data={**about.get("request_data", {}), **told},
             ip_address=tenant.scope.address,
+            salt=new_salt(),
         )
     )
 
 
 def commit(tenant: Tenant, steps: Sequence[Step]) -> int:
-    """Commit the steps. A record to be changed that no longer exists was deleted meanwhile: VersionConflict."""
+    """Commit the steps. A record to be changed that no longer exists was deleted meanwhile: VersionConflict.
+
+    Owners that the steps name and that nobody has added are made along with them, where the operation may.
+    """
     try:
-        seq = tenant.transact(steps).seq
+        seq = _with_named_owners(tenant, steps).seq
     except NotFound as gone:
         raise VersionConflict("it was deleted meanwhile", remedy="read it again", **gone.details) from None
     tenant.vectors.hint(seq)
     return seq
 
 
+def _with_named_owners(tenant: Tenant, steps: Sequence[Step]) -> Committed:
+    new: list[Record] = []
+    while True:
+        entries = [logged(tenant, "create", f"{one.shape.table}.add", None, id=one.id) for one in new]
+        try:
+            done = tenant.transact([*(Insert(one) for one in new), *steps, *entries])
+        except (ReferenceMissing, DuplicateKey) as error:
+            if isinstance(error, DuplicateKey) and not new:
+                raise
+            unknown = unknown_owners(tenant, steps)
+            if not tenant.makes_owners or [one.id for one in unknown] == [one.id for one in new]:
+                raise  # it is about something else
+            new = unknown
+            continue
+        tenant.created.extend(CreatedOwner(type=one.shape.table, id=one.id) for one in new)
+        return done
+
+
 def made(record: type[R], tenant: Tenant, /, **fields: Any) -> R:
     """A validated record of the tenant, with a readable error instead of pydantic's."""
     audit = {"created_by": tenant.scope.actor, "updated_by": tenant.scope.actor}
+    fields = {**audit, **fields, **tenant.owners(record, fields)}
     try:
-        return record(organization_id=tenant.scope.organization_id, **{**audit, **fields})
+        return record(organization_id=tenant.scope.organization_id, **fields)
     except ValidationError as error:
         raise InvalidInput(f"that {record.shape.table} is not valid: {describe(error)}") from None
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from recollect.catalogue import Operation
-from recollect.interfaces.cli.commands import Program
+from recollect.domain.provenance import ONE_LINE_FORMS
+from recollect.interfaces.cli.commands import RENAMED, REPEATED, RESULTS, Program
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -39,6 +40,21 @@ def command_function(operation: Operation) -> Callable[..., int]:
     if isinstance(operation, Program):  # the settings that some of them name may be given as to all others
         kept = ("store", "as_json") if "settings" in operation.request.model_fields else ("as_json",)
         common = {name: common[name] for name in kept}
+    if operation.name in RESULTS:
+        common |= {
+            "out": (
+                str | None,
+                typer.Option("--out", metavar="FILE", help="Save all rows: .csv, .parquet, .xlsx, .json or .arrow"),
+            ),
+            "format": (
+                str | None,
+                typer.Option("--format", metavar="csv|parquet|xlsx|json|arrow", help="The format of the file in --out"),
+            ),
+            "chart": (
+                str | None,
+                typer.Option("--chart", metavar="FILE", help="Draw a chart: .svg, .png, .pdf, .html or .json"),
+            ),
+        }
     if operation.needs_confirmation:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
     for name, (type, option) in common.items():
@@ -59,7 +75,8 @@ def _keyword(name: str, annotation: object, default: object) -> inspect.Paramete
 
 
 def _ordered(operation: Operation) -> list[str]:
-    fields = [name for name in operation.request.model_fields if name not in ("vector", "vector_model")]
+    known = operation.request.model_fields
+    fields = [name for name in known if "vector" not in known or name not in ("vector", "vector_model")]
     return [*operation.positional, *(name for name in fields if name not in operation.positional)]
 
 
@@ -68,7 +85,10 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
 
     field = operation.request.model_fields[name]
     type, how = shape_of(field.annotation)
+    if operation.name in REPEATED and REPEATED[operation.name][0] == name:
+        type = list[str]
     required = field.is_required()
+    is_open = type is bool and field.default is None  # neither yes nor no, unless it is said
     on_by_default = type is bool and field.default is True
     shown: dict[str, Any] = {"help": _help(name, field), "show_default": False}
     if name in operation.positional:
@@ -76,16 +96,17 @@ def _parameter(operation: Operation, name: str) -> inspect.Parameter:
     else:
         if type is not bool:
             shown["metavar"] = _metavar(type, how, field.annotation)
-        flag = _flag(name, field.annotation)
-        info = typer.Option(f"--{flag}/--no-{flag}" if on_by_default else f"--{flag}", **shown)
-    annotation = type if required or type is bool else type | None
-    default = inspect.Parameter.empty if required else (on_by_default if type is bool else None)
+        flag = RENAMED.get((operation.name, name)) or _flag(name, field.annotation)
+        info = typer.Option(f"--{flag}/--no-{flag}" if on_by_default or is_open else f"--{flag}", **shown)
+    is_plain = required or (type is bool and not is_open)
+    annotation = type if is_plain else type | None
+    default = inspect.Parameter.empty if required else (on_by_default if is_plain else None)
     return _keyword(name, Annotated[annotation, info], default)
 
 
 def _help(name: str, field: FieldInfo) -> str:
     if name == "cites":
-        return "user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS; may be repeated"
+        return f"{ONE_LINE_FORMS}, or a JSON object; may be repeated"
     several = "; may be repeated" if shape_of(field.annotation)[0] == list[str] else ""
     return f"{field.description or ''}{several}"
 
@@ -141,12 +162,12 @@ def fields_of(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in given.items():
         field = operation.request.model_fields[name]
-        is_default = isinstance(value, bool) and not field.is_required() and value == bool(field.default)
+        is_default = isinstance(value, bool) and not field.is_required() and value == field.default
         if value in (None, [], ()) or is_default:
             continue
         how = shape_of(field.annotation)[1]
         if name == "cites":
-            fields[name] = list(value)
+            fields[name] = [_json_or_text(one) if one.lstrip().startswith("{") else one for one in value]
         elif how == "pairs":
             fields[name] = dict(_pair(one, name, field.annotation) for one in value)
         elif how == "json list":

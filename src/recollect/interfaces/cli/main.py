@@ -6,17 +6,12 @@ problem ends as one line with its remedy and an exit code: 2 for a wrong request
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from recollect.catalogue import FORMER_NAMES, Operation, meant
-from recollect.interfaces.cli.commands import COMMANDS, GROUPS, HEADINGS
-
-if TYPE_CHECKING:
-    from recollect.errors import RecollectError
+from recollect.interfaces.cli.commands import ALSO, COMMANDS, GROUPS, HEADINGS
 
 LEADING = ("--store", "--organization", "--actor", "--json")
 """Options that may stand before the command."""
@@ -47,12 +42,26 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if arguments[0].startswith("-"):
         return _no_command(arguments)
-    if arguments[0] in GROUPS:
+    if arguments[0] in GROUPS and not _is_command_itself(arguments):
         return _run_in_group(arguments[0], arguments[1:])
+    if arguments[0] == "restore" and _names_backup(arguments[1:]):
+        return _run_command(COMMANDS["backup restore"], arguments[1:])
     operation = COMMANDS.get(arguments[0])
     if operation is None:
         return _run_former(arguments)
     return _run_command(operation, arguments[1:])
+
+
+def _is_command_itself(arguments: list[str]) -> bool:
+    """`recollect backup PLACE` is a command; `recollect backup list` is one of the group of the same name."""
+    verb = " ".join(_command_first(arguments[1:])[:1])
+    return arguments[0] in COMMANDS and f"{arguments[0]} {verb}" not in COMMANDS
+
+
+def _names_backup(arguments: list[str]) -> bool:
+    """`recollect restore` restores a forgotten memory by its id, or a store from a backup."""
+    first = "".join(_command_first(arguments)[:1])
+    return "://" in first or os.path.exists(os.path.expanduser(first)) or "--to" in arguments
 
 
 def _run_former(arguments: list[str]) -> int:
@@ -83,6 +92,8 @@ def _run_in_group(group: str, arguments: list[str]) -> int:
     if arguments[0].startswith("-"):
         return _no_command(arguments, f"{group} ")
     operation = COMMANDS.get(f"{group} {arguments[0]}")
+    if operation is None and any(one.command == f"{group} {arguments[0]}" for one in FORMER_NAMES.values()):
+        return _run_former([f"{group} {arguments[0]}", *arguments[1:]])
     if operation is None:
         return _unknown(f"{group} {arguments[0]}", COMMANDS)
     return _run_command(operation, arguments[1:])
@@ -138,22 +149,42 @@ def _unknown(name: str, known: Iterable[str]) -> int:
     return 2
 
 
+def _in_place(operation: Operation, arguments: list[str]) -> list[str]:
+    """`show --id ID` means `show ID`: what has a place may also be given by its name."""
+    left, named = list(arguments), dict[str, str]()
+    for field in operation.positional:
+        flag = f"--{field.replace('_', '-')}"
+        for at, given in enumerate(left):
+            name, joined, value = given.partition("=")
+            if name == flag and (joined or at + 1 < len(left)):
+                named[field] = value if joined else left[at + 1]
+                del left[at : at + (1 if joined else 2)]
+                break
+    first: list[str] = []
+    for field in operation.positional:
+        if field not in named:
+            break
+        first.append(named.pop(field))
+    return [*first, *left, *named.values()]
+
+
 def _run_command(operation: Operation, arguments: list[str]) -> int:
     import typer
 
-    from recollect.errors import InvalidInput, RecollectError
+    from recollect.errors import RecollectError
     from recollect.interfaces.cli.arguments import command_function
+    from recollect.interfaces.cli.problems import exit_code, print_error
 
     as_json = "--json" in arguments
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(operation.command, help=operation.summary)(command_function(operation))
+    app.command(operation.command, help=operation.summary, epilog=ALSO.get(operation.name))(command_function(operation))
     try:
         # Exit codes come back as values, so that nothing but our own lines reaches the terminal.
-        code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)
+        code = app(_in_place(operation, arguments), prog_name=f"recollect {operation.command}", standalone_mode=False)
         return int(code or 0)
     except RecollectError as error:
-        _print_error(error, as_json)
-        return 2 if isinstance(error, InvalidInput) else 1
+        print_error(error, as_json)
+        return exit_code(error)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -165,23 +196,15 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
 
 def _print_unexpected(error: Exception, as_json: bool) -> int:
     from recollect.errors import InvalidInput, RecollectError
+    from recollect.interfaces.cli.problems import print_error
 
     shown = getattr(error, "format_message", None)
     if callable(shown):  # the argument parser's own complaints
-        _print_error(InvalidInput(str(shown()), remedy="see --help"), as_json)
+        print_error(InvalidInput(str(shown()), remedy="see --help"), as_json)
         return 2
     if os.environ.get("RECOLLECT_DEBUG"):
         raise error
-    _print_error(
+    print_error(
         RecollectError(f"internal error: {type(error).__name__}", remedy="run again with RECOLLECT_DEBUG=1"), as_json
     )
     return 1
-
-
-def _print_error(error: RecollectError, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"error": error.as_dict()}, ensure_ascii=False, default=str), file=sys.stderr)
-        return
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.remedy:
-        print(f"       {error.remedy}", file=sys.stderr)

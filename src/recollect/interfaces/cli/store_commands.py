@@ -5,14 +5,20 @@ Each is a function of a request, like an operation but without the store, and on
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from recollect import app
+from recollect.app import key_changes
+from recollect.app.key_changes import NewKey, StoreKey, make_key
 from recollect.services.admin.copy import CopyReply
-from recollect.services.admin.export import RestoreBackupReply
 from recollect.services.admin.maintenance import Diagnosis
+from recollect.services.backups.restored import RestoreBackupReply
 from recollect.services.memories.indexing import Progress
 from recollect.services.requests import Request
+
+_WHICH = "The store, or a YAML file with settings; by default what the environment names"
 
 
 class CopyRequest(Request):
@@ -31,6 +37,24 @@ def copy(request: CopyRequest, progress: Progress | None = None) -> CopyReply:
     return app.copy(request.source, request.target, request.organizations, progress)
 
 
+class RestoreRequest(Request):
+    """Create a store from a backup."""
+
+    source: str = Field(description="A folder or an address with backups, or the file that `recollect backup` wrote")
+    to: str | None = Field(
+        None,
+        description="The store to create: the path of a new file, or the address of an empty database; by default the "
+        "store of the settings",
+    )
+    id: str | None = Field(None, description="Which of the backups; by default the newest")
+    replace: bool = Field(False, description="Replace the store that is there; stop every process that uses it first")
+
+
+def restore(request: RestoreRequest, progress: Progress | None = None) -> RestoreBackupReply:
+    """Create a store from a backup, of the same or another kind, and check every record of it."""
+    return app.restore(request.source, request.to, request.id, replace=request.replace, progress=progress)
+
+
 class RestoreBackupRequest(Request):
     """Create a store from a backup."""
 
@@ -41,6 +65,55 @@ class RestoreBackupRequest(Request):
 def restore_backup(request: RestoreBackupRequest, progress: Progress | None = None) -> RestoreBackupReply:
     """Create a store from a backup, in an empty place, and check every record of it."""
     return app.restore_backup(request.source, request.target)
+
+
+class NewKeyRequest(Request):
+    """Make a key to encrypt a store with."""
+
+    file: Path | None = Field(None, description="Write it to this new file, which you alone can read")
+
+
+def new_key(request: NewKeyRequest, progress: Progress | None = None) -> NewKey:
+    """Make a random key to encrypt a store with. Keep it well: without it, nobody can read the store."""
+    return make_key(request.file)
+
+
+class CheckKeyRequest(Request):
+    """Check the key of a store."""
+
+    settings: str | None = Field(None, description=_WHICH)
+
+
+def check_key(request: CheckKeyRequest, progress: Progress | None = None) -> StoreKey:
+    """Whether a store is encrypted, and with the key that the settings name."""
+    return key_changes.check_key(request.settings)
+
+
+class SetKeyRequest(Request):
+    """Encrypt a store, or change its key."""
+
+    settings: str | None = Field(None, description=_WHICH)
+    new_key_file: Path | None = Field(None, description="A file that holds the new key")
+    new_key_command: str | None = Field(None, description="A command that prints the new key")
+
+
+def set_key(request: SetKeyRequest, progress: Progress | None = None) -> StoreKey:
+    """Encrypt a store in a file, or encrypt it with another key: it is written anew, and the old file is overwritten.
+
+    Settings and environment name the present key. A store that is not encrypted yet gets the new key, or else theirs.
+    """
+    return key_changes.set_key(request.settings, request.new_key_file, request.new_key_command, progress)
+
+
+class RemoveKeyRequest(Request):
+    """Decrypt a store."""
+
+    settings: str | None = Field(None, description=_WHICH)
+
+
+def remove_key(request: RemoveKeyRequest, progress: Progress | None = None) -> StoreKey:
+    """Decrypt a store in a file: from then on, whoever can read the file can read all that is in it."""
+    return key_changes.remove_key(request.settings, progress)
 
 
 class ConfigCheckRequest(Request):

@@ -7,6 +7,7 @@ answer carries a request id; every problem has one shape; nothing of what is sto
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import re
 import time
@@ -27,13 +28,15 @@ from starlette.types import Lifespan
 
 from recollect.catalogue import FORMER_NAMES, Operation, invoke
 from recollect.domain.record import new_id
+from recollect.domain.text.secrets import find
 from recollect.errors import Denied, RecollectError, Unauthenticated, Unavailable
 from recollect.interfaces.http import openapi
 from recollect.interfaces.http.body_timeouts import BodyTimeouts
 from recollect.interfaces.http.client_address import Proxies, client_network
 from recollect.interfaces.http.host_check import check_host, is_loopback
 from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS, Rates, RequestLimit, Usage
-from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics, log_request
+from recollect.interfaces.http.log_lines import log_request
+from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics
 from recollect.interfaces.http.paths import PathRoute
 from recollect.interfaces.http.request_parsing import body_of, declared_bytes, fields_of
 from recollect.services.access import keys
@@ -47,6 +50,7 @@ COOKIE = "recollect"
 CSRF = "x-recollect-csrf"
 SMALL_BODY = 1 << 16
 ANY_HOST = frozenset({"health", "ready"})  # probes ask by whatever address they know
+UNTRACED = ANY_HOST | {"metrics"}  # asked every few seconds
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Handler = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[str, str, str, Handler]
@@ -64,16 +68,21 @@ class Service:
         self.operator = operator
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-http")
         self.requests = RequestLimit(settings.threads + settings.waiting)
-        self.uploads = RequestLimit(2 * settings.threads)
+        self.data_threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="recollect-data")
+        self.data_requests = RequestLimit(settings.threads + settings.waiting)
+        self.transfers = RequestLimit(2 * settings.threads)
         self.rates = Rates()
         self.usage = Usage(partial(keys.count_uses, core))
-        self.metrics = Metrics(lambda: self.requests.inside)
+        self.metrics = Metrics(lambda: self.requests.inside + self.data_requests.inside)
         self.is_closing = False
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """In a thread, if there is room for one more."""
-        with self.requests:
-            return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+    async def run(self, work: Callable[[], T], operation: Operation | None = None) -> T:
+        """In a thread, if there is room for one more. However many files are being read, memories are answered."""
+        is_data = operation is not None and operation.reads_data
+        limit, threads = (self.data_requests, self.data_threads) if is_data else (self.requests, self.threads)
+        with limit:
+            traced = partial(contextvars.copy_context().run, work)
+            return await asyncio.get_running_loop().run_in_executor(threads, traced)
 
     async def expect_key(self, request: Request) -> None:
         """Nothing is read from those who bring no key, and nothing large from those whose key is not valid."""
@@ -121,6 +130,7 @@ class Service:
 
     def close(self) -> None:
         self.is_closing = True
+        self.data_threads.shutdown(wait=False, cancel_futures=True)  # the store's closing ends what is being read
         self.threads.shutdown(wait=True, cancel_futures=True)
         self.usage.flush()
 
@@ -209,7 +219,7 @@ def operation_endpoint(service: Service, operation: Operation) -> Endpoint:
     async def handler(request: Request) -> Response:
         await service.expect_key(request)
         body = await body_of(request, service.settings.most_body_bytes)
-        response: Response = await service.run(partial(work, request, body))
+        response: Response = await service.run(partial(work, request, body), operation)
         return response
 
     return method, PREFIX + path, operation.name, handler
@@ -219,7 +229,7 @@ def _former_endpoints(service: Service) -> Iterable[Endpoint]:
     """The routes of one version ago: they answer as those of today, and name them."""
     for former in FORMER_NAMES.values():
         method, _, route = former.route.partition(" ")
-        for type, operation in zip(former.types, former.operations, strict=False):
+        for type, operation in zip(former.types or ("",), former.operations if route else (), strict=False):
             handler = _deprecated(operation_endpoint(service, operation))
             yield method, PREFIX + route.replace("{type}", type), operation.name, handler
 
@@ -246,6 +256,16 @@ def answer(request: Request, reply: Reply) -> Response:
 
 
 async def _answered(service: Service, name: str, handler: Handler, request: Request) -> Response:
+    if name in UNTRACED:
+        return await _answer_of(service, name, handler, request)
+    with service.core.tracing.request(name, request.method, request.headers) as span:
+        response = await _answer_of(service, name, handler, request)
+        span.note("http.response.status_code", response.status_code)
+        span.note("recollect.request_id", request.state.id)
+        return response
+
+
+async def _answer_of(service: Service, name: str, handler: Handler, request: Request) -> Response:
     """Every request ends here: an answer or a problem in our shape, a request id, a figure, a line in the log."""
     began = time.perf_counter()
     request.state.id = request_id(request)
@@ -285,7 +305,7 @@ async def _answered(service: Service, name: str, handler: Handler, request: Requ
 
 def request_id(request: Request) -> str:
     given = request.headers.get("x-request-id", "")
-    return given if REQUEST_ID.fullmatch(given) else new_id()
+    return given if REQUEST_ID.fullmatch(given) and not find(given) else new_id()
 
 
 def problem(request: Request, error: RecollectError) -> Response:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import IO, cast
 from urllib.parse import quote
 
@@ -17,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from recollect.catalogue import OPERATIONS, carry_out, invoke, validated
 from recollect.domain.workspaces import Content
-from recollect.errors import TooLarge
+from recollect.errors import TooLarge, typed_os_errors
 from recollect.interfaces.http.app import PREFIX, Endpoint, Service, answer, operation_endpoint
 from recollect.interfaces.http.request_parsing import (
     arriving,
@@ -27,13 +29,16 @@ from recollect.interfaces.http.request_parsing import (
     upload_fields,
 )
 from recollect.services.admin.export import ExportRequest, exported_pieces
+from recollect.services.recall.filters import MemoryFilter
 from recollect.services.requests import sanitized
+from recollect.services.secrets import masked_request
 from recollect.services.workspaces.file_reading import OpenFile, ReadFileRequest, open_file
 from recollect.services.workspaces.files import WriteFileRequest
 
 JSON_LINES = "application/x-ndjson"
 BYTES = "application/octet-stream"
 WRITTEN_AT_ONCE = 1 << 20
+LONGEST_NAME = 100
 
 
 def endpoints(service: Service) -> list[Endpoint]:
@@ -41,10 +46,11 @@ def endpoints(service: Service) -> list[Endpoint]:
         operation = OPERATIONS["export"]
         audit = request.query_params.get("audit", "false").lower() in ("1", "true", "yes")
         damaged = request.query_params.get("damaged", "refuse")
+        filters = {k: v for k, v in upload_fields(operation, request).items() if k in MemoryFilter.model_fields}
 
         def begun() -> Iterator[bytes]:
             scope = service.allowed(request, operation).scope
-            asked = {"path": "(sent)", "audit": audit, "damaged": damaged}
+            asked = {**filters, "path": "(sent)", "audit": audit, "damaged": damaged}
             wanted = cast(ExportRequest, validated(operation, asked))
             with service.core.journal.attend(scope, "read", "export", {"audit": audit, "damaged": damaged}):
                 return exported_pieces(service.core.for_scope(scope), wanted)
@@ -55,15 +61,13 @@ def endpoints(service: Service) -> list[Endpoint]:
         operation = OPERATIONS["import_"]
         principal = await service.run(lambda: service.allowed(request, operation))
         refuse_headers(request, "import")
-        existing = request.query_params.get("existing", "skip")
-        with service.uploads, tempfile.NamedTemporaryFile(prefix="recollect-import-") as kept:
-            await _receive(
-                request,
-                kept,
-                service.settings.most_upload_bytes,
-                "run `recollect import` on the machine of the service",
-            )
-            fields = {"path": kept.name, "existing": existing}
+        fields = upload_fields(operation, request)
+        remedy = "run `recollect import` on the machine of the service"
+        with service.transfers, tempfile.TemporaryDirectory(prefix="recollect-import-") as folder:
+            kept = Path(folder) / uploaded_name(fields.get("path"))
+            with kept.open("wb") as file:
+                await receive(request, file, service.settings.most_upload_bytes, remedy)
+            fields["path"] = str(kept)
             reply = await service.run(lambda: invoke(operation, service.core, principal.scope, fields))
         told = reply.model_copy(update={"path": "(uploaded)"})
         return Response(told.model_dump_json(), media_type="application/json")
@@ -74,6 +78,12 @@ def endpoints(service: Service) -> list[Endpoint]:
         _upload(service),
         _download(service),
     ]
+
+
+def uploaded_name(path: object) -> str:
+    """The name of the file as the sender has it, which can tell what it is; never a path, nor a name that hides."""
+    name = re.sub(r"[^\w. -]", "_", str(path or "").replace("\\", "/").rpartition("/")[2]).strip(" .")
+    return name[-LONGEST_NAME:] or "upload"
 
 
 def _upload(service: Service) -> Endpoint:
@@ -87,8 +97,8 @@ def _upload(service: Service) -> Endpoint:
         principal = await service.run(lambda: service.allowed(request, operation))
         asked = cast(WriteFileRequest, validated(operation, upload_fields(operation, request)))
         most = service.core.workspaces.file_bytes
-        with service.uploads, tempfile.TemporaryFile(prefix="recollect-file-") as kept:
-            await _receive(request, kept, most, f"a file may have {most:,} bytes at most")
+        with service.transfers, tempfile.TemporaryFile(prefix="recollect-file-") as kept:
+            await receive(request, kept, most, f"a file may have {most:,} bytes at most")
             with _mapped(kept) as data:
                 asked.with_content(data)
                 reply = await service.run(lambda: carry_out(operation, service.core, principal.scope, asked))
@@ -104,6 +114,7 @@ def _download(service: Service) -> Endpoint:
     def opened(request: Request) -> OpenFile:
         scope = service.allowed(request, operation).scope
         asked = cast(ReadFileRequest, validated(operation, upload_fields(operation, request)))
+        asked, _ = masked_request(service.core.for_scope(scope), asked)
         refused = sanitized(asked, refused=True)
         with service.core.journal.attend(scope, operation.access, operation.name, sanitized(asked), refused=refused):
             return open_file(service.core.for_scope(scope), asked)
@@ -125,20 +136,30 @@ def _download(service: Service) -> Endpoint:
     return method, path, name, read
 
 
-async def _receive(request: Request, file: IO[bytes], most: int, remedy: str) -> None:
+async def receive(request: Request, file: IO[bytes], most: int, remedy: str) -> None:
+    """Write the body to a file as it arrives."""
+    waiting = bytearray()
+    with typed_os_errors():
+        async for part in pieces(request, most, remedy):
+            waiting += part
+            if len(waiting) >= WRITTEN_AT_ONCE:  # a disk may be slow, and nobody else waits for it
+                await asyncio.to_thread(file.write, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(file.write, bytes(waiting))
+        await asyncio.to_thread(file.flush)
+
+
+async def pieces(request: Request, most: int, remedy: str) -> AsyncGenerator[bytes, None]:
+    """The body as it arrives, up to `most` bytes."""
+    too_large = TooLarge(f"the file is larger than {most:,} bytes", remedy=remedy)
     if (declared_bytes(request) or 0) > most:
-        raise TooLarge(f"the file is larger than {most:,} bytes", remedy=remedy)
-    size, waiting = 0, bytearray()
+        raise too_large
+    size = 0
     async for part in arriving(request):
         size += len(part)
         if size > most:
-            raise TooLarge(f"the file is larger than {most:,} bytes", remedy=remedy)
-        waiting += part
-        if len(waiting) >= WRITTEN_AT_ONCE:  # a disk may be slow, and nobody else waits for it
-            await asyncio.to_thread(file.write, bytes(waiting))
-            waiting.clear()
-    await asyncio.to_thread(file.write, bytes(waiting))
-    await asyncio.to_thread(file.flush)
+            raise too_large
+        yield part
 
 
 @contextmanager

@@ -1,18 +1,15 @@
-"""What the service tells about itself: figures for Prometheus and one JSON line a request. Never stored text."""
+"""The figures of the service, for Prometheus. Never stored text."""
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-log = logging.getLogger("recollect.requests")
 
 
 class Metrics:
@@ -32,17 +29,25 @@ class Metrics:
             "recollect_requests_inside", "Requests that are worked on or wait for it.", registry=self._registry
         )
         inside.set_function(requests_inside)
+        self._background = Counter(
+            "recollect_background_runs", "Background work by task and result.", ("task", "result"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._last_backup = Gauge(
+            "recollect_last_backup_timestamp_seconds", "When the last good backup was made; 0 if none was.",
+            registry=self._registry,
+        )  # fmt: skip
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         self._requests.labels(operation, str(status)).inc()
         self._seconds.labels(operation).observe(seconds)
 
+    def count_background(self, task: str, is_done: bool) -> None:
+        self._background.labels(task, "done" if is_done else "failed").inc()
+
+    def note_backup(self, made_at: datetime | None) -> None:
+        self._last_backup.set(made_at.timestamp() if made_at is not None else 0)
+
     def page(self) -> bytes:
         """In the text format that Prometheus reads."""
         return generate_latest(self._registry)
-
-
-def log_request(**facts: str | float | None) -> None:
-    if log.isEnabledFor(logging.INFO):
-        known = {name: value for name, value in facts.items() if value is not None}
-        log.info(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **known}))

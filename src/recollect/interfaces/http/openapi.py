@@ -66,7 +66,7 @@ def offered() -> list[Operation]:
 
 @cache
 def as_json(prefix: str) -> bytes:
-    """Made when it is first asked for: it takes a third of a second, and hardly anybody asks."""
+    """Made when it is first asked for: it takes a second or two, and hardly anybody asks."""
     return json.dumps(document(prefix), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -120,8 +120,12 @@ def _described(
 BYTES: JsonSchema = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
+SENT_WITH_A_FILE = ("path", "name", "description", "project", "user", "version_of", "profile")
+"""The fields of `source.add` that stand in the query where the body is the file."""
+
+
 def _as_it_is(operation: Operation, described: JsonSchema, components: JsonSchema) -> None:
-    """Files of workspaces go either way as they are, too: no base64, up to the largest a workspace takes."""
+    """Files go either way as they are, too: no base64, up to the largest that is allowed."""
     if operation.name == "workspace.write":
         described["requestBody"]["content"] |= BYTES
         described["parameters"].append(_parameter(operation, components, "media_type", "query"))
@@ -129,6 +133,25 @@ def _as_it_is(operation: Operation, described: JsonSchema, components: JsonSchem
             " As `application/octet-stream` the body is the file itself, up to `workspace_file_bytes`, and"
             " `media_type` goes into the query. Slashes in the path may be sent as they are or as %2F."
         )
+    if operation.name == "source.add":
+        form = {
+            "type": "object",
+            "required": ["file"],
+            "properties": {
+                "file": {"type": "string", "format": "binary"},
+                **{name: {"type": "string"} for name in SENT_WITH_A_FILE},
+            },
+        }
+        described["requestBody"]["content"] |= {**BYTES, "multipart/form-data": {"schema": form}}
+        described["parameters"] += [_parameter(operation, components, name, "query") for name in SENT_WITH_A_FILE]
+        described["description"] += (
+            " As `application/octet-stream`, or any other type that is not JSON, the body is the file itself, up to"
+            " `data_file_bytes`: its name goes into the query as `path`, as the other fields do. A form"
+            " (`multipart/form-data`) has the file in the field `file`."
+        )
+    if operation.name in ("query.export", "query.chart"):
+        described["responses"]["200"]["content"] |= BYTES
+        described["description"] += " With `Accept: application/octet-stream` the response is the file itself."
     if operation.name == "workspace.read":
         described["responses"]["200"]["content"] |= BYTES
         described["description"] += (

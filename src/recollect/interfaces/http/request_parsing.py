@@ -24,7 +24,7 @@ def fields_of(operation: Operation, request: Request, body: bytes) -> dict[str, 
     else:
         if request.query_params:
             raise InvalidInput("this request takes no query string", remedy="send the fields in a JSON body")
-        fields = _json(body, request.headers.get("content-type", ""))
+        fields = json_fields(body, request.headers.get("content-type", ""))
     doubled = sorted(request.path_params.keys() & fields.keys())
     if doubled:
         raise InvalidInput(f"'{doubled[0]}' is already in the path", remedy="send it only once")
@@ -82,7 +82,7 @@ def _too_large(most: int) -> TooLarge:
     return TooLarge(f"the body is larger than {most:,} bytes", remedy="send it in pieces")
 
 
-def _json(body: bytes, content_type: str) -> dict[str, object]:
+def json_fields(body: bytes, content_type: str) -> dict[str, object]:
     if not body:
         return {}
     if content_type.partition(";")[0].strip().lower() not in ("application/json", ""):

@@ -22,7 +22,7 @@ from recollect.catalogue import Operation
 from recollect.errors import RecollectError
 from recollect.interfaces.http.app import Service, address_of, problem, request_id
 from recollect.interfaces.http.host_check import check_host, check_origin
-from recollect.interfaces.http.metrics import log_request
+from recollect.interfaces.http.log_lines import log_request
 from recollect.interfaces.http.request_parsing import body_of
 from recollect.interfaces.mcp.access import RequestContext
 from recollect.interfaces.mcp.server import build
@@ -50,8 +50,8 @@ class KeyAccess:
     def admitted(self, context: RequestContext, operation: Operation) -> Scope:
         return self._service.permitted(_principal(context), operation).scope
 
-    async def run(self, work: Callable[[], T]) -> T:
-        done: T = await self._service.run(work)
+    async def run(self, work: Callable[[], T], operation: Operation) -> T:
+        done: T = await self._service.run(work, operation)
         return done
 
 

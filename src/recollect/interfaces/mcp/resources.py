@@ -13,6 +13,8 @@ from mcp.shared.exceptions import MCPError
 from recollect.catalogue import OPERATIONS, Operation
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.interfaces.mcp.tools import offered
+from recollect.services.data.results import QueryReply
+from recollect.services.data.sources import SourcePage, SourceView
 from recollect.services.frameworks import graph
 from recollect.services.recall.browse import MemoryLine
 from recollect.services.recall.context import Context
@@ -44,6 +46,8 @@ def plain(reply: Reply, structured: Mapping[str, object]) -> str:
         return reply.message
     if isinstance(reply, graph.CreateEntitiesReply | graph.CreateRelationsReply | graph.AddObservationsReply):
         return json.dumps(*structured.values(), ensure_ascii=False, indent=2)
+    if isinstance(reply, QueryReply | SourcePage | SourceView):  # a cell a line would cost more than the cells
+        return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
     return json.dumps(structured, ensure_ascii=False, indent=2)
 
 

@@ -21,6 +21,7 @@ from recollect.catalogue import Operation, invoke
 from recollect.errors import RecollectError
 from recollect.interfaces.mcp import prompts, resources
 from recollect.interfaces.mcp.access import Access, RequestContext
+from recollect.interfaces.mcp.shortening import shortened
 from recollect.interfaces.mcp.tools import PROFILES, JsonSchema, Tool, offered
 from recollect.services.requests import Reply
 
@@ -53,7 +54,7 @@ class ToolHandlers:
         """Run an operation in a thread, if the caller may use it; its reply is rendered there, too."""
         access = self.access
         return await access.run(
-            lambda: shown(invoke(operation, access.core, access.admitted(context, operation), dict(fields)))
+            lambda: shown(invoke(operation, access.core, access.admitted(context, operation), dict(fields))), operation
         )
 
     async def list_tools(
@@ -81,6 +82,7 @@ class ToolHandlers:
 
 def answered(tool: Tool, reply: Reply) -> types.CallToolResult:
     """The reply for programs, and the same as text for those that read."""
+    reply = shortened(reply)
     structured = reply.model_dump(mode="json", by_alias=True)
     text = resources.plain(reply, structured)
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=structured)

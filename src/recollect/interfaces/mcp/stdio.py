@@ -33,8 +33,8 @@ class McpRequest(Request):
     """Serve one host."""
 
     store: str | None = Field(None, description="The store: a file, an address, or a YAML settings file")
-    profile: Literal["default", "agent", "all", "memory-server"] = Field(
-        "default", description="Which tools to offer: default, agent, all or memory-server"
+    profile: Literal["default", "data", "agent", "all", "memory-server"] = Field(
+        "default", description="Which tools to offer: default, data, agent, all or memory-server"
     )
     organization: str | None = Field(None, description="The organization (tenant) to work in")
     actor: str | None = Field(None, description="Who is acting; recorded with every change")
@@ -57,7 +57,7 @@ class OwnerAccess:
     def admitted(self, context: RequestContext, operation: Operation) -> Scope:
         return self._scope
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], operation: Operation) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
 

@@ -15,14 +15,17 @@ from typing import Any
 from mcp import types
 
 from recollect.catalogue import OPERATIONS, Operation
+from recollect.domain.provenance import ONE_LINE_FORMS
 from recollect.errors import InvalidInput
 from recollect.services.request_limits import LARGEST_FLOAT, MOST_CITATIONS
+from recollect.services.requests import Reply
 
 JsonSchema = dict[str, Any]
 PROFILES: dict[str, str] = {
     "default": "Tools for every day: remember, recall, cite, forget, learn from tasks.",
-    "agent": "The default tools, and those to build agents with: sessions, messages, blocks, runs, summaries, trust.",
-    "all": "Every operation except those that read or write local files.",
+    "data": "The default tools, and those to ask questions of files and databases.",
+    "agent": "All of these, and those to build agents with: sessions, messages, blocks, runs, summaries, trust.",
+    "all": "Every operation except those on local files and on organizations.",
     "memory-server": "The tools of the official MCP memory server, over this memory.",
 }
 DAILY = (
@@ -31,11 +34,14 @@ DAILY = (
 ).split()
 """The default profile. Every tool is read by the model before every answer, so these are few; and none of them lets a
 model say of its own memories that they are verified."""
+DATA = "source.list source.find source.show ask query.run query.remember".split()
+"""What the profile `data` has beside those. Files are added by people: a model may be told to add any."""
 BUILT_ON = (
-    "remember_many why_not check promote stats session.add session.show session.end message.add message.list"
-    " message.search block.list block.show block.append block.replace run.start run.show run.list summary.make"
+    "remember_many why_not check promote stats session.add session.show session.end session.extract message.add"
+    " message.list message.search message.remember block.list block.show block.append block.replace run.start run.show"
+    " run.list summary.make"
 ).split()
-"""What the profile `agent` has beside those."""
+"""What the profile `agent` has beside all of those."""
 GRAPH = tuple(
     Operation(name, f"frameworks.graph:{name}", permission, route, (), summary)  # type: ignore[arg-type]
     for name, permission, route, summary in (
@@ -70,6 +76,11 @@ HINTS: dict[str, str] = {
     "context": "Use it at the start of a task: the answer is ready to be read, within the tokens you allow.",
     "revise": "Use it when a memory is outdated or wrong, instead of remembering the opposite as well.",
     "forget": "Use it when a memory is wrong or no longer wanted. It is no longer found; `restore` brings it back.",
+    "session.extract": (
+        "Use it at the end of a conversation, to keep what people said of themselves, decided and planned. What it"
+        " proposes are hypotheses with their messages as evidence: a person reviews them."
+    ),
+    "message.remember": "Use it for a message that will matter later: the memory cites it.",
     "why_not": "Use it when recall did not find what you know is there.",
     "show": "Use it with an id from `recall` or `list`, to read the whole of it and what it is linked to.",
     "list": "Use it to look through what there is by time or filter; to find something, use `recall`.",
@@ -78,10 +89,27 @@ HINTS: dict[str, str] = {
     "history": "Use it to see what a memory said before, who changed it and why.",
     "episode.record": "Use it after a task, whether it went well or badly: know-how is learned from both.",
     "pattern.suggest": "Use it before a task, to see what has worked for similar tasks, and how reliably.",
+    "source.list": "Use it first, to see which tables there are and what they are called in SQL.",
+    "source.find": (
+        "Use it before you write SQL: it finds the tables and columns that the words of a question mean, and the values"
+        " as they are spelled there."
+    ),
+    "source.show": "Use it to see the columns of a table with their types and statistics.",
+    "ask": (
+        "Use it for a question that is not in SQL yet. Look at `reading`, `sql` and `confidence`: a `draft` is too"
+        " unsure to be an answer; tell how it was read, or take one of `others` with `follows` and `choose`."
+    ),
+    "query.run": (
+        "One SELECT in DuckDB's SQL. Let SQL count, sum and sort instead of reading rows yourself: at most 100 rows are"
+        " shown to you."
+    ),
+    "query.remember": "Use it for an answer that will matter later: the memory is demoted when the data change it.",
     "pattern.report": "Use it after a pattern was applied, so that its success rate follows the outcomes.",
 }
-CITES = "Evidence: user:NAME:COMMENT, file:PATH:FIRST-LAST, commit:HASH@REPO, log:ID or url:ADDRESS"
+CITES = f"Evidence: {ONE_LINE_FORMS}"
 UNTOLD = frozenset({"vector", "vector_model"})  # nothing a language model could give
+MEMORY_SERVER = "frameworks.graph:"
+UNTOLD_OF = {"ask": ("changes", "job"), "query.run": ("job",)}  # for programs that show a query to a person
 
 
 @dataclass(frozen=True)
@@ -100,12 +128,20 @@ class Tool:
     @cached_property
     def input_schema(self) -> JsonSchema:
         schema = tidy(self.operation.request.model_json_schema(by_alias=True))
-        schema.setdefault("properties", {})
+        told = schema.setdefault("properties", {})
+        for name in UNTOLD_OF.get(self.operation.name, ()):
+            del told[name]
         return schema
 
     @cached_property
     def output_schema(self) -> JsonSchema:
-        return tidy(self.operation.reply.model_json_schema(by_alias=True, mode="serialization"))
+        schema = tidy(self.operation.reply.model_json_schema(by_alias=True, mode="serialization"))
+        if self.operation.home.startswith(MEMORY_SERVER):
+            # Described as the official server describes them; what every reply may tell is told beside it.
+            for name in Reply.model_fields:
+                del schema["properties"][name]
+            schema.pop("additionalProperties", None)
+        return schema
 
     def described(self) -> types.Tool:
         return types.Tool(
@@ -152,7 +188,7 @@ def _tidied(part: Any, shared: JsonSchema, inside: tuple[str, ...]) -> Any:
         made["properties"] = {
             name: _tidied(CITED if name == "cites" and value.get("items") == {} else value, shared, inside)
             for name, value in part["properties"].items()
-            if name not in UNTOLD
+            if name not in UNTOLD and not (name in Reply.model_fields and inside)  # only a whole reply tells it
         }
     return made
 
@@ -184,5 +220,7 @@ def _operations(profile: str) -> Iterator[Operation]:
     if profile == "memory-server":
         yield from GRAPH
         return
-    names: Iterable[str] = {"all": OPERATIONS, "agent": [*DAILY, *BUILT_ON]}.get(profile, DAILY)
-    yield from (OPERATIONS[name] for name in names if not OPERATIONS[name].local)
+    own = {"all": OPERATIONS, "agent": [*DAILY, *DATA, *BUILT_ON], "data": [*DAILY, *DATA]}
+    names: Iterable[str] = own.get(profile, DAILY)
+    chosen = (OPERATIONS[name] for name in names)
+    yield from (one for one in chosen if not one.local and one.group != "organization")

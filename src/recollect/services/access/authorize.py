@@ -33,6 +33,12 @@ def authorize(principal: Principal, operation: str, permission: str) -> None:
         )
 
 
+def require(scope: Scope, operation: str, permission: str) -> None:
+    """The same for a part of an operation that needs more than the rest of it."""
+    if scope.granted is not None and permission not in scope.granted:
+        raise Denied(f"{operation} needs the permission '{permission}' for this", remedy="ask an admin for it")
+
+
 def refuse_beyond_own(scope: Scope, wanted: Iterable[str]) -> None:
     """Nobody grants more than they have."""
     excess = sorted(set(wanted) - scope.granted) if scope.granted is not None else []

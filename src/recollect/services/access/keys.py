@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from recollect.domain.access import PERMISSIONS, ROLES, Permission
+from recollect.domain.access import PERMISSIONS, RESTRICTED, ROLES, Permission, Restriction
+from recollect.domain.memory import MemoryNamespace
 from recollect.domain.record import Id, JsonObject, Name, new_id, now
-from recollect.domain.tenancy import ApiKey, User
+from recollect.domain.tenancy import ApiKey, Membership, Organization, User
 from recollect.errors import Denied, InvalidInput, Unauthenticated
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, Order, Query, equal
 from recollect.ports.records import Scope, revised
@@ -41,16 +42,56 @@ def authenticate(core: Core, token: str, address: str | None = None) -> Principa
     key = _find(core, token)
     if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now()):
         raise INVALID_CREDENTIALS
-    scope, zone = Scope(key.organization_id), None
+    refuse_suspended(core, key.organization_id)
+    scope, zone, user = Scope(key.organization_id), None, None
     granted = frozenset(key.scopes)
     if key.user_id is not None:
         user = core.store.get(scope, User, key.user_id)
-        if user is None or not user.is_active or user.status != "active" or user.role is None:
+        if user is None or not user.is_active or user.status != "active":
             raise INVALID_CREDENTIALS
-        granted &= ROLES[user.role]
+        if user.role is None and not key.own_only:
+            raise INVALID_CREDENTIALS
+        granted &= ROLES[user.role] if user.role is not None else RESTRICTED
         zone = user.timezone if user.timezone != "UTC" else core.timezone
+    restriction = _restriction(core, key, user)
+    if restriction is not None:
+        granted &= RESTRICTED
     actor = key.user_id or key.id
-    return Principal(Scope(key.organization_id, actor, granted, address, zone), key)
+    return Principal(Scope(key.organization_id, actor, granted, address, zone, restriction=restriction), key)
+
+
+def _restriction(core: Core, key: ApiKey, user: User | None) -> Restriction | None:
+    """What the key reaches of its organization; None for all of it."""
+    own = key.user_id if user is not None and (key.own_only or user.own_only) else None
+    if (own, key.agent_id, key.project_id, key.namespace) == (None, None, None, None):
+        return None
+    return reach_of(core, key.organization_id, own, key.agent_id, key.project_id, key.namespace)
+
+
+def reach_of(
+    core: Core,
+    organization: str,
+    user: str | None = None,
+    agent: str | None = None,
+    project: str | None = None,
+    namespace: str | None = None,
+) -> Restriction:
+    """The restriction to these. With a user are shared: the projects they are a member of, and the one named."""
+    if user is None:
+        return Restriction(user, agent, project, namespace)
+    member = Query(Membership, (equal("user_id", user),))
+    shared = {id for (id,) in core.store.select(Scope(organization), member, ("project_id",))}
+    return Restriction(user, agent, project, namespace, frozenset({*shared, *([project] if project else [])}))
+
+
+def refuse_suspended(core: Core, organization: str) -> None:
+    """Raise Denied if nobody of this organization is let in now; only for those who have shown that they are of it."""
+    query = Query(Organization, (equal("id", organization), IsNull("suspended_at", wanted=False)))
+    if core.store.count(Scope(organization), query):
+        raise Denied(
+            f"organization '{organization[:80]}' is suspended",
+            remedy="ask the operator of this service to resume it; nothing was deleted",
+        )
 
 
 def _find(core: Core, token: str) -> ApiKey | None:
@@ -120,7 +161,15 @@ class AddKeyRequest(Request):
     scopes: list[Permission] = Field(
         ["read", "write"], description="What it grants: read, write, govern, delete, admin, operate"
     )
-    user: Id | None = Field(None, description="On whose behalf; it then never grants more than that user's role")
+    user: Id | None = Field(
+        None, description="On whose behalf; it never grants more than their role, and reaches only what is theirs"
+    )
+    own_only: bool | None = Field(
+        None, description="Whether it reaches only what is the user's; by default yes, unless they are admin or owner"
+    )
+    agent: Id | None = Field(None, description="It reaches only what belongs to this agent")
+    project: Id | None = Field(None, description="It reaches only what belongs to this project")
+    namespace: MemoryNamespace | None = Field(None, description="It reaches only memories and items in this namespace")
     expires_days: float | None = Field(None, gt=0, le=36500, description="Expires after this many days")
     rate_per_minute: int | None = Field(None, ge=1, description="The most requests per minute")
     requests_per_day: int | None = Field(None, ge=1, description="The most requests per day")
@@ -131,6 +180,10 @@ class KeyView(Reply):
     name: str
     scopes: list[str]
     user: str | None = None
+    own_only: bool = Field(False, description="Whether it reaches only what is the user's")
+    agent: str | None = Field(None, description="The agent that it is restricted to")
+    project: str | None = Field(None, description="The project that it is restricted to")
+    namespace: str | None = Field(None, description="The namespace that it is restricted to")
     created_at: datetime
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
@@ -148,11 +201,25 @@ class NewKey(KeyView):
 def add_key(tenant: Tenant, request: AddKeyRequest) -> NewKey:
     """Make a key. It is shown this once; only its hash is kept."""
     refuse_beyond_own(tenant.scope, request.scopes)
+    own_only = False
     if request.user is not None:
-        refuse_higher(tenant.scope, load(tenant, User, request.user))
+        user = load(tenant, User, request.user)
+        refuse_higher(tenant.scope, user)
+        sees_all = user.role is not None and "admin" in ROLES[user.role]
+        own_only = not sees_all if request.own_only is None else request.own_only
+    elif request.own_only:
+        raise InvalidInput("own_only says whose: no user is given", remedy="give a user, or leave own_only out")
+    reach = {"own_only": own_only, "namespace": request.namespace}
+    reach |= {"agent_id": request.agent, "project_id": request.project}
+    excess = sorted(set(request.scopes) - RESTRICTED)
+    if excess and any((request.own_only, request.agent, request.project, request.namespace)):
+        raise InvalidInput(
+            f"a key that reaches only a part of the organization cannot grant '{excess[0]}'",
+            remedy=f"leave {' and '.join(excess)} out of scopes, or do not restrict it",
+        )
     ends = now() + timedelta(days=request.expires_days) if request.expires_days is not None else None
     limits = {"rate_per_minute": request.rate_per_minute, "requests_per_day": request.requests_per_day}
-    return make_key(tenant, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits)
+    return make_key(tenant, name=request.name, scopes=request.scopes, user=request.user, ends=ends, **limits, **reach)
 
 
 def make_key(
@@ -170,10 +237,8 @@ def make_key(
 
 
 def key_view(key: ApiKey) -> KeyView:
-    return KeyView(
-        user=key.user_id,
-        **{name: getattr(key, name) for name in KeyView.model_fields if name != "user"},
-    )
+    named = {"user": key.user_id, "agent": key.agent_id, "project": key.project_id}
+    return KeyView(**named, **{name: getattr(key, name) for name in KeyView.own_fields() if name not in named})
 
 
 class ListKeysRequest(Request):

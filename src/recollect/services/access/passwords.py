@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Annotated
 
 from pydantic import Field
 
 from recollect.domain.access import ROLES
-from recollect.domain.record import Text, now
+from recollect.domain.record import Id, Text, now
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import Denied, InvalidInput
 from recollect.ports.query import Query, equal
 from recollect.ports.records import Scope, revised
 from recollect.ports.steps import Update
 from recollect.services.access.authorize import Principal
-from recollect.services.access.keys import INVALID_CREDENTIALS, NewKey, make_key, revoking_steps
-from recollect.services.requests import Reply, Request
+from recollect.services.access.keys import INVALID_CREDENTIALS, NewKey, make_key, refuse_suspended, revoking_steps
+from recollect.services.requests import AS_GIVEN, Reply, Request
 from recollect.services.tenant import Core, Tenant
 from recollect.services.transaction import commit, logged
 
@@ -33,11 +34,30 @@ SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1000
 
 
+class SignInRequest(Request):
+    """Who signs in, over the API."""
+
+    email: Text = Field(max_length=1000, description="Your email")
+    password: Annotated[Text, AS_GIVEN] = Field(max_length=LONGEST_PASSWORD, description="Your password")
+    organization: Id | None = Field(None, description="Your organization; by default the one that runs the service")
+
+
+class SignInReply(Reply):
+    """A key for as long as somebody stays signed in."""
+
+    key: str = Field(description="To send with each request: Authorization: Bearer KEY")
+    user: str
+    organization: str
+    expires_at: datetime | None = None
+
+
 class ChangePasswordRequest(Request):
     """Change your own password."""
 
-    password: Text = Field(max_length=LONGEST_PASSWORD, description="The one you have now")
-    new_password: Text = Field(max_length=LONGEST_PASSWORD, description="The one you want: ten characters or more")
+    password: Annotated[Text, AS_GIVEN] = Field(max_length=LONGEST_PASSWORD, description="The one you have now")
+    new_password: Annotated[Text, AS_GIVEN] = Field(
+        max_length=LONGEST_PASSWORD, description="The one you want: ten characters or more"
+    )
 
 
 class SignOutReply(Reply):
@@ -62,6 +82,7 @@ def change_password(tenant: Tenant, request: ChangePasswordRequest) -> SignOutRe
     if request.password == request.new_password:
         raise InvalidInput("that is the password you have", remedy="choose another")
     changed = revised(user, tenant.scope, password_hash=hashed_password(request.new_password))
+    tenant = tenant.unrestricted
     ended = revoking_steps(tenant, user.id)
     entry = logged(tenant, "update", "user.change_password", None, user=user.id, ended=len(ended))
     commit(tenant, [Update(changed), *ended, entry])
@@ -103,6 +124,7 @@ def sign_in(core: Core, organization: str, email: str, password: str, address: s
     if user is None or not fits or not user.is_active or user.status != "active" or user.role is None:
         _note_refusal(tenant, user)
         raise INVALID_CREDENTIALS
+    refuse_suspended(core, organization)
     own = core.for_scope(Scope(organization, user.id, address=address))
     ends = now() + timedelta(hours=SIGNED_IN_HOURS)
     return make_key(own, name="console", scopes=ROLES[user.role], user=user.id, ends=ends, is_console=True)
@@ -110,7 +132,7 @@ def sign_in(core: Core, organization: str, email: str, password: str, address: s
 
 def _note_refusal(tenant: Tenant, user: User | None) -> None:
     """Guessing leaves a trace: the account if there is one, never what was typed."""
-    if tenant.get(Organization, tenant.scope.organization_id) is not None:
+    if tenant.count(Query(Organization, (equal("id", tenant.scope.organization_id),))):
         about = {"user": user.id} if user is not None else {}
         tenant.journal.failed(tenant.scope, "create", "sign in", about, INVALID_CREDENTIALS.code)
 
@@ -120,5 +142,5 @@ def sign_out(core: Core, principal: Principal) -> None:
     key = principal.key
     if key.is_console and key.revoked_at is None:
         ended = revised(key, principal.scope, revoked_at=now())
-        tenant = core.for_scope(principal.scope)
+        tenant = core.for_scope(principal.scope).unrestricted
         commit(tenant, [Update(ended), logged(tenant, "update", "sign out", None, key=key.id)])

@@ -1,4 +1,4 @@
-"""Projects: what is worked on over many sessions. Added, shown, listed, changed."""
+"""Projects: what is worked on over many sessions, and who takes part in them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from datetime import datetime
 
 from pydantic import Field
 
-from recollect.domain.record import Id, Name, Text
-from recollect.domain.tenancy import Project
-from recollect.errors import InvalidInput
-from recollect.ports.query import equal
-from recollect.ports.steps import Update
-from recollect.retry import retry_unless_pinned
-from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
-from recollect.services.requests import PageReply, Request
+from recollect.domain.access import ROLES, Role
+from recollect.domain.record import Id, Name, QueryText, Text
+from recollect.domain.tenancy import Membership, Project, User
+from recollect.errors import DuplicateKey, InvalidInput, NotFound, VersionConflict
+from recollect.ports.query import Filter, Linked, OneOf, Order, Query, equal
+from recollect.ports.steps import DeleteWhere, Insert, Update
+from recollect.retry import retry, retry_unless_pinned
+from recollect.services.access.authorize import refuse_beyond_own
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until, stamps
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
+from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
 
 
 class ProjectView(PartyView):
@@ -26,6 +28,9 @@ class ProjectView(PartyView):
     description: str = ""
     owner: str | None = Field(None, description="The user it belongs to")
     created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
     version: int
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `project.restore` until then")
 
@@ -39,7 +44,7 @@ class ProjectPage(PageReply[ProjectView]):
 class AddProjectRequest(AddRequest):
     """Something that is worked on over many sessions."""
 
-    name: Name = Field(description="What to call it")
+    name: Name | None = Field(None, description="What to call it; its id by default")
     description: Text = Field("", description="What it is about")
     owner: Id | None = Field(None, description="The user it belongs to")
 
@@ -64,11 +69,14 @@ class ListProjectsRequest(ListRequest):
     """Which projects to list."""
 
     user: Id | None = Field(None, description="Only those that belong to this user")
+    member: Id | None = Field(None, description="Only those that this user is a member of")
 
 
 def list_projects(tenant: Tenant, request: ListProjectsRequest) -> ProjectPage:
     """Projects, the newest first."""
-    where = (equal("owner_id", request.user),) if request.user else ()
+    where: list[Filter] = [equal("owner_id", request.user)] if request.user else []
+    if request.member is not None:
+        where.append(Linked(Membership, "project_id", (equal("user_id", request.member),)))
     page = find_page(tenant, Project, request, where)
     return ProjectPage(projects=[project_view(tenant, one) for one in page.records], next=page.next)
 
@@ -99,13 +107,97 @@ def revise_project(tenant: Tenant, request: ReviseProjectRequest) -> ProjectView
     return retry_unless_pinned(request.version, attempt)
 
 
+class MemberView(Reply):
+    """A user in a project."""
+
+    user: str
+    name: str
+    role: Role
+    since: datetime
+
+
+class ListMembersRequest(ProjectRequest):
+    """The members of which project."""
+
+    limit: int = Field(100, ge=1, le=1000, description="How many at most")
+    after: QueryText | None = Field(None, description="The `next` of the page before")
+
+
+class MemberPage(PageReply[MemberView]):
+    """Members of a project, those who came last first."""
+
+    members: list[MemberView]
+
+
+def list_members(tenant: Tenant, request: ListMembersRequest) -> MemberPage:
+    """The members of a project with their roles, without users who are removed."""
+    load(tenant, Project, request.id)
+    newest = (Order("id", descending=True),)
+    of_it = (equal("project_id", request.id),)
+    page = tenant.find(Query(Membership, of_it, newest, request.limit, request.after))
+    ids = tuple(one.user_id for one in page.records)
+    names = dict(tenant.select(Query(User, (OneOf("id", ids),)), ("id", "name"))) if ids else {}
+    shown = [
+        MemberView(user=one.user_id, name=names[one.user_id], role=one.role, since=one.created_at)
+        for one in page.records
+        if one.user_id in names
+    ]
+    return MemberPage(members=shown, next=page.next)
+
+
+class MemberRequest(ProjectRequest):
+    """A user and a project."""
+
+    user: Id = Field(description="The user")
+
+    def where(self) -> tuple[Filter, ...]:
+        return (equal("project_id", self.id), equal("user_id", self.user))
+
+
+class AddMemberRequest(MemberRequest):
+    """A user to take into a project."""
+
+    role: Role = Field("writer", description="What they may do in it: reader, writer, curator, admin or owner")
+
+
+def add_member(tenant: Tenant, request: AddMemberRequest) -> MemberView:
+    """Take a user into a project, or change their role in it."""
+    refuse_beyond_own(tenant.scope, ROLES[request.role])
+
+    def attempt() -> MemberView:
+        load(tenant, Project, request.id)
+        user = load(tenant, User, request.user)
+        known = next(iter(tenant.find(Query(Membership, request.where())).records), None)
+        if known is None:
+            member = made(Membership, tenant, project_id=request.id, user_id=user.id, role=request.role)
+        else:
+            member = rewritten(known, tenant, role=request.role)
+        entry = logged(tenant, "update", "project.add_member", None, id=request.id, user=user.id, role=request.role)
+        if known is None or known.role != request.role:
+            commit(tenant, [Insert(member) if known is None else Update(member), entry])
+        return MemberView(user=user.id, name=user.name, role=request.role, since=member.created_at)
+
+    return retry(attempt, VersionConflict, DuplicateKey)
+
+
+def remove_member(tenant: Tenant, request: MemberRequest) -> ProjectView:
+    """Take a user out of a project; what they wrote in it stays."""
+    project = load(tenant, Project, request.id)
+    if not tenant.count(Query(Membership, request.where())):
+        raise NotFound(
+            f"user '{request.user[:80]}' is not a member of that project", remedy="see project.members", id=request.user
+        )
+    entry = logged(tenant, "update", "project.remove_member", None, id=project.id, user=request.user)
+    commit(tenant, [DeleteWhere(Membership, request.where()), entry])
+    return project_view(tenant, project)
+
+
 def project_view(tenant: Tenant, project: Project) -> ProjectView:
     return ProjectView(
         id=project.id,
         name=project.name,
         description=project.description,
         owner=project.owner_id,
-        created_at=project.created_at,
-        version=project.version,
+        **stamps(project),
         restorable_until=restorable_until(tenant, project),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -15,11 +16,16 @@ from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for
 
+_COUNTED_BY = {"stored": "created_at", "happened": "occurred_at"}
+
 
 class ActivityRequest(Request):
     """How many days to report."""
 
     days: int = Field(30, ge=1, le=366, description="How many days back, today included")
+    by: Literal["stored", "happened"] = Field(
+        "stored", description="Count a memory on the day it was stored, or on the day of what it is about"
+    )
 
 
 class ActivityDay(Reply):
@@ -28,7 +34,7 @@ class ActivityDay(Reply):
     date: str
     remembered: int
     total: int = Field(description="How many of the memories that still exist there were at its end")
-    accesses: int
+    accesses: int = Field(description="Entries of the access log, without what people read in the console")
 
 
 class Activity(Reply):
@@ -41,9 +47,9 @@ def activity(tenant: Tenant, request: ActivityRequest) -> Activity:
     today = now().astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     # One day more, which starts after now: entries dated by a clock that is ahead do not count for today.
     days = [today - timedelta(days=back) for back in range(request.days - 1, -2, -1)]
-    made = tenant.count_by(Query(Memory), [Spans("created_at", tuple(days))])
-    since = Compare("timestamp", ">=", days[0])
-    used = tenant.count_by(Query(AccessLog, (since,)), [Spans("timestamp", tuple(days))])
+    made = tenant.count_by(Query(Memory), [Spans(_COUNTED_BY[request.by], tuple(days))])
+    uses = (Compare("timestamp", ">=", days[0]), Compare("operation", "!=", "view"))
+    used = tenant.count_by(Query(AccessLog, uses), [Spans("timestamp", tuple(days))])
     total, told = made.get((0,), 0), []
     for number, day in enumerate(days[:-1], 1):
         remembered = made.get((number,), 0)

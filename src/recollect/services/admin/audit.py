@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from recollect.domain.audit import AccessLog, AccessOperation, Seal, names_of
-from recollect.domain.memory import canonical
+from recollect.domain.audit import AccessLog, AccessOperation, Seal, entry_hash, names_of, seal_digest
+from recollect.domain.cold import ColdRecord
 from recollect.domain.record import Id, JsonObject, QueryText
-from recollect.errors import DuplicateKey, InvalidInput
+from recollect.errors import InvalidInput
 from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
-from recollect.ports.steps import Insert, Step, Touch
-from recollect.services.access_journal import KEPT_NAMES
+from recollect.ports.records import revised
+from recollect.ports.steps import Step, Touch, Update
+from recollect.services.access_journal import PSEUDONYMISED, RETENTION_NAMES
+from recollect.services.log_seals import BATCH, seal_entries
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through
+from recollect.services.transaction import logged
 
-BATCH = 1000
 # The longest that an entry waits for its seal; an older entry without one was inserted later.
 GRACE = timedelta(hours=1)
 
@@ -28,7 +29,9 @@ class LogRequest(Request):
     """Which entries of the access log to show."""
 
     memory: Id | None = Field(None, description="Only about this memory")
-    operation: AccessOperation | None = Field(None, description="Only create, read, update, delete or search")
+    operation: AccessOperation | None = Field(
+        None, description="Only create, read, update, delete, search or view (read in the console)"
+    )
     by: Id | None = Field(None, description="Only by this actor")
     action: QueryText | None = Field(
         None, description="Only of this operation, such as promote; former names of operations are accepted"
@@ -115,38 +118,8 @@ class SealReply(Reply):
 
 def seal(tenant: Tenant, request: SealRequest) -> SealReply:
     """Chain every entry that has no seal yet to those before it."""
-    tenant.journal.flush()
-    entries = seals = 0
-    while True:
-        order = (Order("id"),)
-        waiting = tenant.find(Query(AccessLog, (IsNull("seal"),), order, BATCH)).records
-        last = _last_seal(tenant)
-        if not waiting:
-            return SealReply(entries=entries, seals=seals, anchor=_anchor(last) if last else None)
-        number, previous = (last.number + 1, last.digest) if last else (1, "")
-        made = Seal(
-            organization_id=tenant.scope.organization_id,
-            number=number,
-            previous=previous,
-            digest=_digest(number, previous, waiting),
-            entries=len(waiting),
-        )
-        steps: list[Step] = [Insert(made), *(Touch(AccessLog, one.id, put={"seal": number}) for one in waiting)]
-        try:
-            tenant.transact(steps)
-        except DuplicateKey:
-            continue  # another process sealed concurrently
-        entries, seals = entries + len(waiting), seals + 1
-
-
-def _last_seal(tenant: Tenant) -> Seal | None:
-    found = tenant.find(Query(Seal, (), (Order("number", descending=True),), 1)).records
-    return found[0] if found else None
-
-
-def _digest(number: int, previous: str, entries: list[AccessLog]) -> str:
-    hashes = [hashlib.sha256(canonical(one.model_dump(mode="json", exclude={"seal"}))).hexdigest() for one in entries]
-    return hashlib.sha256(canonical([number, previous, hashes])).hexdigest()
+    done = seal_entries(tenant)
+    return SealReply(entries=done.entries, seals=done.seals, anchor=_anchor(done.last) if done.last else None)
 
 
 def _anchor(last: Seal) -> str:
@@ -166,6 +139,10 @@ class VerifyLogReply(Reply):
     unsealed: int
     anchor: str | None = None
     let_go: int = Field(0, description="Up to this seal, entries were deleted by retention, as the log itself records")
+    pseudonymised: list[int] = Field(
+        default_factory=list,
+        description="The seals in whose entries erased people were replaced, as the log itself records",
+    )
     problems: list[str] = Field(default_factory=list)
 
 
@@ -174,13 +151,13 @@ def verify_log(tenant: Tenant, request: VerifyLogRequest) -> VerifyLogReply:
     tenant.journal.flush()
     number, digest, entries = 0, "", 0
     problems: list[str] = []
-    kept, let_go = _kept(request.anchor), _deleted_by_retention(tenant)
-    for one in _seals(tenant):
+    kept, let_go, restated = _kept(request.anchor), _deleted_by_retention(tenant), restatements(tenant)
+    for one in all_seals(tenant):
         if one.number != number + 1:
             problems.append(f"seal {number + 1} is missing")
         elif one.previous != digest:
             problems.append(f"seal {one.number} does not follow the one before it")
-        problems += _broken(tenant, one, one.number <= let_go)
+        problems += _broken(tenant, one, one.number <= let_go, restated.get(one.number))
         if kept is not None and one.number == kept[0] and one.digest != kept[1]:
             problems.append(f"seal {one.number} does not match the anchor")
         number, digest, entries = one.number, one.digest, entries + one.entries
@@ -191,7 +168,7 @@ def verify_log(tenant: Tenant, request: VerifyLogRequest) -> VerifyLogReply:
     anchor = f"{number}:{digest}" if number else None
     return VerifyLogReply(
         sound=not problems, entries=entries, seals=number, unsealed=unsealed, anchor=anchor, let_go=let_go,
-        problems=problems,
+        pseudonymised=sorted(restated), problems=problems,
     )  # fmt: skip
 
 
@@ -206,7 +183,7 @@ def _kept(anchor: str | None) -> tuple[int, str] | None:
     return int(number), digest
 
 
-def _seals(tenant: Tenant) -> Iterator[Seal]:
+def all_seals(tenant: Tenant) -> Iterator[Seal]:
     after: str | None = None
     while True:
         page = tenant.find(Query(Seal, (), (Order("number"),), BATCH, after))
@@ -218,18 +195,70 @@ def _seals(tenant: Tenant) -> Iterator[Seal]:
 
 def _deleted_by_retention(tenant: Tenant) -> int:
     """Up to which seal retention has deleted entries; it records that in the log each time."""
-    said = Query(AccessLog, (OneOf("action", tuple(KEPT_NAMES)),), (Order("id", descending=True),), 10)
+    said = Query(AccessLog, (OneOf("action", tuple(RETENTION_NAMES)),), (Order("id", descending=True),), 10)
     return max((int(one.request_data.get("seals") or 0) for one in tenant.find(said).records), default=0)
 
 
-def _broken(tenant: Tenant, one: Seal, may_lack: bool) -> Iterator[str]:
-    found = tenant.find(Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")).records
-    if may_lack and len(found) < one.entries:
+def restatements(tenant: Tenant) -> dict[int, str]:
+    """The digest of each seal whose entries were changed by an erasure, as the log states it; the latest counts.
+
+    The seal itself keeps its digest, so the chain and every anchor hold. What its entries are now is proven by the
+    statement, which is an entry under a later seal.
+    """
+    found: dict[int, str] = {}
+    after: str | None = None
+    while True:
+        page = tenant.find(Query(AccessLog, (equal("action", PSEUDONYMISED),), (Order("id"),), BATCH, after))
+        for one in page.records:
+            found[int(one.request_data["seal"])] = str(one.request_data["digest"])
+        after = page.next
+        if after is None:
+            return found
+
+
+def entries_under(tenant: Tenant, one: Seal) -> list[AccessLog]:
+    return tenant.find(Query(AccessLog, (equal("seal", one.number),), (Order("id"),), deleted="yes")).records
+
+
+def restating_steps(
+    tenant: Tenant, one: Seal, changes: dict[str, JsonObject], restated: str | None, erasure: str
+) -> list[Step]:  # fmt: skip
+    """Change sealed entries, each by the fields given, and state in the log what they are now.
+
+    A seal that is broken already gets no statement: an erasure must not cover up what was done to it before. The seal
+    is written, too, so that of two who change its entries at once one fails and reads again.
+    """
+    entries = entries_under(tenant, one)
+    after = {entry.id: entry_hash(entry.changed(**changes.get(entry.id, {}))) for entry in entries}
+    steps: list[Step] = [Update(revised(one, tenant.scope))]
+    steps += [Touch(AccessLog, id, put=fields) for id, fields in changes.items()]
+    if not any(_broken(tenant, one, False, restated)):
+        told = {"seal": one.number, "entries": len(changes), "digest": _digest(tenant, one, after)}
+        steps.append(logged(tenant, "update", PSEUDONYMISED, None, **told, erasure=erasure))
+    return steps
+
+
+def _broken(tenant: Tenant, one: Seal, may_lack: bool, restated: str | None) -> Iterator[str]:
+    hashes = _with_moved(tenant, one, {entry.id: entry_hash(entry) for entry in entries_under(tenant, one)})
+    if may_lack and len(hashes) < one.entries:
         return
-    if len(found) != one.entries:
-        yield f"seal {one.number} covers {one.entries} entries, {len(found)} are there"
-    elif _digest(one.number, one.previous, found) != one.digest:
+    if len(hashes) != one.entries:
+        yield f"seal {one.number} covers {one.entries} entries, {len(hashes)} are there"
+    elif _digest(tenant, one, hashes) not in (one.digest, restated):
         yield f"an entry under seal {one.number} was changed or replaced"
+
+
+def _with_moved(tenant: Tenant, one: Seal, hashes: dict[str, str]) -> dict[str, str]:
+    """The hashes of all entries of a seal by id, also of those that are in cold storage."""
+    if len(hashes) >= one.entries:
+        return hashes
+    moved = tenant.select(Query(ColdRecord, (equal("seal", one.number),)), ("record_id", "digest"))
+    return {id: digest or "" for id, digest in moved} | hashes
+
+
+def _digest(tenant: Tenant, one: Seal, hashes: dict[str, str]) -> str:
+    whole = _with_moved(tenant, one, hashes)
+    return seal_digest(one.number, one.previous, [whole[id] for id in sorted(whole)])
 
 
 def _strays(tenant: Tenant, last: int) -> Iterator[str]:

@@ -10,18 +10,22 @@ their content hashes compared.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import Field
 
 from recollect.domain.audit import AccessLog
+from recollect.domain.provenance import KEYED_HASH
 from recollect.domain.record import RECORDS, Record
+from recollect.domain.tenancy import Organization
 from recollect.errors import Conflict, InvalidInput
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query
 from recollect.ports.records import Reads, RecordStore, Scope
 from recollect.ports.steps import Delete, Insert, Put, Step
-from recollect.services.admin.export import parents_first, record_line
+from recollect.services.admin.export import record_line
+from recollect.services.keyed_hashes import Keyring
 from recollect.services.memories.indexing import Progress
+from recollect.services.record_lines import parents_first
 from recollect.services.requests import Reply
 
 BATCH = 500
@@ -43,6 +47,7 @@ class CopyReply(Reply):
     records: int
     written: int
     organizations: list[TenantCopy] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
 
 
 def copy(
@@ -87,7 +92,7 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
     """Copy one organization as of one moment; records the target already has are only read."""
     with source.snapshot(scope) as reading:
         _follow_deletions(source, reading, target, scope)
-        written = sum(_copy_records(reading, target, scope, record, meter) for record in _copied())
+        written = sum(_copy_records(reading, target, scope, record, meter) for record in copied_records())
         here, there = content_hash(reading, scope, meter), content_hash(target, scope)
         if here != there:
             raise Conflict(
@@ -98,14 +103,14 @@ def _copy_tenant(source: RecordStore, target: RecordStore, scope: Scope, meter: 
 
 def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, scope: Scope) -> None:
     """Delete in the target what the source has deleted for good; refuse a target with records the source never had."""
-    extra = {record: ids for record in _copied() if (ids := list(_extra(reading, target, scope, record)))}
+    extra = {record: ids for record in copied_records() if (ids := list(_extra(reading, target, scope, record)))}
     if not extra:
         return
     gone = _gone(source, scope)
     foreign = {
         record.shape.table: count
         for record, ids in extra.items()
-        if (count := sum((record.shape.table, id) not in gone for id in _told(reading, scope, record, ids)))
+        if (count := sum(not gone(record.shape.table, id) for id in _told(reading, scope, record, ids)))
     }
     if foreign:
         raise Conflict(
@@ -113,7 +118,7 @@ def _follow_deletions(source: RecordStore, reading: Reads, target: RecordStore, 
             + ", ".join(f"{count} of {table}" for table, count in sorted(foreign.items())),
             remedy="nothing was changed; copy into a store without it, or merge the two by export and import",
         )
-    for record in reversed(_copied()):
+    for record in reversed(copied_records()):
         ids = extra.get(record, [])
         for start in range(0, len(ids), BATCH):
             target.transact(scope, [Delete(record, id) for id in ids[start : start + BATCH]])
@@ -146,29 +151,35 @@ def _told(source: Reads, scope: Scope, record: type[Record], ids: list[str]) -> 
     return [id for id in ids if not first or id > first[0][0]]
 
 
-def _gone(source: RecordStore, scope: Scope) -> set[tuple[str, str]]:
-    """What the source has deleted for good, as far as it recorded that."""
+def _gone(source: RecordStore, scope: Scope) -> Callable[[str, str], bool]:
+    """What the source has deleted for good, as far as it recorded that; what was erased, by a keyed hash of its id."""
     gone: set[tuple[str, str]] = set()
     after = 0
     while changes := source.changes(scope, after, CHANGES):
         gone.update((one.table, one.id) for one in changes if one.gone)
         after = changes[-1].seq
-    return gone
+    keyring = Keyring(source) if any(id.startswith(KEYED_HASH) for _, id in gone) else None
+
+    def is_gone(table: str, id: str) -> bool:
+        return (table, id) in gone or (keyring is not None and (table, keyring.keyed(scope, id)) in gone)
+
+    return is_gone
 
 
-def _copied() -> list[type[Record]]:
+def copied_records() -> list[type[Record]]:
+    """What is carried over to another store, each after those it refers to."""
     return [record for record in parents_first() if record.shape.table not in LEFT_OUT]
 
 
 def _size(store: Reads, scope: Scope) -> int:
-    return sum(store.count(scope, Query(record, deleted="yes")) for record in _copied())
+    return sum(store.count(scope, Query(record, deleted="yes")) for record in copied_records())
 
 
 def _copy_records(
     source: Reads, target: RecordStore, scope: Scope, record: type[Record], meter: _ProgressMeter
 ) -> int:  # fmt: skip
     written = 0
-    for batch in _batches(source, scope, record):
+    for batch in batches(source, scope, record):
         steps = _steps(target, scope, record, batch)
         if steps:
             target.transact(scope, steps)
@@ -177,7 +188,8 @@ def _copy_records(
     return written
 
 
-def _batches(store: Reads, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
+def batches(store: Reads, scope: Scope, record: type[Record]) -> Iterator[list[Record]]:
+    """All records of a type, by id, the deleted ones too."""
     after: str | None = None
     while True:
         page = store.find(scope, Query(record, (), (Order("id"),), BATCH, after, "yes"))
@@ -195,7 +207,7 @@ def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[
     for one in batch:
         if one.id not in there:
             steps.append(Insert(one, restoring=True))
-        elif record_line(one) != record_line(there[one.id]):
+        elif _compared(one) != _compared(there[one.id]):
             steps.append(Put(one, restoring=True))
     return steps
 
@@ -203,13 +215,20 @@ def _steps(target: RecordStore, scope: Scope, record: type[Record], batch: list[
 def content_hash(store: Reads, scope: Scope, meter: _ProgressMeter | None = None) -> str:
     """The hash of every record of an organization, in an order that is the same on every store."""
     digest = hashlib.sha256()
-    for record in _copied():
-        for batch in _batches(store, scope, record):
+    for record in copied_records():
+        for batch in batches(store, scope, record):
             for one in batch:
-                digest.update(record_line(one))
+                digest.update(_compared(one))
             if meter is not None:
                 meter.add(len(batch))
     return digest.hexdigest()
+
+
+def _compared(record: Record) -> bytes:
+    """What must be the same in both stores. Whether texts are encrypted is decided for each store."""
+    if isinstance(record, Organization):
+        record = record.model_copy(update={"text_encrypted": False})
+    return record_line(record)
 
 
 def _difference(source: Reads, target: Reads, scope: Scope) -> str:

@@ -1,22 +1,37 @@
-"""Expiry: deletes expired memories and states, removed users and the like, old log entries and unused content."""
+"""Expiry: deletes expired memories and states, what was removed long ago, old log entries and unused content."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from pydantic import Field
 
-from recollect.domain.agents import AgentState
+from recollect.domain.agents import AgentState, Execution
 from recollect.domain.memory import Memory
 from recollect.domain.record import Record, now
-from recollect.errors import RequirementFailed, VersionConflict
-from recollect.ports.query import Compare, Query
+from recollect.domain.sources import Source
+from recollect.errors import (
+    InColdStorage,
+    InvalidSettings,
+    OnLegalHold,
+    RequirementFailed,
+    Unavailable,
+    VersionConflict,
+)
+from recollect.ports.query import Compare, OneOf, Query
 from recollect.ports.steps import DeleteWhere
 from recollect.retry import retry
 from recollect.services.admin.partitions import keep_retention
-from recollect.services.admin.removal_plan import burying_steps, overdue
-from recollect.services.erasure import erase_traces, owed, owing
+from recollect.services.admin.record_removal import has_forks
+from recollect.services.admin.removal_plan import REMOVED_ALONE, burying_steps, overdue
+from recollect.services.data import contents
+from recollect.services.data.sources import delete_for_good, overdue_sources
+from recollect.services.erasure import delete_cold_files, erase_traces, owed, owing
+from recollect.services.legal_holds import ActiveHolds, active_holds, held_ids
 from recollect.services.memories.derived import erasing_steps
+from recollect.services.parties import PARTIES
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
@@ -34,7 +49,8 @@ class SweepReply(Reply):
     log_entries: int = 0
     states: int = 0
     blobs: int = 0
-    removed: int = Field(0, description="Users, agents, sessions and projects that can no longer be restored")
+    objects: int = Field(0, description="Stored files that nothing needs any more")
+    removed: int = Field(0, description="How much was removed before and can no longer be restored: users, messages, …")
     notes: list[str] = Field(default_factory=list)
 
 
@@ -45,25 +61,64 @@ def sweep(tenant: Tenant, request: SweepRequest) -> SweepReply:
     Expired records are not returned before that, either. Also deletes access log entries that are older than the
     settings allow.
     """
-    expired = (Compare("expires_at", "<=", now()),)
-    memories, states = (tenant.count(Query(one, expired, deleted="yes")) for one in (Memory, AgentState))
-    removed = overdue(tenant)
+    holds = active_holds(tenant)
+    expired, old_states = (_expired(tenant, one, holds) for one in (Memory, AgentState))
+    memories, states = (tenant.count(one) for one in (expired, old_states))
+    parties, sources = overdue(tenant, PARTIES.values()), overdue_sources(tenant)
+    alone = _alone(tenant, parties)
+    held = held_ids(tenant, holds, Source, [one.id for one in sources])
+    sources = [one for one in sources if one.id not in held]
+    notes: list[str] = []
     if request.dry_run:
-        return SweepReply(expired=memories, states=states, removed=len(removed))
-    for party in removed:
-        retry(partial(_bury, tenant, party), VersionConflict, RequirementFailed)
+        return SweepReply(expired=memories, states=states, removed=len(parties) + len(alone) + len(sources))
+    for record in (*parties, *alone):
+        try:
+            retry(partial(_bury, tenant, record), VersionConflict, RequirementFailed)
+        except (OnLegalHold, InColdStorage) as kept:
+            notes += [kept.message] if kept.message not in notes else []
+    if sources:
+        delete_for_good(tenant, sources, logged(tenant, "delete", "sweep", None, sources=len(sources)))
     blobs, _ = collect(tenant)
+    try:
+        objects = contents.collect(tenant) + delete_cold_files(tenant)
+    except (Unavailable, InvalidSettings) as failure:  # a storage that is away must not keep the rest from expiring
+        objects, notes = 0, [f"stored files were not looked through: {failure.message}"]
     if memories or states:
-        gone = [id for (id,) in tenant.select(Query(Memory, expired, deleted="yes"), ("id",))]
+        gone = [id for (id,) in tenant.select(expired, ("id",))]
         entry = logged(tenant, "delete", "sweep", None, count=memories, states=states)
         copies = erasing_steps(tenant, gone)
-        ends = [DeleteWhere(Memory, expired), DeleteWhere(AgentState, expired), owing(tenant, "sweep")]
+        ends = [*(DeleteWhere(one.record, one.where) for one in (expired, old_states)), owing(tenant, "sweep")]
         commit(tenant, [*copies, *ends, entry])
-    notes = erase_traces(tenant) if memories or states or blobs or removed or owed(tenant) else []
-    entries = keep_retention(tenant)
+    if memories or states or blobs or parties or alone or owed(tenant):
+        notes += erase_traces(tenant)
+    entries = keep_retention(tenant.unrestricted)
     return SweepReply(
-        expired=memories, states=states, blobs=blobs, log_entries=entries, removed=len(removed), notes=notes
+        expired=memories,
+        states=states,
+        blobs=blobs,
+        objects=objects,
+        log_entries=entries,
+        removed=len(parties) + len(alone) + len(sources),
+        notes=notes,
     )
+
+
+def _alone(tenant: Tenant, parties: Sequence[Record]) -> list[Record]:
+    """What was removed by itself and can no longer be restored; what was hidden with a party goes, or stays, with it.
+
+    A run goes after those that share its steps.
+    """
+    together = {party.updated_at for party in parties}
+    found = [one for one in overdue(tenant, REMOVED_ALONE) if one.updated_at not in together]
+    return [one for one in found if not (isinstance(one, Execution) and has_forks(tenant, one.id))]
+
+
+def _expired(tenant: Tenant, record: type[Record], holds: ActiveHolds) -> Query[Record]:
+    """What has expired and is not on legal hold."""
+    query: Query[Record] = Query(record, (Compare("expires_at", "<=", now()),), deleted="yes")
+    ids = [id for (id,) in tenant.select(query, ("id",))] if holds else []
+    held = tuple(sorted(held_ids(tenant, holds, record, ids)))
+    return replace(query, where=(*query.where, OneOf("id", held, wanted=False))) if held else query
 
 
 def _bury(tenant: Tenant, party: Record) -> None:

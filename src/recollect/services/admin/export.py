@@ -1,6 +1,6 @@
-"""Export of a tenant's records to JSON Lines, and backup of the whole store.
+"""Export of a tenant's records to JSON Lines.
 
-Both are as of one moment, whatever others write meanwhile. The first line of an export says what follows; then one
+It is as of one moment, whatever others write meanwhile. The first line of an export says what follows; then one
 record per line, parents before children and by id, so that the same records always make the same file; the last line
 has the hash of all lines before it, and lists what could not be read of a damaged store. services/admin/import_.py
 reads it.
@@ -8,41 +8,46 @@ reads it.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, Literal, NamedTuple
+from typing import IO, Annotated, BinaryIO, Literal, NamedTuple
 
 from pydantic import Field
 
-from recollect.domain.record import RECORDS, JsonObject, Record
-from recollect.errors import DamagedData, InvalidInput
+from recollect.domain.record import JsonObject, Record
+from recollect.errors import DamagedData, InvalidInput, WrongKey
+from recollect.ports.keys import Writable
 from recollect.ports.query import Query
 from recollect.ports.records import Reads, Scope
-from recollect.services.admin.salvage import LostRecords, fault, readable
+from recollect.services.admin.export_selection import ExportSelection
+from recollect.services.admin.salvage import IS_ENCRYPTED, LostRecords, fault, readable
 from recollect.services.keyed_hashes import shown_record
 from recollect.services.memories.indexing import Progress
-from recollect.services.requests import Reply, Request
+from recollect.services.recall.filters import MemoryFilter, is_filtered
+from recollect.services.record_lines import json_text, parents_first, plain
+from recollect.services.requests import AS_GIVEN, Reply
 from recollect.services.tenant import Tenant
 
 FORMAT = "recollect-export-1"
 PIECE_BYTES = 256 * 1024
-# The organization is named in the first line; keys and leases have no meaning in another store, and seals none
+_KEY = "set the key it was encrypted with, or export the rest with `--damaged skip` (damaged='skip')"
+# The organization is named in the first line; keys, leases and backups have no meaning in another store, and seals none
 # without the log that they seal.
 AUDIT = frozenset({"access_log", "seal"})
-LEFT_OUT = frozenset({"organization", "lease", "api_key", "erasure"}) | AUDIT
+LEFT_OUT = frozenset({"organization", "organization_secret", "lease", "api_key", "erasure", "backup"}) | AUDIT
 
 
-class ExportRequest(Request):
-    """Where to export this organization to, and what to include."""
+class ExportRequest(MemoryFilter):
+    """Where to export this organization to, and what to include: everything, or the memories that pass a filter with
+    what hangs on them and what they refer to."""
 
-    path: str = Field(description="The JSON Lines file to write")
+    path: Annotated[str, AS_GIVEN] = Field(description="The JSON Lines file to write")
     audit: bool = Field(False, description="Include the access log")
+    plain: bool = Field(False, description="Write it unencrypted, although the store is encrypted")
     damaged: Literal["refuse", "skip"] = Field(
         "refuse",
         description="What to do about damaged records: write nothing, or write the rest and report what was left out",
@@ -80,7 +85,11 @@ def export(tenant: Tenant, request: ExportRequest, progress: Progress = lambda d
     target = Path(request.path)
 
     def write(file: BinaryIO) -> ExportFooter:
-        return _written(tenant, request, _OutputFile(file, target), progress)
+        output = _OutputFile(file, target)
+        if request.plain:
+            return _written(tenant, request, output, progress)
+        with tenant.files.sealing(output) as sealed:
+            return _written(tenant, request, sealed, progress)
 
     try:
         done = tenant.folders.keep(target, write)
@@ -103,7 +112,7 @@ class _OutputFile:
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file, self._path = file, path
 
-    def write(self, line: bytes) -> None:
+    def write(self, line: bytes | memoryview) -> None:
         try:
             self._file.write(line)
         except OSError as error:
@@ -130,14 +139,15 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
         yield from iter(partial(file.read, PIECE_BYTES), b"")
 
 
-def _written(tenant: Tenant, request: ExportRequest, target: _OutputFile, progress: Progress) -> ExportFooter:
+def _written(tenant: Tenant, request: ExportRequest, target: Writable, progress: Progress) -> ExportFooter:
     """Write all the lines; returns the number of records, their hash, and what was left out."""
     digest, count = hashlib.sha256(), -1
     with _remedied(request):
         # A store whose log is damaged cannot log the export, but must still be exportable.
         tenant.journal.flush_quietly() if request.damaged == "skip" else tenant.journal.flush()
     with _remedied(request), tenant.snapshot() as reading:
-        taking = _RecordReader(reading, tenant.scope, request.damaged == "skip")
+        selection = ExportSelection(reading, tenant.scope, request) if is_filtered(request) else None
+        taking = _RecordReader(reading, tenant.scope, request.damaged == "skip", selection)
         records = _exported(request.audit)
         total = sum(taking.count(record) for record in records)
         for line in _lines(tenant, taking, records):
@@ -173,8 +183,8 @@ def _lines(tenant: Tenant, taking: _RecordReader, records: list[type[Record]]) -
 class _RecordReader:
     """Reads all records, or all that are readable: what refers to a record that was left out is left out, too."""
 
-    def __init__(self, reading: Reads, scope: Scope, skips: bool) -> None:
-        self._reading, self._scope, self._skips = reading, scope, skips
+    def __init__(self, reading: Reads, scope: Scope, skips: bool, selection: ExportSelection | None) -> None:
+        self._reading, self._scope, self._skips, self._selection = reading, scope, skips, selection
         self._taken: dict[str, set[str]] = {}
         self.left_out: list[SkippedRecords] = []
         self._is_run = False
@@ -191,6 +201,8 @@ class _RecordReader:
         self._is_run = False
         taken = self._taken[record.shape.table] = set()
         for one in readable(self._reading, self._scope, record):
+            if self._selection is not None and isinstance(one, Record) and not self._selection.takes(one):
+                continue
             kept = one if isinstance(one, LostRecords) else self._whole(one)
             if isinstance(kept, LostRecords):
                 self._leave_out(kept)
@@ -205,7 +217,7 @@ class _RecordReader:
         if wrong is not None or not self._skips:
             return record if wrong is None else LostRecords(table, wrong, record.id)
         for name, reference in record.shape.references.items():
-            there, id = self._taken.get(reference.to), getattr(record, name)
+            there, id = self._taken.get(reference.to), record.refers(name)
             if id is None or there is None or id in there:
                 continue
             if reference.on_delete == "cascade":
@@ -215,6 +227,8 @@ class _RecordReader:
 
     def _leave_out(self, lost: LostRecords) -> None:
         if not self._skips:
+            if lost.why == IS_ENCRYPTED:
+                raise WrongKey(f"the {lost.table} '{lost.id}' is encrypted with another key", remedy=_KEY, id=lost.id)
             where = f"the {lost.table} '{lost.id}'" if lost.between is None else f"a part of the table {lost.table}"
             raise DamagedData(f"{where} is damaged: {lost.why}", id=lost.id)
         last = self.left_out[-1] if self._is_run else None
@@ -229,62 +243,14 @@ class _RecordReader:
 
 
 def _line(value: JsonObject) -> bytes:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    return json_text(value).encode() + b"\n"
 
 
 def record_line(record: Record) -> bytes:
     """A record as one line: the same bytes for every store."""
-    return _line({"table": record.shape.table, "record": _plain(record)})
-
-
-def _plain(record: Record) -> JsonObject:
-    values = record.__dict__
-    binary = [column.name for column in record.columns() if column.type == "bytes"]
-    plain = record.model_dump(mode="json", exclude=set(binary))
-    return plain | {name: None if values[name] is None else base64.b64encode(values[name]).decode() for name in binary}
+    return _line({"table": record.shape.table, "record": plain(record)})
 
 
 def _exported(audit: bool) -> list[type[Record]]:
     left_out = LEFT_OUT - AUDIT if audit else LEFT_OUT
     return [record for record in parents_first() if record.shape.table not in left_out]
-
-
-@cache
-def parents_first() -> tuple[type[Record], ...]:
-    """Every record type after those it refers to."""
-    ordered: list[type[Record]] = []
-    waiting = dict(sorted(RECORDS.items()))
-    while waiting:
-        ready = [table for table, record in waiting.items() if not _refers(record) & waiting.keys()]
-        ordered += [waiting.pop(table) for table in ready]
-    return tuple(ordered)
-
-
-def _refers(record: type[Record]) -> set[str]:
-    return {reference.to for reference in record.shape.references.values()} - {record.shape.table}
-
-
-class BackupRequest(Request):
-    """Where to write a copy of the whole store."""
-
-    path: str = Field(description="The path of the copy; it must not exist yet")
-
-
-class BackupReply(Reply):
-    path: str
-    bytes: int
-
-
-def backup(tenant: Tenant, request: BackupRequest) -> BackupReply:
-    """A consistent copy of the store, taken while others write."""
-    target = Path(request.path)
-    tenant.journal.flush()
-    tenant.store.backup(target)
-    return BackupReply(path=str(target), bytes=target.stat().st_size)
-
-
-class RestoreBackupReply(Reply):
-    """Where the store is now, and how many memories it has in all organizations together."""
-
-    store: str
-    memories: int

@@ -2,22 +2,20 @@
 
 Every line is read and validated before the first is written; a file that was cut short or changed writes nothing. Then
 batches commit, each with its entry in the access log. A memory and its parts (tags, citations, vectors, history) are
-far apart in the file, but written in one transaction; so are an item and its vectors. So a killed import leaves
-complete records only, and running it again skips what exists and writes the rest. Only the position of each line is
-kept in memory.
+far apart in the file, but written in one transaction; so are an item or a source and its vectors. So a killed import
+leaves complete records only, and running it again skips what exists and writes the rest. Only the position of each line
+is kept in memory.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,61 +23,114 @@ from pydantic import Field, ValidationError
 
 from recollect.domain.agents import Result
 from recollect.domain.audit import Seal
-from recollect.domain.key_value import Item, ItemVector
-from recollect.domain.kinds import describe
-from recollect.domain.memory import Embedding, IndexTask, Memory, Revision, Tag
-from recollect.domain.provenance import Citation
-from recollect.domain.record import RECORDS, JsonObject, Record, Unique
+from recollect.domain.record import JsonObject, Name, Record
 from recollect.domain.tenancy import User
-from recollect.errors import Conflict, DamagedData, Denied, DuplicateKey, InvalidInput, RecollectError
+from recollect.errors import Conflict, DamagedData, Denied, InvalidInput
 from recollect.ports.query import OneOf, Query
-from recollect.ports.steps import DeleteWhere, Insert, Put, Step
-from recollect.retry import retry
 from recollect.services.access.authorize import refuse_higher
 from recollect.services.admin.export import FORMAT, LEFT_OUT, ExportFooter, SkippedRecords, TransferReply
+from recollect.services.admin.import_batches import PARTS, WHOLES, owner_of, write_batch
+from recollect.services.admin.import_from import import_from
+from recollect.services.admin.import_secrets import ImportMasking
+from recollect.services.importers.findings import ImportSample, UnmappedField
+from recollect.services.importers.registry import AUTO, NAMES
 from recollect.services.memories.content_hashes import difference
 from recollect.services.memories.indexing import Progress, refreshed
-from recollect.services.requests import Request
+from recollect.services.record_lines import record_of
+from recollect.services.requests import AS_GIVEN, Request
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import commit, logged
 from recollect.services.trust.import_trust import ImportCheck
 
 BATCH = 1000
 BATCH_BYTES = 8 << 20
-PARTS: dict[type[Record], tuple[type[Record], str]] = {
-    **dict.fromkeys((Tag, Citation, Embedding, Revision, IndexTask), (Memory, "memory_id")),
-    ItemVector: (Item, "item_id"),
-}
-"""The parts of a memory or an item, and the field that names their owner; they refer to nothing else."""
-WHOLES = frozenset(owner for owner, _ in PARTS.values())
-Key = tuple[str, str]
-"""A table and an id."""
+LONGEST_HEADER = 10_000
 
 
 class ImportRequest(Request):
-    """Which exported file to import into this organization."""
+    """What to import into this organization: an exported file, or the memories of another product."""
 
-    path: str = Field(description="The JSON Lines file to read")
+    path: Annotated[str, AS_GIVEN] = Field(description="The file to read; of other products also a folder or a zip")
     existing: Literal["skip", "replace"] = Field("skip", description="What to do with ids that exist already")
+    source: Name | None = Field(
+        None,
+        description=f"The product it comes from, if not from Recollect: {', '.join(NAMES)};"
+        f" {AUTO} finds out from the file",
+    )
+    dry_run: bool = Field(False, description="Only say what would be imported; for other products")
+    vector_model: Name | None = Field(
+        None, description="The model that made the vectors of another product, if the file does not say; keeps them"
+    )
 
 
-def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> TransferReply:
-    """Import an exported file: every line is checked before the first is written, then batches commit.
+class ImportReply(TransferReply):
+    """What was imported. Of another product, `records` counts what was written of `found`."""
 
-    A memory and its parts (tags, citations, history, vectors) are skipped or replaced together, and so are an item and
-    its vectors. After an interruption, import the file again: what exists is skipped.
+    source: str = Field("recollect", description="The product it came from")
+    dry_run: bool = Field(False, description="Whether nothing was written, as asked")
+    found: dict[str, int] = Field(default_factory=dict, description="How many of each kind of record the source has")
+    samples: list[ImportSample] = Field(default_factory=list)
+    unmapped: list[UnmappedField] = Field(
+        default_factory=list, description="What has no field here, or was left out, and why"
+    )
+
+
+def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda d, t: None) -> ImportReply:
+    """Import an exported file, or with `source` the memories of another product.
+
+    Everything is checked before the first record is written, then batches commit. A memory and its parts (tags,
+    citations, history, vectors) are skipped or replaced together, and so are an item or a source and its vectors.
+    After an interruption, import the file again: what exists is skipped.
     """
-    path = Path(request.path)
-    written = done = 0
+    path = Path(request.path).expanduser()
+    if request.source is None or (request.source == AUTO and _is_export(tenant, path)):
+        if request.dry_run or request.vector_model is not None:
+            raise InvalidInput(
+                "dry_run and vector_model are for imports from other products",
+                remedy=f"name the product with --from, such as {NAMES[-1]} or {AUTO}",
+            )
+        return _import_export(tenant, path, request.existing, progress)
+    done = import_from(tenant, path, request.source, request.existing, request.dry_run, request.vector_model, progress)
+    notes = [f"recognised as {done.source.title}"] if done.guessed else []
+    return ImportReply(
+        path=str(path),
+        records=done.written,
+        hash="",
+        skipped=done.skipped,
+        notes=notes + done.notes,
+        source=done.source.name,
+        dry_run=request.dry_run,
+        found=done.found,
+        samples=done.samples,
+        unmapped=done.unmapped,
+        masked=done.masked,
+    )
+
+
+def _is_export(tenant: Tenant, path: Path) -> bool:
+    """Whether a file is one of ours; only ours are sealed."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
-            survey = _ImportFile(path.name, tenant, progress)
+            return _parsed(file.readline(LONGEST_HEADER)).get("format") == FORMAT or tenant.files.is_sealed(path)
+    except OSError:
+        return False
+
+
+def _import_export(tenant: Tenant, path: Path, existing: Literal["skip", "replace"], progress: Progress) -> ImportReply:
+    written = done = 0
+    try:
+        _refuse_sealed(tenant, path)
+        with tenant.files.opened(path) as file:
+            survey = _ImportFile(path.name, tenant, progress, ImportMasking(tenant))
             survey.read(file)
             _refuse_higher_users(tenant, survey.users)
             _refuse_two_logs(tenant, survey.seals)
-            proving = ImportCheck(tenant, survey.has_log, request.existing == "replace")
+            survey.masking.refuse()
+            survey.masking = ImportMasking(tenant)  # what was found is counted again as it is written
+            proving = ImportCheck(tenant, survey.has_log, existing == "replace")
             for batch in survey.batches(file, proving):
-                written += _write(tenant, batch, request.existing, written)
+                written += write_batch(tenant, batch, existing, written)
                 done += len(batch)
                 progress(survey.records + done, 2 * survey.records)
     except OSError as error:
@@ -87,7 +138,16 @@ def import_(tenant: Tenant, request: ImportRequest, progress: Progress = lambda 
     notes = [*proving.settle(), *refreshed(tenant)]
     written -= len(proving.fallen)  # each has one more version in its history than the file
     told = {"skipped": survey.records - written, "notes": notes, "left_out": survey.left_out}
-    return TransferReply(path=str(path), records=written, hash=survey.hash, **told)
+    return ImportReply(path=str(path), records=written, hash=survey.hash, masked=survey.masking.found, **told)
+
+
+def _refuse_sealed(tenant: Tenant, path: Path) -> None:
+    """Nobody reads another's encrypted export by importing it."""
+    if tenant.scope.granted is not None and tenant.files.is_sealed(path):
+        raise Denied(
+            "an encrypted file cannot be imported over the network",
+            remedy="import it on the machine of the store, or export it with --plain",
+        )
 
 
 def _refuse_damaged(name: str, number: int, record: Record) -> None:
@@ -141,6 +201,7 @@ class _ImportFile:
     name: str
     tenant: Tenant
     progress: Progress
+    masking: ImportMasking
     records: int = 0
     hash: str = ""
     left_out: list[SkippedRecords] = field(default_factory=list)
@@ -161,7 +222,9 @@ class _ImportFile:
             if record is not None:
                 _refuse_rise(self.tenant, record)
                 _refuse_damaged(self.name, number, record)
-            owner = _owner_of(record) if record is not None else None
+                if self.tenant.secrets.mode == "refuse":
+                    self.masking.records([record])
+            owner = owner_of(record) if record is not None else None
             if owner is not None and type(record) in PARTS:
                 owners.append(_digest_of(*owner))
                 places.append(offset)
@@ -187,7 +250,8 @@ class _ImportFile:
         by = np.frombuffer(owners, np.uint64) if owners else self._owners
         if not np.isin(by, np.frombuffer(self._wholes, np.uint64) if self._wholes else self._owners).all():
             raise InvalidInput(
-                f"'{self.name}' has parts of memories or items that it does not contain", remedy="export it again"
+                f"'{self.name}' has parts of memories, messages, items or sources that it does not contain",
+                remedy="export it again",
             )
         order = np.argsort(by, kind="stable")
         self._owners, self._places = by[order], np.frombuffer(places, np.uint64)[order] if places else self._places
@@ -205,14 +269,14 @@ class _ImportFile:
             if batch and (len(batch) + len(group) > BATCH or size + length > BATCH_BYTES):
                 yield batch
                 batch, size = [], 0
-            batch += proving.taken(group)
+            batch += proving.taken(self.masking.records(group))
             size += length
         if batch:
             yield batch
 
     def _group(self, file: IO[bytes], offset: int) -> tuple[list[Record], int]:
         line = _line_at(file, offset)
-        record, size = _record(_parsed(line), self.tenant), len(line)
+        record, size = record_of(_parsed(line), self.tenant.scope.organization_id), len(line)
         if type(record) not in WHOLES:
             return [record], size
         key = (record.shape.table, record.id)
@@ -222,8 +286,8 @@ class _ImportFile:
         for place in self._places[first:last]:
             line = _line_at(file, int(place))
             size += len(line)
-            parts.append(_record(_parsed(line), self.tenant))
-        return [record, *(one for one in parts if _owner_of(one) == key)], size
+            parts.append(record_of(_parsed(line), self.tenant.scope.organization_id))
+        return [record, *(one for one in parts if owner_of(one) == key)], size
 
 
 def _digest_of(table: str, id: str) -> int:
@@ -245,7 +309,10 @@ def checked(file: IO[bytes], name: str) -> ExportFooter:
         previous = line
     end = _parsed(previous)
     if not header or header.get("format") != FORMAT:
-        raise InvalidInput(f"'{name}' is not a Recollect export", remedy="make one with: recollect export FILE")
+        raise InvalidInput(
+            f"'{name}' is not a Recollect export",
+            remedy=f"make one with `recollect export FILE`, or name the product it comes from: --from {AUTO}",
+        )
     if end.get("end") != FORMAT or end.get("hash") != digest.hexdigest() or not isinstance(end.get("records"), int):
         raise DamagedData(f"'{name}' was cut short or changed", remedy="export it again; nothing was imported")
     try:
@@ -259,7 +326,7 @@ def _validated(line: bytes, tenant: Tenant) -> Record | None:
     """None for the first and the last line."""
     item = _parsed(line)
     if "record" in item:
-        return _record(item, tenant)
+        return record_of(item, tenant.scope.organization_id)
     if "format" not in item and "end" not in item:
         raise InvalidInput("a line of the file is not a record", remedy="export it again")
     return None
@@ -271,118 +338,3 @@ def _parsed(line: bytes) -> JsonObject:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _record(item: JsonObject, tenant: Tenant) -> Record:
-    table, fields = item.get("table"), item.get("record")
-    record = RECORDS.get(table) if isinstance(table, str) else None
-    if record is None or not isinstance(fields, dict):
-        raise InvalidInput(f"this version does not know the record '{str(table)[:50]}'", remedy="upgrade Recollect")
-    try:
-        for column in record.columns():
-            if column.type == "bytes" and fields.get(column.name) is not None:
-                fields[column.name] = base64.b64decode(fields[column.name], validate=True)
-        return record.model_validate({**fields, "organization_id": tenant.scope.organization_id})
-    except ValidationError as error:
-        raise InvalidInput(f"a {record.shape.table} in the file is not valid: {describe(error)}") from None
-    except (TypeError, ValueError):
-        raise InvalidInput(f"a {record.shape.table} in the file is not valid", remedy="export it again") from None
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
-def _write(tenant: Tenant, batch: Sequence[Record], existing: str, before: int) -> int:
-    """Write one batch; returns the number of records. Retried if another writer wrote the same concurrently."""
-
-    def attempt() -> int:
-        steps = _steps(tenant, batch, existing)
-        count = sum(isinstance(step, Insert | Put) for step in steps)
-        if steps:
-            commit(tenant, [*steps, logged(tenant, "create", "import", None, records=count)])
-        return count
-
-    try:
-        return retry(attempt, DuplicateKey, tries=2)
-    except Conflict as error:
-        raise _stopped(error, before) from None
-
-
-def _stopped(error: RecollectError, before: int) -> RecollectError:
-    if before == 0:
-        return error
-    return type(error)(
-        f"{error.message}; {before} records before it were imported and stay",
-        remedy=f"{error.remedy}; then import the file again to continue".removeprefix("; "),
-        **error.details,
-    )
-
-
-def _steps(tenant: Tenant, records: Sequence[Record], existing: str) -> list[Step]:
-    types = {type(one) for one in records}
-    present = {(record.shape.table, id) for record in types for id in _present(tenant, record, records)}
-    steps: list[Step] = _dropping_steps(present) if existing == "replace" else []
-    taken = _taken(tenant, records) if existing == "skip" else set()
-    for one in records:
-        is_here = (one.shape.table, one.id) in present
-        if _owner_of(one) in present:
-            # Its old parts were deleted above, so that they cannot conflict with those of the file.
-            steps += [Put(one, restoring=True)] if existing == "replace" else []
-        elif not is_here and (one.shape.table, one.id) not in taken:
-            steps.append(Insert(one, restoring=True))
-        elif existing == "replace":
-            steps.append(Put(one, restoring=True))
-    return steps
-
-
-def _dropping_steps(present: set[Key]) -> list[Step]:
-    """The steps that delete the parts of records that will be replaced."""
-    steps: list[Step] = []
-    for part, (owner, link) in PARTS.items():
-        known = tuple(sorted(id for table, id in present if table == owner.shape.table))
-        steps += [DeleteWhere(part, (OneOf(link, known),))] if known else []
-    return steps
-
-
-def _owner_of(record: Record) -> Key | None:
-    """The memory or item that a record is or is a part of."""
-    if type(record) in WHOLES:
-        return record.shape.table, record.id
-    if type(record) not in PARTS:
-        return None
-    owner, link = PARTS[type(record)]
-    return owner.shape.table, str(getattr(record, link))
-
-
-def _present(tenant: Tenant, record: type[Record], records: Sequence[Record]) -> set[str]:
-    ids = tuple(one.id for one in records if type(one) is record)
-    return {id for (id,) in tenant.select(Query(record, (OneOf("id", ids),), deleted="yes"), ("id",))}
-
-
-def _taken(tenant: Tenant, records: Sequence[Record]) -> set[tuple[str, str]]:
-    """Records whose unique key another record already has, such as a link that exists on both sides.
-
-    Only types that nothing refers to: references to the others could not follow.
-    """
-    taken: set[tuple[str, str]] = set()
-    for record in {type(one) for one in records} - set(PARTS):
-        for key in record.shape.unique if _is_leaf(record) else ():
-            mine = {values: one for one in records if type(one) is record and (values := _key_of(one, key))}
-            if mine:
-                first = OneOf(key.fields[0], tuple({values[0] for values in mine}))
-                rows = tenant.select(Query(record, (first,), deleted="yes"), ("id", *key.fields))
-                held = {tuple(row[1:]): row[0] for row in rows}
-                taken |= {(record.shape.table, one.id) for at, one in mine.items() if held.get(at, one.id) != one.id}
-    return taken
-
-
-def _key_of(record: Record, key: Unique) -> tuple[Any, ...] | None:
-    values = tuple(getattr(record, name) for name in key.fields)
-    return None if values[0] is None or (None in values and not key.nulls_equal) else values
-
-
-@cache
-def _is_leaf(record: type[Record]) -> bool:
-    return not any(
-        reference.to == record.shape.table for one in RECORDS.values() for reference in one.shape.references.values()
-    )

@@ -9,19 +9,32 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
+from recollect.domain.backups import Backup
+from recollect.domain.conversations import Message
 from recollect.domain.key_value import Item, ItemVector
 from recollect.domain.kinds import KINDS, read_content
 from recollect.domain.memory import Embedding, IndexTask, Memory, content_hash
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record, now
+from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
+from recollect.ports.keys import TextEncryption
 from recollect.ports.models import Embedder
-from recollect.ports.query import Compare, IsNull, Linked, OneOf, Query, equal
+from recollect.ports.query import Compare, IsNull, Linked, OneOf, Order, Query, equal
 from recollect.ports.records import Part, Problem
+from recollect.services.admin.encryption import texts_of
 from recollect.services.admin.salvage import UNREADABLE, LostRecords, readable
+from recollect.services.data.contents import ContentCheck, check_contents
 from recollect.services.erasure import finish, owed
 from recollect.services.frameworks.checkpoint_streams import check_items
-from recollect.services.memories.embeddings import facets_of, passages_of, text_hash
+from recollect.services.memories.data_vectors import orphans
+from recollect.services.memories.embedded_records import (
+    DATA_RECORDS,
+    EmbeddedRecord,
+    embedded_data,
+    embedded_memory,
+    embedded_message,
+)
 from recollect.services.memories.indexing import ReindexRequest, reindex
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Core, Tenant
@@ -33,6 +46,8 @@ RESTORE = "restore a backup (see docs/guides), or save the rest with `export FIL
 
 class VerifyRequest(Request):
     """Verify the store."""
+
+    deep: bool = Field(False, description="Also read all stored files, such as uploads, and check their hashes")
 
 
 class ProblemView(Reply):
@@ -52,6 +67,8 @@ class VerifyReply(Reply):
     memories: int
     vectors: int
     partly: int = Field(0, description="Long memories with a vector of their beginning only; `reindex` makes the rest")
+    objects: int = Field(0, description="Stored files that records name")
+    unneeded: int = Field(0, description="Stored files that no record names; `sweep` deletes them when they are old")
     problems: list[ProblemView] = Field(default_factory=list)
 
 
@@ -60,21 +77,36 @@ def verify(tenant: Tenant, request: VerifyRequest) -> VerifyReply:
     mine = (None, tenant.scope.organization_id)
     problems = [_viewed(problem) for problem in tenant.store.verify() if problem.organization_id in mine]
     partly: set[str] = set()
-    for found in _to_the_end(tenant):
+    stored = ContentCheck(0, 0, [])
+    for found in _to_the_end(tenant, request.deep):
         if isinstance(found, PartialVectors):
             partly.add(found.id)
+        elif isinstance(found, ContentCheck):
+            stored = found
+            problems += map(_viewed, found.problems)
         elif not _is_told(found, problems):
             problems.append(found)
     memories, vectors = _counted(tenant, Memory), _counted(tenant, Embedding)
-    return VerifyReply(sound=not problems, memories=memories, vectors=vectors, partly=len(partly), problems=problems)
+    return VerifyReply(
+        sound=not problems,
+        memories=memories,
+        vectors=vectors,
+        partly=len(partly),
+        objects=stored.named,
+        unneeded=stored.unneeded,
+        problems=problems,
+    )
 
 
-def _to_the_end(tenant: Tenant) -> Iterator[ProblemView | PartialVectors]:
+def _to_the_end(tenant: Tenant, deep: bool) -> Iterator[ProblemView | PartialVectors | ContentCheck]:
     """Run each check by itself: what one of them cannot read does not stop the others."""
-    parts: list[Callable[[], Iterable[ProblemView | PartialVectors]]] = [
+    parts: list[Callable[[], Iterable[ProblemView | PartialVectors | ContentCheck]]] = [
         lambda: _check_memories(tenant),
+        lambda: _check_messages(tenant),
+        lambda: _check_data(tenant),
         lambda: map(_viewed, check_content(tenant)),
         lambda: map(_viewed, check_items(tenant)),
+        lambda: [check_contents(tenant, deep=deep)],
         lambda: _index_problems(tenant),
     ]
     for part in parts:
@@ -121,13 +153,47 @@ def _check_memories(tenant: Tenant) -> Iterator[ProblemView | PartialVectors]:
     while page := list(islice(every, PAGE)):
         for one in page:
             yield from _check_memory(one) if isinstance(one, Memory) else [_unread(one)]
-        for problem in _vectors_checked(tenant, [one for one in page if isinstance(one, Memory)]):
+        memories = [embedded_memory(one) for one in page if isinstance(one, Memory)]
+        for problem in _vectors_checked(tenant, memories):
             if isinstance(problem, PartialVectors):
                 yield problem
-                continue
-            first = lacking.get(problem.what)
-            lacking[problem.what] = first.model_copy(update={"count": first.count + 1}) if first else problem
+            else:
+                _count(lacking, problem)
     yield from lacking.values()  # with another embedder all of them are missing
+
+
+def _count(problems: dict[str, ProblemView], found: ProblemView) -> None:
+    first = problems.get(found.what)
+    problems[found.what] = first.model_copy(update={"count": first.count + 1}) if first else found
+
+
+def _check_messages(tenant: Tenant) -> Iterator[ProblemView]:
+    """The vectors of messages; those that cannot be read are reported by the store."""
+    wrong: dict[str, ProblemView] = {}
+    every = readable(tenant.store, tenant.scope, Message, deleted="no", page=PAGE)
+    while page := list(islice(every, PAGE)):
+        said = [embedded_message(one) for one in page if isinstance(one, Message) and one.text]
+        for problem in _vectors_checked(tenant, said):
+            if isinstance(problem, ProblemView):
+                _count(wrong, problem)
+    yield from wrong.values()
+
+
+def _check_data(tenant: Tenant) -> Iterator[ProblemView]:
+    """The vectors of tables and fields; those that cannot be read are reported by the store."""
+    wrong: dict[str, ProblemView] = {}
+    for record in DATA_RECORDS:
+        every = readable(tenant.store, tenant.scope, record, deleted="no", page=PAGE)
+        while page := list(islice(every, PAGE)):
+            stored = embedded_data(tenant, [one for one in page if not isinstance(one, LostRecords)])
+            for problem in _vectors_checked(tenant, stored):
+                if isinstance(problem, ProblemView):
+                    _count(wrong, problem)
+    yield from wrong.values()
+    gone = orphans(tenant)
+    if gone:
+        what = "has a vector, and is gone"
+        yield ProblemView(what=what, table="embedding", id=gone[0], count=len(gone), part="vectors")
 
 
 def _unread(lost: LostRecords) -> ProblemView:
@@ -138,9 +204,9 @@ def _unread(lost: LostRecords) -> ProblemView:
     return ProblemView(what=what, table=lost.table, id=lost.id)
 
 
-def _vectors_checked(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | PartialVectors]:
+def _vectors_checked(tenant: Tenant, records: list[EmbeddedRecord]) -> Iterator[ProblemView | PartialVectors]:
     try:
-        yield from _check_vectors(tenant, memories)
+        yield from _check_vectors(tenant, records)
     except DamagedData as error:
         yield ProblemView(what=f"their vectors cannot be read: {error.message}", table="embedding")
 
@@ -152,28 +218,28 @@ def _check_memory(memory: Memory) -> Iterator[ProblemView]:
         yield ProblemView(what="its text does not match its content", table="memory", id=memory.id)
 
 
-def _check_vectors(tenant: Tenant, memories: list[Memory]) -> Iterator[ProblemView | PartialVectors]:
-    """Check that each memory has the vectors of its text by each configured model, with its filter fields."""
-    if not memories:
+def _check_vectors(tenant: Tenant, records: list[EmbeddedRecord]) -> Iterator[ProblemView | PartialVectors]:
+    """Check that each record has the vectors of its text by each configured model, with its filter fields."""
+    if not records:
         return
-    of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
+    of_these = OneOf("memory_id", tuple(one.key for one in records))
     stored: dict[tuple[str, ...], list[_StoredVector]] = {}
     for row in tenant.select(Query(Embedding, (of_these,)), ("memory_id", "model", "namespace", *_VECTOR)):
         stored.setdefault(row[:3], []).append(_StoredVector(*row[3:]))
     queued = {tuple(row) for row in tenant.select(Query(IndexTask, (of_these,)), ("memory_id", "model", "namespace"))}
     own = {embedder.model: embedder for embedder in tenant.embedders}
     others: dict[str, dict[str, None]] = {}
-    for id, model, _ in stored:
+    for owner, model, _ in stored:
         if model not in own:
-            others.setdefault(id, {})[model] = None
-    for memory in memories:
-        for model, namespace in product((*own, *others.get(memory.id, ())), memory.namespaces):
-            key = (memory.id, model, namespace)
-            found = _check_kept(memory, stored.get(key, []), own.get(model), key in queued)
+            others.setdefault(owner, {})[model] = None
+    for one in records:
+        for model, namespace in product((*own, *others.get(one.key, ())), one.namespaces):
+            key = (one.key, model, namespace)
+            found = _check_kept(one, stored.get(key, []), own.get(model), key in queued)
             if found is not None:
                 what = found.replace("MODEL", f"{model} in {namespace}")
-                problem = ProblemView(what=what, table="memory", id=memory.id, part="vectors")
-                yield PartialVectors(memory.id) if found == _PARTLY else problem
+                problem = ProblemView(what=what, table=one.record.shape.table, id=one.record.id, part="vectors")
+                yield PartialVectors(one.record.id) if found == _PARTLY else problem
 
 
 class PartialVectors(NamedTuple):
@@ -193,15 +259,19 @@ _VECTOR = ("facets", "text_hash", "given", "start")
 _PARTLY = "has a vector of its beginning only"
 
 
-def _check_kept(memory: Memory, kept: list[_StoredVector], embedder: Embedder | None, is_owed: bool) -> str | None:
-    """The problem with the vectors of a memory by one model in one namespace."""
+def _check_kept(
+    record: EmbeddedRecord, kept: list[_StoredVector], embedder: Embedder | None, is_owed: bool
+) -> str | None:
+    """The problem with the vectors of a record by one model in one namespace."""
     if not kept:
-        return None if is_owed or embedder is None else "has no vector by MODEL"
-    if any((one.facets, one.text_hash) != (facets_of(memory), text_hash(memory)) for one in kept):
+        # Messages, tables and fields of stores from before had none.
+        is_memory = isinstance(record.record, Memory)
+        return "has no vector by MODEL" if is_memory and embedder is not None and not is_owed else None
+    if any((one.facets, one.text_hash) != (record.facets, record.text_hash) for one in kept):
         return "its vector belongs to another version of it"
     if embedder is None or any(one.given for one in kept):
         return None
-    wanted = len(passages_of(memory, embedder).passages)
+    wanted = len(record.passages(embedder).passages)
     if len(kept) == wanted or is_owed:
         return None
     return _PARTLY if kept[0].start is None else f"has {len(kept)} of {wanted} vectors by MODEL"
@@ -242,7 +312,7 @@ def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
 def _examined(tenant: Tenant) -> list[DoctorFinding]:
     """Every finding; a store too damaged to be queried is one, too."""
     findings: list[DoctorFinding] = []
-    for examine in (_presence, _index_state, _health, _pending):
+    for examine in (_presence, _index_state, _health, _pending, _backups):
         try:
             findings += examine(tenant)
         except DamagedData as error:
@@ -275,6 +345,13 @@ def _health(tenant: Tenant) -> Iterator[DoctorFinding]:
         says=f"{verified.vectors} vectors, {_listed(derived)}",
         remedy="recollect doctor --fix" if derived else "",
     )
+    if verified.objects or verified.unneeded:
+        yield DoctorFinding(
+            name="objects",
+            well=True,
+            says=f"{verified.objects} stored files, and {verified.unneeded} that nothing needs, which `recollect "
+            "sweep` deletes when they are an hour old",
+        )
     yield DoctorFinding(
         name="passages",
         well=not verified.partly,
@@ -305,6 +382,26 @@ def _pending(tenant: Tenant) -> Iterator[DoctorFinding]:
     yield DoctorFinding(name="citations", well=True, says=f"{broken} citations are broken")
 
 
+def _backups(tenant: Tenant) -> Iterator[DoctorFinding]:
+    """When the last good backup was made, and that it is too long ago; nothing where none is wanted."""
+    policy, good = tenant.backups.policy, Query(Backup, (IsNull("error"),), (Order("made_at", True),), 1)
+    last = next(iter(tenant.find(good).records), None)
+    if last is None and policy.every_hours is None:
+        return
+    founded = tenant.get(Organization, tenant.scope.organization_id)
+    since = last.made_at if last is not None else founded.created_at if founded is not None else now()
+    hours = (now() - since).total_seconds() / 3600
+    says = "no backup was made yet" if last is None else f"the last backup was made {hours:.0f} hours ago"
+    if last is not None and last.verified_at is None:
+        says += ", and not read back"
+    late = policy.every_hours is not None and hours > 2 * policy.every_hours
+    failed = next(iter(tenant.find(Query(Backup, (IsNull("error", False),), (), 1)).records), None)
+    if failed is not None and (last is None or failed.made_at > last.made_at):
+        says, late = f"{says}; the last attempt failed: {failed.error}", True
+    remedy = "`recollect backup` makes one; check `backups` in the settings, and that the service runs" if late else ""
+    yield DoctorFinding(name="backups", well=not late, says=says, remedy=remedy)
+
+
 def _items_behind(tenant: Tenant) -> Iterator[DoctorFinding]:
     """The texts of items are not stored, so only whoever put them can have their vectors made again."""
     if tenant.embedder is None:
@@ -330,7 +427,8 @@ def _presence(tenant: Tenant) -> Iterator[DoctorFinding]:
         name="store",
         well=well,
         says=f"{tenant.store.capabilities.name}, organization '{tenant.scope.organization_id}'"
-        + ("" if well else " is gone"),
+        + ("" if well else " is gone")
+        + (", encrypted" if tenant.store.capabilities.encrypted else ", not encrypted as a whole"),
         remedy="" if well else RESTORE,
     )
     for remark in tenant.store.capabilities.remarks:
@@ -358,7 +456,8 @@ def _repair(tenant: Tenant, findings: list[DoctorFinding]) -> list[str]:
     if ailing & {"indexes", "queue", "passages"}:
         try:
             made = reindex(tenant, ReindexRequest()).made
-            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in _check_memories(tenant)):
+            checked = (*_check_memories(tenant), *_check_data(tenant))
+            if any(isinstance(one, ProblemView) and one.part == "vectors" for one in checked):
                 made += reindex(tenant, ReindexRequest(everything=True)).made
             done += [f"{made} vectors made"] if made else []
         except EmbedderFailed as failure:
@@ -389,6 +488,8 @@ class Stats(Reply):
     uncited: int
     broken: int = 0
     erasures_owed: int = Field(0, description="Deletions for good whose traces are still on disk")
+    encrypted: bool = Field(False, description="All of the store is encrypted at rest")
+    texts: TextEncryption = Field("clear", description="How texts are stored: in the clear, sealed, …")
 
 
 def _behind(core: Core) -> int | None:
@@ -417,6 +518,8 @@ def stats(tenant: Tenant, request: StatsRequest) -> Stats:
         uncited=store.count(tenant.scope, Query(Memory, (Linked(Citation, "memory_id", wanted=False),))),
         broken=citations.get(("broken",), 0),
         erasures_owed=owed(tenant),
+        encrypted=store.capabilities.encrypted,
+        texts=texts_of(tenant),
     )
 
 

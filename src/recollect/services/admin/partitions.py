@@ -9,7 +9,7 @@ log of each organization, before their empty month is dropped; a month of the ac
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from recollect.ports.partitions import Distributable, Partition, Partitioned
 from recollect.ports.query import Compare, OneOf, Order, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import DeleteWhere
+from recollect.services.legal_holds import active_holds, on_hold
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From
@@ -145,6 +146,7 @@ def _refuse_others(drops: Sequence[PartitionDrop], everybody: bool) -> None:
 
 
 def _drop(tenant: Tenant, store: Partitioned, partition: Partition) -> None:
+    _refuse_holds(tenant, store.rows_by_tenant(partition))
     if partition.table == "memory":
         for id in store.rows_by_tenant(partition):
             _delete_memories(tenant.for_scope(Scope(id, tenant.scope.actor)), partition)
@@ -153,6 +155,13 @@ def _drop(tenant: Tenant, store: Partitioned, partition: Partition) -> None:
     rows = store.rows_by_tenant(partition)
     notes = [_entry(tenant.for_scope(Scope(id, tenant.scope.actor)), partition, count) for id, count in rows.items()]
     store.drop(partition, notes)
+
+
+def _refuse_holds(tenant: Tenant, organizations: Iterable[str]) -> None:
+    """A whole month goes at once, so no organization in it may have a hold."""
+    for id in organizations:
+        for hold in active_holds(tenant.for_scope(Scope(id, tenant.scope.actor))).by_subject.values():
+            raise on_hold(hold.subject_type, hold.subject_id, hold)
 
 
 def _delete_memories(tenant: Tenant, partition: Partition) -> None:
@@ -192,7 +201,7 @@ def keep_retention(tenant: Tenant) -> int:
 
     Where there are partitions, a month that holds no other organization's entries is dropped whole.
     """
-    if tenant.access_log_days is None:
+    if tenant.access_log_days is None or active_holds(tenant):  # what the log says of held ones must stay, too
         return 0
     before = now() - timedelta(days=tenant.access_log_days)
     dropped = _drop_own(tenant, tenant.store, before) if isinstance(tenant.store, Partitioned) else 0

@@ -1,4 +1,4 @@
-"""What is removed with a user, agent, session or project: whose it is, who else uses it, and how it is restored.
+"""What is removed with a record: whose it is, who else uses it, and how it is restored.
 
 A record belongs to the user it names, else to its parent. A record that belongs to another user, or has such children,
 is shared: the removal is refused, or the record is handed over, or removed only if the request says so. Removing is
@@ -18,31 +18,43 @@ from typing import Any
 
 from pydantic import Field
 
-from recollect.domain.agents import Agent
+from recollect.domain.agents import Agent, Block, Execution, Lease, Tool
+from recollect.domain.cold import ColdArchive
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS, Record, now
-from recollect.domain.tenancy import Project, User
-from recollect.errors import Conflict, InvalidInput
-from recollect.ports.query import Compare, Filter, IsNull, OneOf, Order, Query, equal
+from recollect.domain.sources import Source
+from recollect.domain.tenancy import Membership, Project, User
+from recollect.domain.workspaces import Workspace
+from recollect.errors import Conflict, InColdStorage, InvalidInput
+from recollect.ports.query import Compare, Filter, Holds, IsNull, OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Absent, Delete, Require, Step, Update
+from recollect.services.data.contents import deleting_steps
+from recollect.services.legal_holds import refuse_held
+from recollect.services.memories import message_vectors
+from recollect.services.memories.data_vectors import moved_steps
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.embeddings import restored_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, identified, kept_steps
 from recollect.services.parties import PARTIES
 from recollect.services.requests import Reply
+from recollect.services.runs.history import lease_name
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import load, logged
+from recollect.services.transaction import load, logged, spoken
 
 CHUNK = 500
 DERIVED = frozenset({"embedding", "index_task"})  # derived from the others
 # Records that are found by themselves, and so hidden by themselves; all others are read through one of these.
 HIDDEN = (
     *PARTIES,
-    "api_key", "message", "block", "memory", "agent_state", "workspace", "execution", "source", "connection",
+    "api_key", "message", "block", "tool", "memory", "agent_state", "workspace", "execution", "source", "connection",
     "query_run",
 )  # fmt: skip
+HIDDEN_WITH = {"block": ("block_link",), "tool": ("tool_link",)}
+"""What a block or tool was attached to: no longer when it is removed, and again when it is restored."""
+REMOVED_ALONE: tuple[type[Record], ...] = (Message, Block, Tool, Workspace, Execution)
+"""Records other than parties that are removed and restored one by one."""
 Key = tuple[str, str]
 """A table and an id."""
 Owner = tuple[str, str] | None
@@ -139,6 +151,22 @@ def dependents_of(tenant: Tenant, root: Record) -> Dependents:
     return found
 
 
+def depending_on(tenant: Tenant, roots: dict[str, set[str]]) -> dict[str, set[str]]:
+    """These records, by table, and everything that deleting them would delete."""
+    found = {table: set(ids) for table, ids in roots.items()}
+    frontier = {table: sorted(ids) for table, ids in roots.items()}
+    while frontier:
+        following: dict[str, list[str]] = defaultdict(list)
+        for table, ids in frontier.items():
+            for record, link in _hanging_on(table):
+                known = found.setdefault(record.shape.table, set())
+                fresh = {row[0] for row in _rows(tenant, record, link, ids)} - known
+                known |= fresh
+                following[record.shape.table] += sorted(fresh)
+        frontier = {table: ids for table, ids in following.items() if ids}
+    return {table: ids for table, ids in found.items() if ids}
+
+
 def _owner_of_party(root: Record) -> Owner:
     if isinstance(root, User | Agent):
         return (root.shape.table, root.id)
@@ -163,6 +191,7 @@ def _rows(
     """Id, parent and user, and for a message its session."""
     names = ["id", link]
     user = next((name for name in ("user_id", "owner_id") if name in record.model_fields), None)
+    user = None if record is Membership else user  # it says who takes part in a project, and is the project's
     names += [user] if user else []
     names += ["session_id"] if record is Message and link != "session_id" else []
     for some in _chunks(ids):
@@ -198,10 +227,12 @@ class RemovalPlan:
     going: dict[str, list[str]]
     heir: str | None
     with_others: bool
+    ownerless: bool = False
+    """What others use stays, and belongs to no one if there is no heir."""
 
     @property
     def refusal(self) -> Conflict | None:
-        if not self.others or self.with_others or self.heir is not None:
+        if not self.others or self.with_others or self.heir is not None or self.ownerless:
             return None
         root = self.dependents.root
         remedy = "give with_others=True to remove it nevertheless"
@@ -217,14 +248,16 @@ class RemovalPlan:
         )
 
 
-def planned(tenant: Tenant, root: Record, heir: str | None, with_others: bool) -> RemovalPlan:
+def planned(
+    tenant: Tenant, root: Record, heir: str | None, with_others: bool, *, ownerless: bool = False
+) -> RemovalPlan:  # fmt: skip
     """What removing a party does, without doing it."""
     if heir is not None:
         _check_heir(tenant, root, heir)
     hanging = dependents_of(tenant, root)
     others = hanging.others()
-    kept = hanging.shared() if heir is not None and not with_others else set()
-    return RemovalPlan(hanging, others, kept, hanging.going(kept), heir, with_others)
+    kept = hanging.shared() if (ownerless or heir is not None) and not with_others else set()
+    return RemovalPlan(hanging, others, kept, hanging.going(kept), heir, with_others, ownerless)
 
 
 def _check_heir(tenant: Tenant, root: Record, heir: str) -> None:
@@ -266,15 +299,33 @@ def removing_steps(tenant: Tenant, plan: RemovalPlan, *, for_good: bool, moment:
     """Hand over what stays, require that nothing of others was added meanwhile, then hide or delete the rest."""
     steps = [*_handing_steps(tenant, plan), *_guards(plan)]
     if for_good:
+        _refuse_in_cold_storage(tenant, plan)
         return [*steps, *_deleting_steps(tenant, plan)]
     return [*steps, *_hiding_steps(tenant, plan, moment)]
 
 
+def _refuse_in_cold_storage(tenant: Tenant, plan: RemovalPlan) -> None:
+    """The archives of sessions that go are deleted with them; what lies in those of other sessions cannot be."""
+    root = plan.dependents.root
+    if not isinstance(root, User | Agent):
+        return
+    sessions = plan.going.get("session", [])
+    with_them = Query(ColdArchive, (Holds(f"{root.shape.table}_ids", root.id), IsNull("session_id", wanted=False)))
+    others = [id for (id,) in tenant.select(with_them, ("id",)) if id not in sessions]
+    if others:
+        raise InColdStorage(
+            f"records of {root.shape.table} '{root.id[:80]}' are in cold storage, in {len(others)} sessions of others",
+            remedy=f"restore them first: recollect cold restore {others[0][:80]}",
+            id=root.id,
+            sessions=others[:20],
+        )
+
+
 def _handing_steps(tenant: Tenant, plan: RemovalPlan) -> list[Step]:
-    if plan.heir is None or not plan.kept:
+    if not plan.kept:
         return []
     root = plan.dependents.root
-    steps: list[Step] = [Require(type(root), plan.heir)]
+    steps: list[Step] = [Require(type(root), plan.heir)] if plan.heir is not None else []
     for record in _records(tenant, plan.kept, deleted=True):
         link = plan.dependents.links[record.shape.table, record.id]
         if isinstance(record, Memory):
@@ -285,7 +336,10 @@ def _handing_steps(tenant: Tenant, plan: RemovalPlan) -> list[Step]:
         more = {}
         if isinstance(record, Message) and isinstance(root, Agent) and record.name is None:
             more["name"] = root.name  # who said it stays recorded, although it belongs to another now
-        steps.append(Update(revised(record, tenant.scope, **{link: plan.heir}, **more)))
+        handed = revised(record, tenant.scope, **{link: plan.heir}, **more)
+        steps.append(Update(handed))
+        steps += moved_steps(tenant, handed) if isinstance(handed, Source) else []
+        steps += message_vectors.changed_steps(tenant, record, handed) if isinstance(handed, Message) else []
     return steps
 
 
@@ -319,7 +373,7 @@ def _hiding_steps(tenant: Tenant, plan: RemovalPlan, moment: datetime) -> list[S
     memories, messages = plan.going.get("memory", []), plan.going.get("message", [])
     steps = forgetting_steps(tenant, memories, messages)
     fallen: list[Memory] = []
-    for record in _records(tenant, _hideable(plan.going)):
+    for record in _records(tenant, _hideable(plan.dependents.root, plan.going)):
         if isinstance(record, Memory):
             fallen.append(record)
             steps += change_steps(tenant, record, "forgotten", why, is_deleted=True, updated_at=moment)
@@ -328,8 +382,8 @@ def _hiding_steps(tenant: Tenant, plan: RemovalPlan, moment: datetime) -> list[S
     return [*steps, *fallen_steps(tenant, fallen, "was removed")]
 
 
-def _hideable(going: dict[str, list[str]]) -> Iterator[Key]:
-    for table in HIDDEN:
+def _hideable(root: Record, going: dict[str, list[str]]) -> Iterator[Key]:
+    for table in (*HIDDEN, *HIDDEN_WITH.get(root.shape.table, ())):
         yield from ((table, id) for id in going.get(table, ()))
 
 
@@ -356,7 +410,8 @@ def _deleting_steps(tenant: Tenant, plan: RemovalPlan) -> list[Step]:
         if memory is not None:
             what = " and ".join(sorted(name.removesuffix("_id") for name in fields))
             steps += change_steps(tenant, memory, "moved", f"its {what} was removed", **fields)
-    return [*steps, Delete(type(root), root.id)]
+    leases = [Delete(Lease, lease_name(root.id))] if isinstance(root, Execution) else []
+    return [*steps, *deleting_steps(tenant, plan.going.get("source", [])), *leases, Delete(type(root), root.id)]
 
 
 def _links_to_clear(tenant: Tenant, going: dict[str, list[str]]) -> dict[str, dict[str, None]]:
@@ -375,7 +430,8 @@ def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
     hanging = dependents_of(tenant, root).going(set())
     steps: list[Step] = []
     memories: list[Memory] = []
-    for record in _records(tenant, _hideable(hanging), deleted=True):
+    messages: list[Message] = []
+    for record in _records(tenant, _hideable(root, hanging), deleted=True):
         if not record.is_deleted or record.updated_at != root.updated_at:
             continue  # it was deleted before
         if isinstance(record, Memory):
@@ -384,8 +440,9 @@ def returning_steps(tenant: Tenant, root: Record) -> list[Step]:
             steps += kept
         else:
             steps.append(Update(revised(record, tenant.scope, is_deleted=False)))
-    entry = logged(tenant, "update", f"{root.shape.table}.restore", None, id=root.id)
-    return [*steps, *restored_steps(tenant, memories), entry]
+            messages += [record] if isinstance(record, Message) else []
+    entry = logged(tenant, "update", f"{spoken(type(root))}.restore", None, id=root.id)
+    return [*steps, *restored_steps(tenant, memories), *message_vectors.restored_steps(tenant, messages), entry]
 
 
 def _refuse_orphan(tenant: Tenant, root: Record) -> None:
@@ -399,11 +456,11 @@ def _refuse_orphan(tenant: Tenant, root: Record) -> None:
             )
 
 
-def overdue(tenant: Tenant) -> list[Record]:
-    """The removed parties that can no longer be restored, the oldest first."""
+def overdue(tenant: Tenant, records: Iterable[type[Record]]) -> list[Record]:
+    """The removed records of these types that can no longer be restored, the oldest first."""
     before = Compare("updated_at", "<=", now() - timedelta(days=tenant.restore_days))
     found: list[Record] = []
-    for record in PARTIES.values():
+    for record in records:
         found += tenant.find(Query(record, (before,), (Order("id"),), deleted="only")).records
     return sorted(found, key=lambda one: (one.updated_at, one.id))
 
@@ -411,5 +468,6 @@ def overdue(tenant: Tenant) -> list[Record]:
 def burying_steps(tenant: Tenant, root: Record) -> list[Step]:
     """Delete for good what was removed long ago; what others used was dealt with then."""
     plan = planned(tenant, root, None, with_others=True)
+    refuse_held(tenant, plan.going)
     entry = logged(tenant, "delete", "sweep", None, id=root.id, type=root.shape.table)
     return [*removing_steps(tenant, plan, for_good=True, moment=now()), entry]

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from recollect.domain.record import Record
-from recollect.errors import DamagedData
+from recollect.errors import DamagedData, WrongKey
 from recollect.ports.query import Order, Query, encode_cursor
 from recollect.ports.records import Reads, Scope
 from recollect.services.memories.content_hashes import difference
@@ -23,7 +23,8 @@ R = TypeVar("R", bound=Record)
 PAGE = 500
 Deleted = Literal["no", "yes"]
 CANNOT_BE_READ, IS_MISSING = "it cannot be read", "its row is missing"
-UNREADABLE = (CANNOT_BE_READ, IS_MISSING)
+IS_ENCRYPTED = "it is encrypted with another key"
+UNREADABLE = (CANNOT_BE_READ, IS_MISSING, IS_ENCRYPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def readable(
         after = None if last is None else encode_cursor([last])
         try:
             found = reading.find(scope, Query(record, (), (Order("id"),), page, after, deleted))
-        except DamagedData:
+        except (DamagedData, WrongKey):
             ids = _ids_after(reading, scope, record, last, page, deleted)
             if ids is None:
                 yield from _beyond(reading, scope, record, last, page, deleted)
@@ -97,6 +98,8 @@ def _one(reading: Reads, scope: Scope, record: type[R], id: str) -> R | LostReco
         found = reading.get(scope, record, id, deleted=True)
     except DamagedData:
         return LostRecords(record.shape.table, CANNOT_BE_READ, id)
+    except WrongKey:
+        return LostRecords(record.shape.table, IS_ENCRYPTED, id)
     return found if found is not None else LostRecords(record.shape.table, IS_MISSING, id)
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
 from recollect.domain.agents import TRANSITIONS, Agent, Block, BlockLink, Tool, ToolLink
 from recollect.domain.conversations import Message
 from recollect.domain.record import Id, Json, JsonArray, JsonList, JsonObject, Name, Record, Text
-from recollect.errors import Conflict, IllegalTransition, InvalidInput, RequirementFailed, TooLarge
-from recollect.ports.query import OneOf, Query, equal
-from recollect.ports.steps import Absent, Delete, Require, Step, Update
+from recollect.errors import IllegalTransition, InvalidInput, RequirementFailed, TooLarge
+from recollect.ports.query import OneOf, Query
+from recollect.ports.steps import Require, Step, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.erasure import erase_traces, owing
 from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
@@ -68,6 +67,9 @@ class AgentView(PartyView):
     blocks: list[Attachment] = Field(default_factory=list)
     tools: list[Attachment] = Field(default_factory=list)
     created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
     version: int
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `agent.restore` until then")
 
@@ -81,7 +83,7 @@ class AgentPage(PageReply[AgentView]):
 class AddAgentRequest(AddRequest):
     """An agent memories can belong to."""
 
-    name: Name = Field(description="What to call it")
+    name: Name | None = Field(None, description="What to call it; its id by default")
     type: Text | None = Field(None, description="What sort of agent")
     description: Text = Field("", description="What it does")
     system: Text | None = Field(None, description="Its system prompt")
@@ -276,38 +278,3 @@ def attached(tenant: Tenant, agents: Sequence[str], record: type[R], link: type[
         if id in found:
             of_each[agent].append(found[id])
     return of_each
-
-
-class RemovalOptions(Protocol):
-    """How a block or tool is removed that several agents may share."""
-
-    with_others: bool
-    dry_run: bool
-
-
-def remove_shared(tenant: Tenant, record: Block | Tool, link: type[Record], options: RemovalOptions) -> list[str]:
-    """Delete a block or tool from every agent that has it; returns those agents."""
-    kind = record.shape.table
-    having = Query(link, (equal(f"{kind}_id", record.id),))
-    agents = sorted(agent for (agent,) in tenant.select(having, ("agent_id",)))
-    if not options.dry_run:
-        alone = [] if options.with_others else _only_for(link, f"{kind}_id", record.id, agents)
-        trace = [owing(tenant, record.id)] if isinstance(record, Block) else []
-        entry = logged(tenant, "delete", f"remove {kind}", None, id=record.id)
-        commit(tenant, [*alone, Delete(type(record), record.id), *trace, entry])
-        if trace:
-            erase_traces(tenant)
-    return agents
-
-
-def _only_for(link: type[Record], field: str, id: str, agents: list[str]) -> list[Step]:
-    """Refuse to delete what several agents share, or come to share meanwhile."""
-    if len(agents) > 1:
-        raise Conflict(
-            f"{len(agents)} agents share it",
-            remedy="detach it from the agent that no longer needs it, or give with_others=True",
-            id=id,
-            agents=agents[:20],
-        )
-    others = (OneOf("agent_id", tuple(agents), wanted=False),) if agents else ()
-    return [Absent(link, (equal(field, id), *others))]

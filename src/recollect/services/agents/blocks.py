@@ -18,10 +18,11 @@ from recollect.errors import Conflict, DuplicateKey, InvalidInput, NotFound, Req
 from recollect.ports.query import Compare, Filter, Linked, Order, Query, equal
 from recollect.ports.steps import Absent, DeleteWhere, Insert, Require, Step, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.agents.agents import at_work, remove_shared
+from recollect.services.agents.agents import at_work
+from recollect.services.parties import restorable_until, shown
 from recollect.services.requests import ListReply, PageReply, Reply, Request
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
+from recollect.services.transaction import as_of_version, commit, load, load_named, logged, made, rewritten
 
 REVISIONS_KEPT = 100
 DEFAULT_LIMIT = 2000
@@ -41,7 +42,12 @@ class BlockView(Reply):
     is_template: bool = False
     metadata: JsonObject = Field(default_factory=dict)
     agents: list[str] = Field(default_factory=list)
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
     version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `block.restore` until then")
 
 
 class AddBlockRequest(Request):
@@ -81,7 +87,7 @@ def add(tenant: Tenant, request: AddBlockRequest) -> BlockView:
         commit(tenant, steps)
     except RequirementFailed as conflict:
         raise _label_taken(block, conflict) from None
-    return _view(tenant, block)
+    return block_view(tenant, block)
 
 
 def _template(tenant: Tenant, name: str) -> Block:
@@ -102,7 +108,7 @@ class BlockRequest(Request):
 
 def show(tenant: Tenant, request: BlockRequest) -> BlockView:
     """A block and the agents that share it."""
-    return _view(tenant, load(tenant, Block, request.id))
+    return block_view(tenant, load(tenant, Block, request.id))
 
 
 class ListBlocksRequest(Request):
@@ -112,6 +118,7 @@ class ListBlocksRequest(Request):
     user: Id | None = Field(None, description="Only about this user")
     label: Name | None = Field(None, description="Only with this label")
     templates: bool = Field(False, description="List the templates instead")
+    removed: bool = Field(False, description="List removed ones that can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
@@ -128,8 +135,9 @@ def list_blocks(tenant: Tenant, request: ListBlocksRequest) -> BlockPage:
     where += [equal(name, value) for name, value in (("user_id", request.user), ("label", request.label)) if value]
     if request.agent is not None:
         where.append(Linked(BlockLink, "block_id", (equal("agent_id", request.agent),)))
-    page = tenant.find(Query(Block, tuple(where), (Order("id", descending=True),), request.limit, request.after))
-    return BlockPage(blocks=[_view(tenant, block) for block in page.records], next=page.next)
+    newest = (Order("id", descending=True),)
+    page = tenant.find(Query(Block, tuple(where), newest, request.limit, request.after, shown(request.removed)))
+    return BlockPage(blocks=[block_view(tenant, block) for block in page.records], next=page.next)
 
 
 class WriteBlockRequest(BlockRequest):
@@ -221,7 +229,7 @@ def _rewritten(
             commit(tenant, [*steps, entry])
         except RequirementFailed as conflict:
             raise _label_taken(after, conflict) from None
-        return _view(tenant, after.changed(version=block.version + 1))
+        return block_view(tenant, after.changed(version=block.version + 1))
 
     return retry_unless_pinned(version, attempt)
 
@@ -297,24 +305,6 @@ def history(tenant: Tenant, request: BlockRequest) -> BlockHistory:
     return BlockHistory(id=block.id, states=[*states, now_says])
 
 
-class RemoveBlockRequest(BlockRequest):
-    """Delete a block. One that several agents share is only deleted if you say so."""
-
-    with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
-    dry_run: bool = Field(False, description="Only say which agents would lose it")
-
-
-class RemoveBlockReply(Reply):
-    id: str
-    agents: list[str] = Field(default_factory=list, description="The agents that had it")
-
-
-def remove(tenant: Tenant, request: RemoveBlockRequest) -> RemoveBlockReply:
-    """Delete a block for good, from every agent that has it, traces included."""
-    block = load(tenant, Block, request.id)
-    return RemoveBlockReply(id=block.id, agents=remove_shared(tenant, block, BlockLink, request))
-
-
 class AttachBlockRequest(BlockRequest):
     """A block and an agent."""
 
@@ -324,7 +314,7 @@ class AttachBlockRequest(BlockRequest):
 def attach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
     """Give an agent a block; shared, if others have it. Giving it twice is giving it once."""
     block = load(tenant, Block, request.id)
-    load(tenant, Agent, request.agent)
+    load_named(tenant, Agent, request.agent)
     if not tenant.count(Query(BlockLink, _link(request))):
         entry = logged(tenant, "update", "attach block", None, id=block.id, agent=request.agent)
         try:
@@ -332,7 +322,7 @@ def attach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
         except (RequirementFailed, DuplicateKey) as conflict:
             if not tenant.count(Query(BlockLink, _link(request))):
                 raise _label_taken(block, conflict) from None
-    return _view(tenant, block)
+    return block_view(tenant, block)
 
 
 def detach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
@@ -342,7 +332,7 @@ def detach(tenant: Tenant, request: AttachBlockRequest) -> BlockView:
         raise NotFound(f"agent '{request.agent[:80]}' does not have that block", remedy="see the blocks of the agent")
     entry = logged(tenant, "update", "detach block", None, id=block.id, agent=request.agent)
     commit(tenant, [DeleteWhere(BlockLink, _link(request)), entry])
-    return _view(tenant, block)
+    return block_view(tenant, block)
 
 
 def _link(request: AttachBlockRequest) -> tuple[Filter, ...]:
@@ -366,8 +356,11 @@ def _label_taken(block: Block, conflict: Conflict) -> Conflict:
     )
 
 
-def _view(tenant: Tenant, block: Block) -> BlockView:
+def block_view(tenant: Tenant, block: Block) -> BlockView:
     links = tenant.select(Query(BlockLink, (equal("block_id", block.id),)), ("agent_id",))
     fields = block.model_dump(include=set(BlockView.model_fields))
     agents: Sequence[str] = [agent for (agent,) in links]
-    return BlockView(**fields, user=block.user_id, characters=len(block.value), agents=list(agents))
+    until = restorable_until(tenant, block)
+    return BlockView(
+        **fields, user=block.user_id, characters=len(block.value), agents=list(agents), restorable_until=until
+    )

@@ -19,6 +19,7 @@ from recollect.ports.steps import Delete, Insert, Step, Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.legal_holds import refuse_held
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import Through
@@ -30,10 +31,12 @@ LARGEST_STATE = 4_000_000  # bytes of JSON
 class StateView(Reply):
     """A state as it was saved."""
 
+    id: str
     agent: str
     session: str | None = None
     data: JsonObject
     version: int
+    created_at: datetime
     saved_at: datetime
     expires_at: datetime | None = None
 
@@ -144,6 +147,7 @@ def drop(tenant: Tenant, request: StateRequest) -> DropStateReply:
     state = _stored(tenant, request)
     if state is None:
         return DropStateReply(dropped=False)
+    refuse_held(tenant, {"agent_state": [state.id]})
     entry = logged(tenant, "delete", "drop state", None, id=state.id)
     commit(tenant, [Delete(AgentState, state.id), owing(tenant, state.id), entry])
     erase_traces(tenant)
@@ -160,6 +164,8 @@ def _is_over(state: AgentState) -> bool:
 
 def _view(state: AgentState) -> StateView:
     return StateView(
+        id=state.id,
+        created_at=state.created_at,
         agent=state.agent_id,
         session=state.session_id,
         data=state.state_data,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import Field
 
 from recollect.domain.agents import Agent, Tool, ToolLink
@@ -11,11 +13,12 @@ from recollect.errors import DuplicateKey, InvalidInput, NotFound
 from recollect.ports.query import Filter, Holds, Linked, Order, Query, equal
 from recollect.ports.steps import DeleteWhere, Insert, Update
 from recollect.retry import retry_unless_pinned
-from recollect.services.agents.agents import at_work, remove_shared
+from recollect.services.agents.agents import at_work
+from recollect.services.parties import restorable_until, shown
 from recollect.services.request_limits import MOST_TAGS
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import as_of_version, commit, load, logged, made, rewritten
+from recollect.services.transaction import as_of_version, commit, load, load_named, logged, made, rewritten
 
 
 class ToolView(Reply):
@@ -30,7 +33,12 @@ class ToolView(Reply):
     tags: list[str] = Field(default_factory=list)
     metadata: JsonObject = Field(default_factory=dict)
     agents: list[str] = Field(default_factory=list)
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
     version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `tool.restore` until then")
 
 
 class AddToolRequest(Request):
@@ -60,7 +68,7 @@ def add(tenant: Tenant, request: AddToolRequest) -> ToolView:
         commit(tenant, [*guards, Insert(tool), *links, entry])
     except DuplicateKey as error:
         raise _taken(tool.name, error) from None
-    return _view(tenant, tool)
+    return tool_view(tenant, tool)
 
 
 def _refuse_no_schema(given: JsonObject) -> None:
@@ -71,7 +79,9 @@ def _refuse_no_schema(given: JsonObject) -> None:
 
 def _taken(name: str, error: DuplicateKey) -> DuplicateKey:
     return DuplicateKey(
-        f"there is a tool '{name[:80]}' or one with that id already", remedy="revise that one", **error.details
+        f"there is a tool '{name[:80]}' or one with that id already",
+        remedy="revise that one, or restore it if it was removed: tool.restore",
+        **error.details,
     )
 
 
@@ -83,7 +93,7 @@ class ToolRequest(Request):
 
 def show(tenant: Tenant, request: ToolRequest) -> ToolView:
     """A tool and the agents that have it."""
-    return _view(tenant, load(tenant, Tool, request.id))
+    return tool_view(tenant, load(tenant, Tool, request.id))
 
 
 class ListToolsRequest(Request):
@@ -92,6 +102,7 @@ class ListToolsRequest(Request):
     agent: Id | None = Field(None, description="Only of this agent")
     name: Name | None = Field(None, description="Only the one of this name")
     tag: QueryText | None = Field(None, description="Only with this tag")
+    removed: bool = Field(False, description="List removed ones that can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
@@ -111,8 +122,9 @@ def list_tools(tenant: Tenant, request: ListToolsRequest) -> ToolPage:
         where.append(equal("name", request.name))
     if request.tag is not None:
         where.append(Holds("tags", request.tag))
-    page = tenant.find(Query(Tool, tuple(where), (Order("id", descending=True),), request.limit, request.after))
-    return ToolPage(tools=[_view(tenant, tool) for tool in page.records], next=page.next)
+    newest = (Order("id", descending=True),)
+    page = tenant.find(Query(Tool, tuple(where), newest, request.limit, request.after, shown(request.removed)))
+    return ToolPage(tools=[tool_view(tenant, tool) for tool in page.records], next=page.next)
 
 
 class ReviseToolRequest(ToolRequest):
@@ -143,27 +155,9 @@ def revise(tenant: Tenant, request: ReviseToolRequest) -> ToolView:
             commit(tenant, [Update(after), entry])
         except DuplicateKey as error:
             raise _taken(after.name, error) from None
-        return _view(tenant, after.changed(version=tool.version + 1))
+        return tool_view(tenant, after.changed(version=tool.version + 1))
 
     return retry_unless_pinned(request.version, attempt)
-
-
-class RemoveToolRequest(ToolRequest):
-    """Delete a tool. One that several agents use is only deleted if you say so."""
-
-    with_others: bool = Field(False, description="Also if several agents have it: all of them lose it")
-    dry_run: bool = Field(False, description="Only say which agents would lose it")
-
-
-class RemoveToolReply(Reply):
-    id: str
-    agents: list[str] = Field(default_factory=list, description="The agents that had it")
-
-
-def remove(tenant: Tenant, request: RemoveToolRequest) -> RemoveToolReply:
-    """Delete a tool, from every agent that has it."""
-    tool = load(tenant, Tool, request.id)
-    return RemoveToolReply(id=tool.id, agents=remove_shared(tenant, tool, ToolLink, request))
 
 
 class AttachToolRequest(ToolRequest):
@@ -178,15 +172,15 @@ class AttachToolRequest(ToolRequest):
 def attach(tenant: Tenant, request: AttachToolRequest) -> ToolView:
     """Give an agent a tool. Giving it twice is giving it once."""
     tool = load(tenant, Tool, request.id)
-    load(tenant, Agent, request.agent)
+    load_named(tenant, Agent, request.agent)
     if not tenant.count(Query(ToolLink, request.link())):
         link = made(ToolLink, tenant, tool_id=tool.id, agent_id=request.agent)
         entry = logged(tenant, "update", "attach tool", None, id=tool.id, agent=request.agent)
         try:
             commit(tenant, [*at_work(tenant, request.agent), Insert(link), entry])
         except DuplicateKey:
-            return _view(tenant, tool)  # somebody else gave it a moment ago
-    return _view(tenant, tool)
+            return tool_view(tenant, tool)  # somebody else gave it a moment ago
+    return tool_view(tenant, tool)
 
 
 def detach(tenant: Tenant, request: AttachToolRequest) -> ToolView:
@@ -196,10 +190,11 @@ def detach(tenant: Tenant, request: AttachToolRequest) -> ToolView:
         raise NotFound(f"agent '{request.agent[:80]}' does not have that tool", remedy="see the tools of the agent")
     entry = logged(tenant, "update", "detach tool", None, id=tool.id, agent=request.agent)
     commit(tenant, [DeleteWhere(ToolLink, request.link()), entry])
-    return _view(tenant, tool)
+    return tool_view(tenant, tool)
 
 
-def _view(tenant: Tenant, tool: Tool) -> ToolView:
+def tool_view(tenant: Tenant, tool: Tool) -> ToolView:
     links = tenant.select(Query(ToolLink, (equal("tool_id", tool.id),)), ("agent_id",))
     fields = tool.model_dump(include=set(ToolView.model_fields))
-    return ToolView(**fields, agents=[agent for (agent,) in links])
+    agents = [agent for (agent,) in links]
+    return ToolView(**fields, agents=agents, restorable_until=restorable_until(tenant, tool))

@@ -2,13 +2,14 @@
 
 Messages are listed by id, which grows with time; those added together keep their order. A message with an `otid` (the
 sender's own id of it) is added once per session: adding it again gives the first one back. What a message refers to
-exists when it is written. Removing is for good.
+exists when it is written. Taking one back (`pop`) and clearing are for good; removing is not (admin/record_removal.py).
+Their text is indexed by words and meaning, so that `recall` finds it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -19,7 +20,6 @@ from recollect.domain.kinds import TEXT_LIMIT
 from recollect.domain.memory import Memory, canonical
 from recollect.domain.record import Id, JsonArray, JsonList, QueryText, Record, Text, id_after
 from recollect.domain.sources import Source
-from recollect.domain.text.questions import read_question
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -29,14 +29,18 @@ from recollect.errors import (
     RequirementFailed,
     TooLarge,
 )
-from recollect.ports.query import Filter, OneOf, Order, Query, TextQuery, equal
+from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Require, Step
 from recollect.services.agents.agents import at_work
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.legal_holds import refuse_held
 from recollect.services.memories.derived import erasing_steps
-from recollect.services.requests import ListReply, PageReply, Reply, Request
+from recollect.services.memories.message_vectors import embedding_steps
+from recollect.services.parties import restorable_until, shown
+from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
-from recollect.services.transaction import commit, load, logged, made
+from recollect.services.times import From, Through
+from recollect.services.transaction import commit, load, logged, made, refuse_cold
 
 MOST_AT_ONCE = 5000
 REFERABLE: dict[str, type[Record]] = {"memory": Memory, "source": Source}
@@ -95,6 +99,11 @@ class MessageView(Reply):
     sender_id: str | None = None
     references: list[dict[str, str]] = Field(default_factory=list)
     created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+    version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `message.restore` until then")
     duplicate: bool = False
 
 
@@ -140,16 +149,21 @@ def _in_order(tenant: Tenant, drafts: Sequence[Message]) -> list[Message]:
 
 
 def _draft(tenant: Tenant, given: NewMessage, together: AddMessagesRequest) -> Message:
-    if not (given.text or given.content or given.tool_calls or given.tool_returns):
-        raise InvalidInput("there is nothing in that message", remedy="give text, content, tool_calls or tool_returns")
-    parts = [given.content, given.tool_calls, given.tool_returns]
-    size = len(given.text or "") + len(canonical(parts))
-    if size > TEXT_LIMIT:
-        raise TooLarge(f"a message of {size} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one message")
+    refuse_empty(given)
     owners = {f"{name}_id": getattr(given, name) or getattr(together, name) for name in ("session", "user", "agent")}
     kept = given.model_dump(exclude={"session", "user", "agent", "references"})
     message: Message = made(Message, tenant, **owners, **kept, references=[_reference(one) for one in given.references])
     return message
+
+
+def refuse_empty(message: NewMessage | Message) -> None:
+    """Refuse a message with nothing in it, and one that is too large."""
+    if not (message.text or message.content or message.tool_calls or message.tool_returns):
+        raise InvalidInput("there is nothing in that message", remedy="give text, content, tool_calls or tool_returns")
+    parts = [message.content, message.tool_calls, message.tool_returns]
+    size = len(message.text or "") + len(canonical(parts))
+    if size > TEXT_LIMIT:
+        raise TooLarge(f"a message of {size} characters", remedy=f"split it: at most {TEXT_LIMIT} fit in one message")
 
 
 def _reference(given: MessageReference | str) -> dict[str, str]:
@@ -162,17 +176,23 @@ def _reference(given: MessageReference | str) -> dict[str, str]:
 
 
 def _guards(tenant: Tenant, drafts: Sequence[Message]) -> list[Step]:
-    """Nothing is said in an archived session or to a retired agent, not even in a race with archiving."""
+    """Nothing is said in an archived or cold session or to a retired agent, not even in a race with archiving."""
     sessions = dict.fromkeys(draft.session_id for draft in drafts if draft.session_id)
     agents = dict.fromkeys(draft.agent_id for draft in drafts if draft.agent_id)
-    steps: list[Step] = [step for id in agents for step in at_work(tenant, id)]
+    return [*(step for id in agents for step in at_work(tenant, id)), *session_guards(tenant, sessions)]
+
+
+def session_guards(tenant: Tenant, sessions: Iterable[str]) -> list[Step]:
+    """Refuses to write what is said in an archived or cold session, now and when it is committed."""
+    steps: list[Step] = []
     for id in sessions:
         session = tenant.get(Session, id)
+        refuse_cold(tenant, session)
         if session is not None and session.is_archived:
             raise IllegalTransition(
                 "that session is archived", remedy=f"unarchive it first: session unarchive {id}", id=id
             )
-        steps += [Require(Session, id, {"is_archived": False})] if session is not None else []
+        steps += [Require(Session, id, {"is_archived": False, "cold_at": None})] if session is not None else []
     return steps
 
 
@@ -189,6 +209,7 @@ def _added(tenant: Tenant, drafts: Sequence[Message], looks: int = 3) -> list[Me
         if _key(draft) not in known:
             known[_key(draft)] = fresh[draft.id] = draft
     steps: list[Step] = [step for draft in fresh.values() for step in (*_not_there(draft), Insert(draft))]
+    steps += embedding_steps(tenant, list(fresh.values()))
     try:
         if steps:
             entry = logged(tenant, "create", "add messages", None, ids=list(fresh)[:100], count=len(fresh))
@@ -224,9 +245,14 @@ def _known(tenant: Tenant, drafts: Sequence[Message]) -> dict[tuple[str | None, 
     found = [
         message
         for session, names in otids.items()
-        for message in tenant.find(Query(Message, _same_otid(session, *names))).records
+        for message in tenant.find(Query(Message, _same_otid(session, *names), deleted="yes")).records
     ]
-    return {_key(message): message for message in found}
+    removed = next((message for message in found if message.is_deleted and message.session_id is not None), None)
+    if removed is not None:
+        raise Conflict(
+            f"message '{removed.id}' with that otid was removed", remedy="restore it: message.restore", id=removed.id
+        )
+    return {_key(message): message for message in found if not message.is_deleted}
 
 
 def _same_otid(session: str | None, *otids: str) -> tuple[Filter, ...]:
@@ -257,9 +283,12 @@ class MessageSelection(Request):
 class ListMessagesRequest(MessageSelection):
     """Which messages to list, and from which end."""
 
+    since: From | None = Field(None, description="Only said at this time or later")
+    until: Through | None = Field(None, description="Only said before this time; a date counts whole")
     role: Role | None = Field(None, description="Only by this role")
     group_id: QueryText | None = Field(None, description="Only of this group")
     step_id: QueryText | None = Field(None, description="Only of this step")
+    removed: bool = Field(False, description="List removed ones that can be restored instead")
     first: Literal["oldest", "newest"] = Field("oldest", description="Which end to begin at")
     limit: int = Field(100, ge=1, le=5000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
@@ -275,50 +304,20 @@ def list_messages(tenant: Tenant, request: ListMessagesRequest) -> MessagePage:
     """Messages in order, a page at a time."""
     more = (("role", request.role), ("group_id", request.group_id), ("step_id", request.step_id))
     where = (*request.filters(), *(equal(name, value) for name, value in more if value is not None))
+    where += said_between(request.since, request.until)
     order = (Order("id", descending=request.first == "newest"),)
-    page = tenant.find(Query(Message, where, order, request.limit, request.after))
-    return MessagePage(messages=[view(one) for one in page.records], next=page.next)
+    page = tenant.find(Query(Message, where, order, request.limit, request.after, shown(request.removed)))
+    if not page.records and request.session is not None:
+        refuse_cold(tenant, tenant.get(Session, request.session))
+    shown_ones = [
+        view(one).model_copy(update={"restorable_until": restorable_until(tenant, one)}) for one in page.records
+    ]
+    return MessagePage(messages=shown_ones, next=page.next)
 
 
-class SearchMessagesRequest(MessageSelection):
-    """Find messages by their words."""
-
-    query: QueryText = Field(min_length=1, description="The words to look for, any of them")
-    role: Role | None = Field(None, description="Only by this role")
-    limit: int = Field(20, ge=1, le=1000, description="How many at most")
-
-
-class MessageHit(MessageView):
-    """A message that was found; the rarer the words it shares, the higher its score."""
-
-    score: float
-
-
-class SearchMessagesReply(ListReply[MessageHit]):
-    """Messages that were found, the best first."""
-
-    hits: list[MessageHit]
-
-
-def search(tenant: Tenant, request: SearchMessagesRequest) -> SearchMessagesReply:
-    """Messages that have any of the words, the best first."""
-    facets = {
-        name: (value,)
-        for name, value in (
-            ("session_id", request.session),
-            ("agent_id", request.agent),
-            ("user_id", request.user),
-            ("role", request.role),
-        )
-        if value is not None
-    }
-    hits = tenant.search_text(
-        TextQuery(Message, read_question(request.query).terms, request.limit, facets, request.filters())
-    )
-    found = Query(Message, (OneOf("id", tuple(hit.id for hit in hits)),))
-    by_id = {message.id: message for message in tenant.find(found).records} if hits else {}
-    shown = [(by_id[hit.id], hit.score) for hit in hits if hit.id in by_id]
-    return SearchMessagesReply(hits=[MessageHit(**view(message).model_dump(), score=score) for message, score in shown])
+def said_between(since: datetime | None, until: datetime | None) -> tuple[Filter, ...]:
+    after: tuple[Filter, ...] = (Compare("created_at", ">=", since),) if since is not None else ()
+    return (*after, Compare("created_at", "<", until)) if until is not None else after
 
 
 class MessageRequest(Request):
@@ -335,18 +334,6 @@ def show(tenant: Tenant, request: MessageRequest) -> MessageView:
 class RemoveMessagesReply(Reply):
     removed: int
     users: dict[str, int] = Field(default_factory=dict, description="How many of them each user said")
-
-
-def remove(tenant: Tenant, request: MessageRequest) -> RemoveMessagesReply:
-    """Delete a message for good, traces included."""
-    message = load(tenant, Message, request.id)
-    entry = logged(tenant, "delete", "remove message", None, id=message.id)
-    commit(
-        tenant,
-        [*erasing_steps(tenant, [], [message.id]), Delete(Message, message.id), owing(tenant, message.id), entry],
-    )
-    erase_traces(tenant)
-    return RemoveMessagesReply(removed=1)
 
 
 class ClearMessagesRequest(MessageSelection):
@@ -369,6 +356,7 @@ def clear(tenant: Tenant, request: ClearMessagesRequest) -> RemoveMessagesReply:
             remedy="name the user whose messages go, or say with_others=True; dry_run=True shows whose they are",
             users=sorted(users)[:20],
         )
+    refuse_held(tenant, {"message": ids})
     if ids:
         asked = request.model_dump(exclude_none=True, include={"session", "agent", "user"})
         entry = logged(tenant, "delete", "clear messages", None, count=len(ids), **asked)
@@ -396,6 +384,7 @@ def pop(tenant: Tenant, request: MessageSelection) -> PopMessagesReply:
         if not found:
             return PopMessagesReply()
         message = found[0]
+        refuse_held(tenant, {"message": [message.id]})
         still_there = Require(Message, message.id, {"version": message.version})
         try:
             entry = logged(tenant, "delete", "pop message", None, id=message.id)

@@ -15,13 +15,16 @@ from pydantic import Field
 from recollect.domain.conversations import Message, Session
 from recollect.domain.record import Id, Json, JsonObject, Name, Text, now
 from recollect.errors import InvalidInput
-from recollect.ports.query import Filter, IsNull, OneOf, Query, equal
+from recollect.ports.query import Filter, IsNull, OneOf, Query, between, equal
 from recollect.ports.steps import Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
-from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until
+from recollect.services.json_filters import member_conditions
+from recollect.services.parties import AddRequest, ListRequest, PartyView, add, find_page, restorable_until, stamps
+from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import PageReply, Request
 from recollect.services.tenant import Tenant
+from recollect.services.times import From, Through
 from recollect.services.transaction import as_of_version, commit, load, logged, rewritten
 
 
@@ -40,6 +43,14 @@ class SessionView(PartyView):
     ended_at: datetime | None = None
     archived: bool = False
     messages: int = 0
+    cold_at: datetime | None = Field(
+        None,
+        description="Since when its messages, memories and runs are in cold storage; `cold.restore` returns them",
+    )
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
     version: int
     restorable_until: datetime | None = Field(None, description="Set for a removed one: `session.restore` until then")
 
@@ -85,16 +96,28 @@ class ListSessionsRequest(ListRequest):
     agent: Id | None = Field(None, description="Only with this agent")
     project: Id | None = Field(None, description="Only in this project")
     type: Name | None = Field(None, description="Only of this type, such as conversation or task")
+    ended_since: From | None = Field(None, description="Only those that ended at this time or later")
+    ended_until: Through | None = Field(None, description="Only those that ended before this time")
+    metadata: Json = Field(
+        default_factory=dict,
+        max_length=MOST_CONDITIONS,
+        description='Only with these members in their metadata: a value, several, or operators such as {"gte": 3}',
+    )
     archived: Literal["no", "yes", "only"] = Field("no", description="Whether to list archived ones")
     open: bool = Field(False, description="Only those that have not ended")
+    cold: Literal["no", "yes", "only"] = Field("yes", description="Whether to list those in cold storage")
 
 
 def list_sessions(tenant: Tenant, request: ListSessionsRequest) -> SessionPage:
-    """Sessions, the newest first."""
+    """Sessions, the newest first unless another order is asked for."""
     links = (("user_id", request.user), ("agent_id", request.agent), ("project_id", request.project))
     where: list[Filter] = [equal(name, value) for name, value in (*links, ("type", request.type)) if value is not None]
+    where += between("ended_at", request.ended_since, request.ended_until)
+    where += [condition.filter for condition in member_conditions("metadata", request.metadata)]
     if request.archived == "only" or (request.archived == "no" and not request.removed):
         where.append(equal("is_archived", request.archived == "only"))
+    if request.cold != "yes":
+        where.append(IsNull("cold_at", wanted=request.cold == "no"))
     if request.open:
         where.append(IsNull("ended_at"))
     page = find_page(tenant, Session, request, where)
@@ -185,6 +208,7 @@ def _view(tenant: Tenant, session: Session, messages: int) -> SessionView:
         ended_at=session.ended_at,
         archived=session.is_archived,
         messages=messages,
-        version=session.version,
+        cold_at=session.cold_at,
+        **stamps(session),
         restorable_until=restorable_until(tenant, session),
     )

@@ -24,6 +24,7 @@ from recollect.ports.steps import Delete, DeleteWhere, Step, Update
 from recollect.retry import retry
 from recollect.services.frameworks.checkpoint_reading import lines_of, named
 from recollect.services.frameworks.checkpoint_streams import Spans, unused_steps
+from recollect.services.legal_holds import refuse_held
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, logged
@@ -149,6 +150,7 @@ def _delete_from(tenant: Tenant, lines: Mapping[str, list[str] | None], action: 
         line = tenant.get(CheckpointLine, id)
         if line is None:
             continue
+        refuse_held(tenant, {"session": [line.thread]})
         checkpoints = checkpoints_of(tenant, id)
         count += len(checkpoints) if deleted is None else len(deleted)
         if deleted is None:

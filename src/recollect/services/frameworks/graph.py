@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TypeVar
 
 from pydantic import ConfigDict, Field
 
-from recollect.domain.memory import Memory, Relationship
+from recollect.domain.memory import Memory, Relationship, entity_key
 from recollect.domain.record import JsonObject, Name, QueryText, Text, now
 from recollect.errors import InvalidInput, NotFound, VersionConflict
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import DeleteWhere, Insert, Step
 from recollect.retry import retry
+from recollect.services.legal_holds import refuse_held
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import RememberManyRequest, remember_many
@@ -241,6 +241,7 @@ def delete_entities(tenant: Tenant, request: DeleteEntitiesRequest) -> DeleteRep
     def delete() -> DeleteReply:
         gone = [load(tenant, Memory, node.id) for node in _nodes(tenant) if node.name in names]
         steps: list[Step] = reinstated_steps(tenant, gone) if gone else []
+        refuse_held(tenant, {"memory": [memory.id for memory in gone]})
         for memory in gone:
             steps += change_steps(tenant, memory, "forgotten", "", is_deleted=True, idempotency_key=None)
         if gone:
@@ -312,15 +313,12 @@ def _content(entity: Entity) -> JsonObject:
     return {"name": entity.name, "type": entity.entityType or None, "observations": list(entity.observations)}
 
 
-def _key(name: str) -> str:
-    return f"entity:{sha256(name.encode()).hexdigest()[:40]}"
-
-
 def _add(tenant: Tenant, contents: Sequence[JsonObject]) -> dict[str, str]:
     """Store new entities together; returns their ids by name."""
     if not contents:
         return {}
-    keys = [_key(one["name"]) for one in contents]
+    owners = sorted(tenant.owners(Memory, {}).items())
+    keys = [entity_key(one["name"], *(f"{field}={id}" for field, id in owners)) for one in contents]
     forgotten = Query(Memory, (OneOf("idempotency_key", tuple(keys)),), deleted="only")
     freed: list[Step] = []
     for memory in tenant.find(forgotten).records:

@@ -34,17 +34,18 @@ from recollect.domain.key_value import (
 from recollect.domain.record import LONGEST_SECONDS, Json, JsonObject, QueryText, Text, now
 from recollect.domain.text.passages import MOST_PASSAGES
 from recollect.errors import TooLarge
+from recollect.ports.keys import EncryptsFields
 from recollect.ports.models import Embedder
 from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, DeleteWhere, Put, Step, Touch
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.memories.embedded_records import read_whole
 from recollect.services.memories.embeddings import (
     PassageVector,
     cost_of,
     left_out,
     passage_vectors,
     question_vector,
-    read_whole,
 )
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import ListReply, PageReply, Reply, Request
@@ -96,7 +97,7 @@ def put_many(tenant: Tenant, request: PutItemsRequest) -> PutItemsReply:
     before = {one.id: one for one in tenant.find(Query(Item, (OneOf("id", tuple(last)),))).records}
     kept = {id: one for id, one in last.items() if one.value is not None}
     gone = [id for id in last if id not in kept and id in before]
-    vectors, notes = _vectors(tenant, kept)
+    vectors, notes = item_vectors(tenant, kept)
     steps: list[Step] = [Delete(Item, id) for id in gone]
     steps += [Put(_item(tenant, id, one, before.get(id))) for id, one in kept.items()]
     if kept:  # also of items that did not exist when read: another writer may have put them since
@@ -138,7 +139,7 @@ def _is_living(item: Item, moment: datetime) -> bool:
     return item.expires_at is None or item.expires_at > moment
 
 
-def _vectors(tenant: Tenant, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
+def item_vectors(tenant: Tenant, kept: dict[str, PutItemRequest]) -> tuple[list[ItemVector], list[str]]:
     """The vectors of all passages of all texts, and notes about texts too long to embed whole."""
     texts = [(id, one, place, text) for id, one in kept.items() for place, text in one.texts.items() if text]
     if not texts or tenant.embedder is None:
@@ -265,7 +266,7 @@ class SearchItemsReply(ListReply[ItemView]):
 
 def search(tenant: Tenant, request: SearchItemsRequest) -> SearchItemsReply:
     """Items of a namespace prefix that match a filter, the most similar or the newest first."""
-    where = (*_below(request.prefix), *_living(), *_asked(request.filter))
+    where = (*_below(request.prefix), *_living(), *_asked(tenant, request.filter))
     ranked: list[tuple[Item, float | None]]
     if request.query and tenant.embedder is not None:
         ranked = _most_similar(tenant, request, where)
@@ -341,8 +342,10 @@ def _living() -> tuple[Filter, ...]:
     return (AnyOf((IsNull("expires_at"), Compare("expires_at", ">", now()))),)
 
 
-def _asked(filter: JsonObject) -> Iterator[Filter]:
+def _asked(tenant: Tenant, filter: JsonObject) -> Iterator[Filter]:
     """The conditions that the store can apply; all of them are checked again on what it returns."""
+    if isinstance(tenant.store, EncryptsFields) and tenant.store.data_keys.seals_texts(tenant.scope.organization_id):
+        return
     for name, wanted in filter.items():
         if isinstance(wanted, dict) and set(wanted) == {"$eq"}:
             wanted = wanted["$eq"]

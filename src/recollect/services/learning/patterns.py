@@ -179,10 +179,10 @@ def _known(
 
 
 def _vectors(core: Core, texts: Sequence[str], report: LearnReply) -> Vectors | None:
-    if core.embedder is None or not texts:
+    if core.likeness_embedder is None or not texts:
         return None
     try:
-        return whole_vectors(core.embedder, texts)
+        return whole_vectors(core.likeness_embedder, texts)
     except EmbedderFailed as failure:
         report.notes.append(f"compared by words only: {failure.message}")
         return None

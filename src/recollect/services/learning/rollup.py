@@ -40,7 +40,7 @@ from recollect.services.memories.revise import MADE_FROM_OTHERS
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.times import From, Through, zone_of
-from recollect.services.transaction import commit, load
+from recollect.services.transaction import commit, load, refuse_cold
 
 STRETCH = 20  # turns in a full stretch
 OVER_AFTER = timedelta(hours=24)  # a session that was not ended is over after this long without a message
@@ -71,6 +71,7 @@ def make(tenant: Tenant, request: MakeSummaryRequest) -> MakeSummaryReply:
     """Summarise a part of a session, or some memories; the same again returns the existing summary."""
     items = _asked_for(tenant, request)
     if not items:
+        refuse_cold(tenant, tenant.get(Session, request.session) if request.session else None)
         raise InvalidInput("there is nothing to summarise", remedy="give a session with messages, or ids")
     key = f"stretch:{digest_of(items)}"
     session = load(tenant, Session, request.session) if request.session else None
@@ -183,10 +184,12 @@ def roll_up(tenant: Tenant, request: RollUpRequest, progress: Progress = lambda 
 
 
 def _sessions_asked(tenant: Tenant, request: RollUpRequest) -> tuple[Filter, ...]:
+    """Those in cold storage have their summaries: what they were made from is not here."""
     if request.session:
-        load(tenant, Session, request.session)
+        refuse_cold(tenant, load(tenant, Session, request.session))
         return (equal("id", request.session),)
-    return (equal("project_id", request.project),) if request.project else ()
+    warm = IsNull("cold_at")
+    return (equal("project_id", request.project), warm) if request.project else (warm,)
 
 
 def _pages(tenant: Tenant, query: Query[Session]) -> Iterator[Session]:

@@ -1,9 +1,9 @@
 """The success rates of patterns, computed from their evidence, and the demotions that follow.
 
 Evidence is linked, not counted: the episodes a pattern was generalised from, those that joined it later, the failed
-ones that resemble it (counter-examples), the reported applications, and the counts it may have been imported with. So
-an episode that is archived, forgotten or corrected counts as it is now, and concurrent reports cannot overwrite each
-other.
+ones that resemble it (counter-examples), and the reported applications. So an episode that is archived, forgotten or
+corrected counts as it is now, and concurrent reports cannot overwrite each other. Counts that a pattern was stored with
+are nobody's observation: they are shown as stated, and speak neither for it nor against it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from recollect.domain.learning import PatternUse, Posterior, TrialOutcome, posterior, verdict
+from recollect.domain.learning import PatternUse, Posterior, TrialOutcome, posterior, stated_rate, verdict
 from recollect.domain.memory import TRUSTED, Memory, Relationship
 from recollect.domain.record import now
 from recollect.ports.query import Compare, IsNull, OneOf, Query
@@ -38,10 +38,14 @@ class Rate(Reply):
     high: float = Field(description="The upper end")
     successes: float
     failures: float
+    stated: float | None = Field(None, description="The rate it was stored with: stated, not observed, and not counted")
+    stated_uses: int | None = Field(None, description="Of how many uses it was stated")
 
     def __str__(self) -> str:
-        counted = f"{self.successes:g} of {self.successes + self.failures:g} worked"
-        return f"{self.expected:.0%} ({self.low:.0%} to {self.high:.0%}; {counted})"
+        told = f"{self.successes:g} of {self.successes + self.failures:g} worked"
+        if self.stated is not None:
+            told += f"; {self.stated:.0%} stated" + (f" of {self.stated_uses}" if self.stated_uses else "")
+        return f"{self.expected:.0%} ({self.low:.0%} to {self.high:.0%}; {told})"
 
 
 def rate_of(found: Posterior) -> Rate:
@@ -51,6 +55,8 @@ def rate_of(found: Posterior) -> Rate:
         high=round(found.high, 4),
         successes=found.successes,
         failures=found.failures,
+        stated=found.stated.rate if found.stated else None,
+        stated_uses=found.stated.uses if found.stated else None,
     )
 
 
@@ -71,19 +77,22 @@ def evidence_of(tenant: Tenant, ids: Sequence[str]) -> dict[str, dict[str, list[
 
 
 def posteriors(
-    tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[TrialOutcome] = ()
+    tenant: Tenant, patterns: Sequence[Memory], joining: Sequence[TrialOutcome] = (), replaced: str | None = None
 ) -> dict[str, Posterior]:
-    """The success rate of each pattern, by all its evidence and the episodes about to join it."""
+    """The success rate of each pattern, by all its evidence and what is about to join it or to replace a use of it."""
     moment = now()
     ids = [pattern.id for pattern in patterns]
     uses: dict[str, list[TrialOutcome]] = {id: [] for id in ids}
     told = Query(PatternUse, (OneOf("pattern_id", tuple(ids)), IsNull("outcome", wanted=False)))
     for use in tenant.find(told).records if ids else []:
-        uses[use.pattern_id].append(reported(use))
+        if use.id != replaced:
+            uses[use.pattern_id].append(reported(use))
     evidence = evidence_of(tenant, ids)
     return {
         pattern.id: posterior(
-            [*_brought(pattern), *of_episodes(evidence[pattern.id]), *uses[pattern.id], *joining], moment
+            [*of_episodes(evidence[pattern.id]), *uses[pattern.id], *joining],
+            moment,
+            stated=stated_rate(pattern.content),
         )
         for pattern in patterns
     }
@@ -91,14 +100,6 @@ def posteriors(
 
 def reported(use: PatternUse) -> TrialOutcome:
     return TrialOutcome(use.outcome == "success", use.reported_at or use.updated_at)
-
-
-def _brought(pattern: Memory) -> list[TrialOutcome]:
-    """The counts a pattern was created with, dated to its creation."""
-    used = float(pattern.content.get("usage_count", 0))
-    worked = min(float(pattern.content.get("success_count", 0)), used)
-    counts = {True: worked, False: used - worked}
-    return [TrialOutcome(success, pattern.occurred_at, count) for success, count in counts.items() if count]
 
 
 def of_episodes(evidence: dict[str, list[Memory]]) -> list[TrialOutcome]:

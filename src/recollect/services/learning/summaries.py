@@ -32,6 +32,7 @@ from recollect.ports.models import Prompt
 from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.steps import Absent, Delete, Require, Step
 from recollect.services.learning.generation import GeneratedText, generated
+from recollect.services.legal_holds import refuse_held
 from recollect.services.memories.derived import SUMMARIZES, forgetting_steps
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import fresh_steps
@@ -203,6 +204,7 @@ class UndoSummaryReply(Reply):
 def undo(tenant: Tenant, request: UndoSummaryRequest) -> UndoSummaryReply:
     """Delete a summary with those above it; rolling up again writes them again."""
     summary = load_summary(tenant, request.id)
+    refuse_held(tenant, {"memory": [summary.id]})
     above = dropping(tenant, [summary.id])
     commit(tenant, [*above, logged(tenant, "delete", "undo summary", None, id=summary.id)])
     also = [step.id for step in above if isinstance(step, Delete) and step.id != summary.id]

@@ -88,7 +88,9 @@ def difference(record: Record) -> str:
     try:
         if isinstance(record, Memory):
             return _difference(record)
-        return _difference(_former(record)) if isinstance(record, Revision) else ""
+        if isinstance(record, Revision) and record.message_id is None:
+            return _difference(_former(record))
+        return ""
     except (KeyError, TypeError, ValueError):
         return "it is not a state of a memory"
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recollect.domain.memory import TRUSTED, Memory, Relationship, Revision
+from recollect.domain.conversations import Message
+from recollect.domain.memory import EXTRACTED, TRUSTED, Memory, Relationship, Revision
 from recollect.domain.provenance import Citation, cite
 from recollect.domain.text.pattern_templates import TaskExample, generalized
 from recollect.errors import IllegalTransition
-from recollect.ports.query import OneOf, Query, equal
+from recollect.ports.query import Compare, Linked, OneOf, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Require, Step, Update
 from recollect.services.memories.embeddings import reindex_steps
@@ -76,8 +77,30 @@ def _no_other_from(origins: tuple[str, ...], known: tuple[str, ...], link: str) 
 
 
 def erasing_steps(tenant: Tenant, ids: Sequence[str], messages: Sequence[str] = ()) -> list[Step]:
-    """Delete what repeats memories that are erased: summaries whole, patterns as far as they are worded after them."""
-    return [*forgetting_steps(tenant, ids, messages), *_reworded_steps(tenant, ids)]
+    """Delete what repeats what is erased: summaries whole, patterns as far as they are worded after it, and what was
+    extracted from messages and nobody has confirmed.
+    """
+    extracted = _extracted_from(tenant, messages) if messages else []
+    return [
+        *forgetting_steps(tenant, ids, messages),
+        *(Delete(Memory, id) for id in extracted if id not in ids),
+        *_reworded_steps(tenant, ids),
+    ]
+
+
+def _extracted_from(tenant: Tenant, messages: Sequence[str]) -> list[str]:
+    """The hypotheses that were extracted from these messages and cite none that is left."""
+    sources = OneOf("source", tuple(cite.log(message).source() for message in messages))
+    unconfirmed = (equal("status", "hypothesis"), Compare("metadata", "=", True, key=EXTRACTED))
+    found = Query(Memory, (*unconfirmed, Linked(Citation, "memory_id", (sources,))), deleted="yes")
+    ids = tuple(id for (id,) in tenant.select(found, ("id",)))
+    if not ids:
+        return []
+    others = tenant.select(Query(Citation, (OneOf("memory_id", ids),)), ("memory_id", "source"))
+    named = {source.removeprefix("log:") for _, source in others} - set(messages)
+    left = {id for (id,) in tenant.select(Query(Message, (OneOf("id", tuple(sorted(named))),)), ("id",))}
+    resting = {memory for memory, source in others if source.removeprefix("log:") in left}
+    return sorted(set(ids) - resting)
 
 
 def _reworded_steps(tenant: Tenant, gone: Sequence[str]) -> list[Step]:

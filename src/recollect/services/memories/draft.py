@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from recollect.domain.kinds import TEXT_LIMIT, read_content
+from recollect.domain.kinds import TEXT_LIMIT, MemoryKind, read_content
 from recollect.domain.memory import (
     LINKS,
     LONG_TERM,
     UTTERANCES,
     Memory,
+    MemoryNamespace,
     MemoryScope,
-    Namespace,
     Relationship,
     Tag,
     content_hash,
@@ -25,6 +25,7 @@ from recollect.domain.memory import (
 from recollect.domain.provenance import AnyCitation, Citation, CitationLookup, entered, read_citation
 from recollect.domain.record import LONGEST_SECONDS, Id, Json, Name, Text, Vector, new_id, now
 from recollect.errors import (
+    Denied,
     InvalidInput,
     TooLarge,
 )
@@ -32,6 +33,7 @@ from recollect.services.memories.embeddings import (
     GivenVectors,
     given_vector,
 )
+from recollect.services.memories.kinds import declared_kinds
 from recollect.services.memories.revise import moment_in_words
 from recollect.services.memories.supersession import refuse_replaced
 from recollect.services.request_limits import MOST_CITATIONS, MOST_LINKS, MOST_NAMESPACES, MOST_TAGS
@@ -67,7 +69,7 @@ class RememberRequest(Request):
     priority: int = Field(5, ge=1, le=10, description="What stays when space is limited, 1 to 10")
     importance: float = Field(0.0, ge=0, description="How much it matters; any scale, 0 and up")
     metadata: Json = Field(default_factory=dict, description="Anything else, as JSON")
-    namespaces: list[Namespace] = Field(
+    namespaces: list[MemoryNamespace] = Field(
         default_factory=lambda: [LONG_TERM],
         min_length=1,
         max_length=MOST_NAMESPACES,
@@ -91,6 +93,9 @@ class RememberRequest(Request):
     vector_model: Name | None = Field(
         None, description="The name of the model that made `vector`: it is kept and searched under this name"
     )
+
+    created_at: From | None = Field(None, description="When it was stored elsewhere; for importers, with `admin`")
+    score: float | None = Field(None, description="The score it had elsewhere; for importers, with `admin`")
 
     def is_merged(self) -> bool:
         """People say "yes" more than once, and each time means something: what was said is kept as it was said."""
@@ -120,13 +125,21 @@ class Draft:
     links: list[Relationship]
     superseded: Memory | None = None
     given: GivenVectors = field(default_factory=dict)
+    kind: MemoryKind | None = None
+    """What the store declares of its kind, if no class is for it."""
 
     def hangs_on_it(self) -> list[Hanging]:
         return [*self.citations, *self.tags, *self.links]
 
 
-def draft_of(tenant: Tenant, request: RememberRequest, lookup: CitationLookup | None = None) -> Draft:
-    content, text = read_content(request.kind, request.content)
+def draft_of(
+    tenant: Tenant,
+    request: RememberRequest,
+    lookup: CitationLookup | None = None,
+    kinds: Mapping[str, MemoryKind] | None = None,
+) -> Draft:
+    kind = (declared_kinds(tenant, [request.kind]) if kinds is None else kinds).get(request.kind)
+    content, text = read_content(request.kind, request.content, kind)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text")
     if len(text) > TEXT_LIMIT:
@@ -144,6 +157,7 @@ def draft_of(tenant: Tenant, request: RememberRequest, lookup: CitationLookup | 
         _links(tenant, memory, request),
         _replaceable(tenant, request.supersedes) if request.supersedes else None,
         given_vector(tenant, request.vector, request.vector_model),
+        kind,
     )
 
 
@@ -154,9 +168,10 @@ def _replaceable(tenant: Tenant, id: str) -> Memory:
 
 
 def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], text: str) -> Memory:
-    moment = now()
+    moment = _stored_at(tenant, request)
     at = request.at or moment
-    links = {f"{name}_id": getattr(request, name) for name in LINKS}
+    links: dict[str, str | None] = {f"{name}_id": getattr(request, name) for name in LINKS}
+    links |= tenant.owners(Memory, links)
     digest = content_hash(request.kind, content)
     expires_at = _expiry(request, moment)
     lasting = (sorted(request.namespaces), request.valid_from, request.valid_to, expires_at)
@@ -181,8 +196,23 @@ def _memory(tenant: Tenant, request: RememberRequest, content: dict[str, Any], t
 
 _COPIED = (
     "kind author source_agent scope level confidence priority importance metadata namespaces valid_from valid_to"
-    " idempotency_key"
+    " idempotency_key score"
 ).split()
+
+
+def _stored_at(tenant: Tenant, request: RememberRequest) -> datetime:
+    """When it counts as stored: now, or when it was stored where it comes from."""
+    moment, granted = now(), tenant.scope.granted
+    imported = [name for name in ("created_at", "score") if getattr(request, name) is not None]
+    if imported and granted is not None and "admin" not in granted:
+        raise Denied(
+            f"{' and '.join(imported)} can be set by importers only",
+            remedy="leave it out, or use a key with the permission 'admin'; `at` says when something happened",
+            permission="admin",
+        )
+    if request.created_at is not None and request.created_at > moment:
+        raise InvalidInput("created_at lies in the future", remedy="give when it was stored, or leave it out")
+    return request.created_at or moment
 
 
 def _expiry(request: RememberRequest, moment: datetime) -> datetime | None:

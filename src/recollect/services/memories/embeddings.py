@@ -1,4 +1,4 @@
-"""Vectors of texts, one for each passage; those of a memory by every configured model, and those that came with it.
+"""Vectors of texts, one for each passage; those of a record by every configured model, and those that came with it.
 
 A vector that a caller gives is kept under the name of the model that made it, for the whole memory. No model here can
 make it again, so it stays as long as the text is the same: through forgetting and restoring, a move to other
@@ -7,7 +7,6 @@ namespaces, a reindexing. A new text makes it untrue, and it goes.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,15 +14,14 @@ from itertools import islice
 import numpy as np
 
 from recollect.domain.memory import Embedding, IndexTask, Memory
-from recollect.domain.text.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, PassageSelection, cut
-from recollect.domain.text.questions import embedded_text
-from recollect.domain.text.relevance import Codes, token_codes
+from recollect.domain.text.late_interaction import Codes, token_codes
+from recollect.domain.text.passages import MOST_PASSAGES, PASSAGE_TOKENS, Passage, PassageSelection
 from recollect.errors import EmbedderFailed, InvalidInput
-from recollect.ports.models import Embedder, TokenEmbedder, Vectors, WindowedEmbedder
+from recollect.ports.models import Embedder, TokenEmbedder, Vectors
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.records import Scope
 from recollect.ports.steps import DeleteWhere, Insert, Put, Step
-from recollect.ports.vectors import FACETS
+from recollect.services.memories.embedded_records import EmbeddedRecord, embedded_memory, read_whole
 from recollect.services.tenant import Core, Tenant
 
 # The first tokens of a passage say what it is about; more would cost 48 bytes each for little.
@@ -33,7 +31,6 @@ GivenVectors = Mapping[str, Vectors]
 """What a caller gave for one memory, by the name of the model that made it."""
 MOST_OF_A_WHOLE = 8  # passages of a question, or of a text compared as a whole; each costs a run of the model
 LATER = "long texts get their vectors in the background; their words find them at once"
-_MARKS = 16  # what a model adds to a text, and what the estimate of its tokens may be short of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class PassageVector:
 
 @dataclass(slots=True)
 class IndexingResult:
-    """What became of the vectors of one memory."""
+    """What became of the vectors of one record."""
 
     made: dict[str, int] = field(default_factory=dict)
     queued: list[str] = field(default_factory=list)
@@ -62,65 +59,40 @@ class IndexingResult:
         return sum(self.made.values())
 
 
-def facets_of(memory: Memory) -> list[str | None]:
-    return [getattr(memory, name) for name in FACETS]
-
-
-def text_of(memory: Memory) -> str:
-    return embedded_text(memory.author, memory.text)
-
-
-def text_hash(memory: Memory) -> str:
-    """Which text a vector was made of."""
-    return hashlib.blake2b(text_of(memory).encode(), digest_size=16).hexdigest()
-
-
-def passages_of(memory: Memory, embedder: Embedder) -> PassageSelection:
-    """What of a memory gets a vector."""
-    return read_whole(text_of(memory), embedder)
-
-
-def read_whole(text: str, embedder: Embedder, most: int = MOST_PASSAGES) -> PassageSelection:
-    """What of a text gets a vector: passages that the model reads whole."""
-    window = embedder.window - _MARKS if isinstance(embedder, WindowedEmbedder) else PASSAGE_TOKENS
-    return cut(text, max(_MARKS, min(window, PASSAGE_TOKENS)), most)
-
-
 def index_steps(
-    core: Core, memories: Sequence[Memory], given: Sequence[GivenVectors] | None = None
+    core: Core, records: Sequence[EmbeddedRecord], given: Sequence[GivenVectors] | None = None
 ) -> tuple[list[Step], list[IndexingResult]]:
-    """The steps that index new memories by every embedder and keep the vectors given, and what became of each."""
-    own = given if given is not None else [{} for _ in memories]
+    """The steps that index new records by every embedder and keep the vectors given, and what became of each."""
+    own = given if given is not None else [{} for _ in records]
     steps: list[Step] = []
-    became = [IndexingResult() for _ in memories]
+    became = [IndexingResult() for _ in records]
     for embedder in core.embedders:
         wanting = [place for place, kept in enumerate(own) if embedder.model not in kept]
-        asked = _at_once(core, embedder, memories, wanting)
+        asked = _at_once(core, embedder, records, wanting)
         for place in sorted(set(wanting) - set(asked)):
-            steps += _tasks(memories[place], embedder.model, LATER)
+            steps += task_steps(records[place], embedder.model, LATER)
             became[place].queued.append(f"vector:{embedder.model}")
             became[place].notes += [] if LATER in became[place].notes else [LATER]
         try:
-            made = embedded(core, embedder, [memories[place] for place in asked])
+            made = embedded(core, embedder, [records[place] for place in asked])
         except EmbedderFailed as failure:
             for place in asked:
-                steps += _tasks(memories[place], embedder.model, failure.message)
+                steps += task_steps(records[place], embedder.model, failure.message)
                 became[place].queued.append(f"vector:{embedder.model}")
             continue
         for place, vectors in zip(asked, made, strict=True):
-            steps += [Insert(one) for one in embeddings(memories[place], embedder.model, vectors)]
+            steps += insert_steps(records[place], embedder.model, vectors)
             became[place].made[embedder.model] = len(vectors)
-            became[place].notes += left_out(passages_of(memories[place], embedder))
-    for memory, kept, became_of_it in zip(memories, own, became, strict=True):
+            became[place].notes += left_out(records[place].passages(embedder))
+    for record, kept, became_of_it in zip(records, own, became, strict=True):
         for model, vector in kept.items():
-            whole = embeddings(memory, model, [PassageVector(vector)], given=True)
-            steps += [Insert(record) for record in whole]
+            steps += [Insert(one) for one in embeddings(record, model, [PassageVector(vector)], given=True)]
             became_of_it.made[model] = 1
     return steps, became
 
 
-def _at_once(core: Core, embedder: Embedder, memories: Sequence[Memory], wanting: Sequence[int]) -> list[int]:
-    """Which of the memories are embedded while the caller waits: as many, in their order, as the bound leaves time for.
+def _at_once(core: Core, embedder: Embedder, records: Sequence[EmbeddedRecord], wanting: Sequence[int]) -> list[int]:
+    """Which of the records are embedded while the caller waits: as many, in their order, as the bound leaves time for.
 
     One key must not keep the model busy for minutes with a few large requests.
     """
@@ -129,7 +101,7 @@ def _at_once(core: Core, embedder: Embedder, memories: Sequence[Memory], wanting
     chosen: list[int] = []
     left = float(core.passages_at_once)
     for place in wanting:
-        costs = cost_of(text_of(memories[place]), embedder)
+        costs = cost_of(records[place].text, embedder)
         if costs <= left:
             chosen.append(place)
             left -= costs
@@ -156,14 +128,15 @@ def reindex_steps(core: Core, before: Memory, after: Memory, given: GivenVectors
     of_it, no_task = equal("memory_id", after.id), DeleteWhere(IndexTask, (equal("memory_id", after.id),))
     if after.is_deleted:  # what was given is kept: nothing forgotten is ever shown, and a restoring needs it
         return [DeleteWhere(Embedding, (of_it, equal("given", False))), no_task]
-    same_text = text_of(before) == text_of(after)
+    former, record = embedded_memory(before), embedded_memory(after)
+    same_text = former.text == record.text
     if not given and same_text and before.namespaces == after.namespaces and not before.is_deleted:
-        if facets_of(before) == facets_of(after):
+        if former.facets == record.facets:
             return []
-        return [Put(vector.changed(facets=facets_of(after))) for vector in _stored(core, after)]
+        return [Put(vector.changed(facets=record.facets)) for vector in _stored(core, after)]
     kept = _given(_stored(core, after)).get(after.id, {}) if same_text else {}
     dropped: list[Step] = [DeleteWhere(Embedding, (of_it,)), no_task]
-    return dropped + index_steps(core, [after], [{**kept, **(given or {})}])[0]
+    return dropped + index_steps(core, [record], [{**kept, **(given or {})}])[0]
 
 
 def restored_steps(tenant: Tenant, memories: Sequence[Memory]) -> list[Step]:
@@ -172,7 +145,8 @@ def restored_steps(tenant: Tenant, memories: Sequence[Memory]) -> list[Step]:
         return []
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
     kept = _given(tenant.find(Query(Embedding, (of_these, equal("given", True)))).records)
-    steps, _ = index_steps(tenant, memories, [kept.get(memory.id, {}) for memory in memories])
+    records = [embedded_memory(memory) for memory in memories]
+    steps, _ = index_steps(tenant, records, [kept.get(memory.id, {}) for memory in memories])
     return [DeleteWhere(Embedding, (of_these,)), *steps]
 
 
@@ -191,9 +165,10 @@ def _stored(core: Core, memory: Memory) -> list[Embedding]:
     return core.store.find(scope, Query(Embedding, (equal("memory_id", memory.id),))).records
 
 
-def embedded(core: Core, embedder: Embedder, memories: Sequence[Memory]) -> list[list[PassageVector]]:
-    """A vector for each passage of each memory, with token codes where the settings want them."""
-    return passage_vectors(embedder, [text_of(memory) for memory in memories], coded=core.late_interaction)
+def embedded(core: Core, embedder: Embedder, records: Sequence[EmbeddedRecord]) -> list[list[PassageVector]]:
+    """A vector for each passage of each record, with token codes where the settings want them; data needs none."""
+    coded = core.late_interaction and not any(one.source_id for one in records)
+    return passage_vectors(embedder, [one.text for one in records], coded=coded)
 
 
 def passage_vectors(
@@ -258,13 +233,17 @@ def unit(vector: Sequence[float]) -> Vectors:
     return (scaled / np.linalg.norm(scaled)).astype(np.float32)
 
 
-def embeddings(memory: Memory, model: str, made: Sequence[PassageVector], given: bool = False) -> Iterator[Embedding]:
-    digest, facets = text_hash(memory), facets_of(memory)
-    for namespace in memory.namespaces:
+def embeddings(
+    record: EmbeddedRecord, model: str, made: Sequence[PassageVector], given: bool = False
+) -> Iterator[Embedding]:
+    digest = record.text_hash
+    for namespace in record.namespaces:
         for part, one in enumerate(made):
             yield Embedding(
-                organization_id=memory.organization_id,
-                memory_id=memory.id,
+                organization_id=record.record.organization_id,
+                memory_id=record.key,
+                source_id=record.source_id,
+                message_id=record.message_id,
                 namespace=namespace,
                 model=model,
                 part=part,
@@ -275,20 +254,29 @@ def embeddings(memory: Memory, model: str, made: Sequence[PassageVector], given:
                 vector=one.vector.astype("<f2").tobytes(),
                 tokens=one.codes,
                 text_hash=digest,
-                facets=facets,
+                facets=record.facets,
             )
 
 
-def _tasks(memory: Memory, model: str, problem: str) -> Iterator[Step]:
-    for namespace in memory.namespaces:
+def insert_steps(record: EmbeddedRecord, model: str, made: Sequence[PassageVector]) -> Iterator[Step]:
+    """Sources that were removed keep their tables and fields, which are embedded like all others."""
+    return (Insert(one, restoring=record.source_id is not None) for one in embeddings(record, model, made))
+
+
+def task_steps(record: EmbeddedRecord, model: str, problem: str) -> Iterator[Step]:
+    """Note that vectors are owed."""
+    for namespace in record.namespaces:
         yield Insert(
             IndexTask(
-                organization_id=memory.organization_id,
-                memory_id=memory.id,
+                organization_id=record.record.organization_id,
+                memory_id=record.key,
+                source_id=record.source_id,
+                message_id=record.message_id,
                 namespace=namespace,
                 model=model,
                 problem=problem,
-            )
+            ),
+            restoring=record.source_id is not None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, 
 from recollect.ports.steps import Delete, DeleteWhere, Step
 from recollect.retry import retry
 from recollect.services.erasure import erase_traces, is_owed, owing
+from recollect.services.legal_holds import refuse_held, without_held
 from recollect.services.memories.content_hashes import check_revision, intact
 from recollect.services.memories.derived import erasing_steps, forgetting_steps
 from recollect.services.memories.revise import change_steps, fallen_steps, kept_steps
@@ -48,6 +50,7 @@ class ForgetReply(Reply):
 def forget(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
     """Soft deletion: nothing finds the memory any more, `restore` brings it back."""
     memory = load(tenant, Memory, request.id, version=request.version)
+    refuse_held(tenant, {"memory": [memory.id]})
     steps = change_steps(tenant, memory, "forgotten", request.why, is_deleted=True)
     steps += forgetting_steps(tenant, [memory.id])
     steps += fallen_steps(tenant, [memory], "was forgotten")
@@ -80,6 +83,16 @@ def _refuse_owner_removed(tenant: Tenant, memory: Memory) -> None:
             )
 
 
+def erase_all(tenant: Tenant, ids: Sequence[str], *more: Step) -> int:
+    """Delete these for good, in one transaction with `more`; their traces are owed. How many were still there."""
+    memories = tenant.find(Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
+    gone = [memory.id for memory in memories]
+    if gone:
+        steps = [*reinstated_steps(tenant, memories), *erasing_steps(tenant, gone)]
+        commit(tenant, [*steps, *(Delete(Memory, id) for id in gone), owing(tenant, gone[0]), *more])
+    return len(gone)
+
+
 def erase(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
     """Delete for good: the memory, its history, citations, tags, links and vectors, and their traces on disk."""
     try:
@@ -88,6 +101,7 @@ def erase(tenant: Tenant, request: ForgetRequest) -> ForgetReply:
         if not is_owed(tenant, request.id):
             raise
         return ForgetReply(id=request.id, restorable=False, notes=erase_traces(tenant))
+    refuse_held(tenant, {"memory": [memory.id]})
     reinstated = reinstated_steps(tenant, [memory])
     entry = logged(tenant, "delete", "erase", None, id=memory.id)
     copies = erasing_steps(tenant, [memory.id])
@@ -121,14 +135,16 @@ def prune(tenant: Tenant, request: PruneRequest) -> PruneReply:
     owners = tuple(equal(f"{name}_id", value) for name in ("user", "agent") if (value := getattr(request, name)))
     total = tenant.count(Query(Memory, owners))
     rows = tenant.select(Query(Memory, (*owners, *_prunable(request, moment))), _WORTH_FIELDS)
-    by_worth = sorted(rows, key=lambda row: (_worth(row, moment), row[0]))
+    free = set(without_held(tenant, Memory, [row[0] for row in rows]))
+    by_worth = sorted((row for row in rows if row[0] in free), key=lambda row: (_worth(row, moment), row[0]))
     if request.keep is not None:
         by_worth = by_worth[: max(0, total - request.keep)]
     ids = [row[0] for row in by_worth]
     if not request.dry_run:
         for start in range(0, len(ids), PAGE):
             some = ids[start : start + PAGE]
-            retry(partial(_forget_all, tenant, some), VersionConflict)  # others change or prune them, too
+            pruning = partial(forget_all, tenant, some, "pruned", "was pruned")
+            retry(pruning, VersionConflict)  # others change or prune them, too
     return PruneReply(forgotten=ids, kept=total - len(ids))
 
 
@@ -155,17 +171,18 @@ def _worth(row: tuple[Any, ...], moment: datetime) -> float:
     return float(priority + TRUST_WORTH[status] + min(importance, 10) / 5 + use + youth)
 
 
-def _forget_all(tenant: Tenant, ids: list[str]) -> None:
+def forget_all(tenant: Tenant, ids: Sequence[str], why: str, what_happened: str, *more: Step) -> None:
+    """Forget these, as far as they are still there, in one transaction with `more`."""
     memories = tenant.find(Query(Memory, (OneOf("id", tuple(ids)),))).records
-    kept = [kept_steps(tenant, memory, "forgotten", "pruned", is_deleted=True)[1] for memory in memories]
+    kept = [kept_steps(tenant, memory, "forgotten", why, is_deleted=True)[1] for memory in memories]
     # Those of a kind together: a store does many of them at once.
     steps: list[Step] = [step for some in zip(*kept, strict=True) for step in some]
     of_these = OneOf("memory_id", tuple(memory.id for memory in memories))
     steps += [DeleteWhere(part, (of_these,)) for part in (Embedding, IndexTask)] if memories else []
     steps += forgetting_steps(tenant, ids)
-    steps += fallen_steps(tenant, memories, "was pruned")
-    if steps:
-        commit(tenant, steps)
+    steps += fallen_steps(tenant, memories, what_happened)
+    if memories:
+        commit(tenant, [*steps, *more])
 
 
 class HistoryRequest(Request):

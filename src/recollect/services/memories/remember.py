@@ -13,9 +13,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from recollect.domain.memory import (
-    Memory,
-)
+from recollect.domain.memory import Memory, Status
 from recollect.errors import (
     Conflict,
     DuplicateKey,
@@ -26,11 +24,13 @@ from recollect.errors import (
 from recollect.ports.query import equal
 from recollect.ports.steps import Absent, Insert, Step
 from recollect.services.memories.draft import Draft, RememberRequest, draft_of
+from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.embeddings import (
     IndexingResult,
     check_lengths,
     index_steps,
 )
+from recollect.services.memories.kinds import declared_kinds, is_undeclared, still_declared
 from recollect.services.memories.repeated import added_to_known, already_known, change_known, merged_into, seen_again
 from recollect.services.memories.revise import Receipt, current
 from recollect.services.memories.supersession import end_steps
@@ -72,14 +72,16 @@ def remember_many(tenant: Tenant, request: RememberManyRequest) -> RememberManyR
 
 def _remember_all(tenant: Tenant, requests: Sequence[RememberRequest]) -> list[Receipt]:
     lookup = tenant.citation_lookup(tenant.scope, None)
-    drafts = [draft_of(tenant, one, lookup) for one in requests]
+    kinds = declared_kinds(tenant, [one.kind for one in requests])
+    drafts = [draft_of(tenant, one, lookup, kinds) for one in requests]
     check_lengths(tenant, [(draft.given, draft.memory.namespaces) for draft in drafts if draft.given])
     return _remembered(tenant, drafts)
 
 
-def fresh_steps(tenant: Tenant, request: RememberRequest) -> tuple[Memory, list[Step]]:
+def fresh_steps(tenant: Tenant, request: RememberRequest, status: Status = "hypothesis") -> tuple[Memory, list[Step]]:
     """A new memory and the steps that store it, for services that commit more along with it."""
     draft = draft_of(tenant, request)
+    draft.memory = draft.memory.changed(status=status)
     return draft.memory, _fresh_steps(tenant, [draft])[0]
 
 
@@ -139,8 +141,11 @@ def _store(tenant: Tenant, drafts: Sequence[Draft], known: Mapping[str, Memory |
 def _fresh_steps(tenant: Tenant, drafts: Sequence[Draft]) -> tuple[list[Step], dict[str, IndexingResult]]:
     if not drafts:
         return [], {}
-    vectors, indexed = index_steps(tenant, [draft.memory for draft in drafts], [draft.given for draft in drafts])
-    steps = _none_known(drafts)
+    vectors, indexed = index_steps(
+        tenant, [embedded_memory(draft.memory) for draft in drafts], [draft.given for draft in drafts]
+    )
+    kinds = {draft.kind.id: draft.kind for draft in drafts if draft.kind is not None}
+    steps = [*still_declared(kinds.values()), *_none_known(drafts)]
     steps += [step for draft in drafts for step in _memory_steps(tenant, draft)]
     # Links may point at memories of the same call, so all memories come first.
     steps += [Insert(link) for draft in drafts for link in draft.links]
@@ -167,6 +172,9 @@ def _memory_steps(tenant: Tenant, draft: Draft) -> list[Step]:
     return steps
 
 
+_UNDECLARED = ("its kind is not declared, and the settings accept any; declare it with kind.add",)
+
+
 def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
     return Receipt(
         id=draft.memory.id,
@@ -179,7 +187,7 @@ def _receipt(draft: Draft, indexed: IndexingResult, seq: int) -> Receipt:
         indexed=indexed.names,
         queued=indexed.queued,
         vectors=indexed.vectors,
-        notes=indexed.notes,
+        notes=[*indexed.notes, *(_UNDECLARED if is_undeclared(draft.kind) else ())],
         seq=seq,
     )
 

@@ -21,10 +21,8 @@ from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Step
 from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.draft import Draft, Hanging, RememberRequest, citation_mark
-from recollect.services.memories.embeddings import (
-    PassageVector,
-    embeddings,
-)
+from recollect.services.memories.embedded_records import embedded_memory
+from recollect.services.memories.embeddings import PassageVector, embeddings
 from recollect.services.memories.revise import Receipt, change_steps, current
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of
@@ -166,7 +164,7 @@ def _new_vectors(tenant: Tenant, draft: Draft, known: Memory | Draft) -> list[Em
         record
         for model, vector in draft.given.items()
         if model not in models
-        for record in embeddings(memory, model, [PassageVector(vector)], given=True)
+        for record in embeddings(embedded_memory(memory), model, [PassageVector(vector)], given=True)
     ]
 
 

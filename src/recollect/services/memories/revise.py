@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, field_validator
 
-from recollect.domain.kinds import TEXT_LIMIT, describe, read_content
+from recollect.domain.kinds import TEXT_LIMIT, MemoryKind, describe, read_content
 from recollect.domain.memory import (
     LINKS,
     TRUSTED,
@@ -23,8 +23,8 @@ from recollect.domain.memory import (
     Embedding,
     IndexTask,
     Memory,
+    MemoryNamespace,
     MemoryScope,
-    Namespace,
     Relationship,
     Revision,
     Tag,
@@ -39,6 +39,7 @@ from recollect.ports.records import revised
 from recollect.ports.steps import Absent, DeleteWhere, Insert, Require, Step, Update
 from recollect.services.memories.content_hashes import intact
 from recollect.services.memories.embeddings import LATER, GivenVectors, check_lengths, given_vector, reindex_steps
+from recollect.services.memories.kinds import declared_kinds
 from recollect.services.request_limits import MOST_NAMESPACES, MOST_TAGS
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
@@ -81,7 +82,7 @@ class ReviseRequest(Request):
     expires_at: Through | None = Field(None, description="When to forget it")
     scope: MemoryScope | None = Field(None, description="How far it holds: task, project or global")
     level: Name | None = Field(None, description="How high it stands: item, stretch, session, day, project, …")
-    namespaces: list[Namespace] | None = Field(
+    namespaces: list[MemoryNamespace] | None = Field(
         None, min_length=1, max_length=MOST_NAMESPACES, description="Where it is searched from now on"
     )
     user: Id | None = Field(None, description="The user it belongs to; null for none, like the others below")
@@ -157,7 +158,7 @@ def _wanted(tenant: Tenant, memory: Memory, request: ReviseRequest) -> dict[str,
         words = moment_in_words(tenant, request.at, fields.get("user_id", memory.user_id))
         fields |= {"occurred_at": request.at, "moment": words}
     if request.content is not None:
-        fields |= new_content(memory, request.content)
+        fields |= new_content(memory, request.content, declared_kinds(tenant, [memory.kind]).get(memory.kind))
     if not fields:
         return {}
     if any(fields.get(name, getattr(memory, name)) != getattr(memory, name) for name in _SAID):
@@ -238,9 +239,9 @@ def _vectors(steps: Sequence[Step], memory: Memory) -> int:
     return sum(isinstance(one, Embedding) and one.namespace == memory.namespaces[0] for one in made)
 
 
-def new_content(memory: Memory, given: str | dict[str, Any]) -> dict[str, Any]:
+def new_content(memory: Memory, given: str | dict[str, Any], declared: MemoryKind | None = None) -> dict[str, Any]:
     """The fields that change with what a memory says: a new claim starts as a hypothesis."""
-    content, text = read_content(memory.kind, given)
+    content, text = read_content(memory.kind, given, declared)
     if not text:
         raise InvalidInput("there is nothing to remember", remedy="give some text, or forget the memory")
     if len(text) > TEXT_LIMIT:

@@ -1,7 +1,8 @@
 """One memory takes the place of another: when it does, and how that is undone.
 
 What replaces a memory ends its validity, with a link that says so. A trusted memory gives way only to a trusted one:
-until the replacement is promoted, the link is recorded and both are recalled. When the replacement is forgotten,
+until the replacement is promoted, the link is recorded and both are recalled. A link `may_supersede` proposes this: it
+does nothing until the replacement is promoted, whatever the status of the other. When the replacement is forgotten,
 erased, archived or rolled back, what it replaced is valid again as it was before; when it is demoted, what is trusted.
 """
 
@@ -17,7 +18,7 @@ from recollect.ports.steps import Step
 from recollect.services.memories.revise import change_steps
 from recollect.services.tenant import Tenant
 
-SUPERSEDES = "supersedes"
+SUPERSEDES, MAY_SUPERSEDE = "supersedes", "may_supersede"
 
 
 def refuse_replaced(tenant: Tenant, target: Memory) -> None:
@@ -48,10 +49,11 @@ def end_steps(tenant: Tenant, successor: Memory, target: Memory) -> list[Step]:
 
 
 def promoted_steps(tenant: Tenant, successor: Memory) -> list[Step]:
-    """A promoted memory now ends what it was waiting to replace."""
+    """A promoted memory now ends what it was waiting to replace; of what is only proposed, once it is trusted."""
+    types = (SUPERSEDES, MAY_SUPERSEDE) if successor.status in TRUSTED else (SUPERSEDES,)
     return [
         step
-        for target in _targets(tenant, successor.id)
+        for target in _targets(tenant, successor.id, *types)
         if target.valid_to is None or target.valid_to > now()
         for step in end_steps(tenant, successor, target)
     ]
@@ -85,17 +87,21 @@ def reinstated_steps(tenant: Tenant, gone: list[Memory], statuses: frozenset[str
     return steps
 
 
-def _targets(tenant: Tenant, id: str) -> list[Memory]:
-    links = Query(Relationship, (equal("source_id", id), equal("type", SUPERSEDES)))
+def _targets(tenant: Tenant, id: str, *types: str) -> list[Memory]:
+    links = Query(Relationship, (equal("source_id", id), OneOf("type", types or (SUPERSEDES, MAY_SUPERSEDE))))
     ids = tuple(target for (target,) in tenant.select(links, ("target_id",)))
     return tenant.find(Query(Memory, (OneOf("id", ids),))).records if ids else []
 
 
 def _living_successors(tenant: Tenant, id: str) -> list[Memory]:
-    links = Query(Relationship, (equal("target_id", id), equal("type", SUPERSEDES)))
-    ids = tuple(source for (source,) in tenant.select(links, ("source_id",)))
-    found = tenant.find(Query(Memory, (OneOf("id", ids),))).records if ids else []
-    return [memory for memory in found if memory.status != "archived"]
+    links = Query(Relationship, (equal("target_id", id), OneOf("type", (SUPERSEDES, MAY_SUPERSEDE))))
+    types = dict(sorted(tenant.select(links, ("source_id", "type"))))
+    found = tenant.find(Query(Memory, (OneOf("id", tuple(types)),))).records if types else []
+    return [
+        memory
+        for memory in found
+        if memory.status in TRUSTED or (types[memory.id] == SUPERSEDES and memory.status != "archived")
+    ]
 
 
 def _former_end(tenant: Tenant, target: Memory, by: str) -> datetime | bool | None:

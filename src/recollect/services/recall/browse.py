@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
+from recollect.domain.cold import ColdLink
 from recollect.domain.memory import Memory, Relationship
 from recollect.domain.record import Id, JsonObject, QueryText, now
 from recollect.errors import DamagedData
-from recollect.ports.query import AnyOf, Compare, Filter, OneOf, Order, Page, Query, encode_cursor
+from recollect.ports.query import AnyOf, Compare, Filter, IsNull, OneOf, Order, Page, Query, encode_cursor
 from recollect.services.memories.content_hashes import intact, left_out_note, unreadable_note
 from recollect.services.recall.filters import MemoryFilter, search_conditions
 from recollect.services.requests import PageReply, Reply, Request
@@ -35,6 +37,7 @@ class LinkView(Reply):
     id: str
     text: str = Field("", description="The beginning of what the other one says; empty if it was forgotten")
     status: str = ""
+    cold: str | None = Field(None, description="The session to restore, if the other one is in cold storage")
 
 
 class MemoryView(Reply):
@@ -103,7 +106,35 @@ def _links(tenant: Tenant, id: str) -> list[LinkView]:
         direction, other = ("to", target) if source == id else ("from", source)
         text, status = known.get(other, ("", ""))
         links.append(LinkView(type=type, direction=direction, id=other, text=text, status=status))
-    return links
+    return [*links, *_cold_links(tenant, id)]
+
+
+def _cold_links(tenant: Tenant, id: str) -> Iterator[LinkView]:
+    """Links to memories that are in cold storage."""
+    either = AnyOf((Compare("source_memory_id", "=", id), Compare("target_memory_id", "=", id)))
+    fields = ("link", "source_archive_id", "target_archive_id")
+    for link, source_archive, target_archive in tenant.select(Query(ColdLink, (either,)), fields):
+        direction: Literal["to", "from"] = "to" if link["source_id"] == id else "from"
+        other = link["target_id"] if direction == "to" else link["source_id"]
+        yield LinkView(
+            type=link["type"], direction=direction, id=other, status="cold", cold=target_archive or source_archive
+        )
+
+
+MemoryOrder = Literal[
+    "newest", "oldest", "happened", "updated", "priority", "confidence", "importance", "used", "expires"
+]
+_ORDERS: dict[str, Order] = {
+    "newest": Order("id", descending=True),
+    "oldest": Order("id"),
+    "happened": Order("occurred_at", descending=True),
+    "updated": Order("updated_at", descending=True),
+    "priority": Order("priority", descending=True),
+    "confidence": Order("confidence", descending=True),
+    "importance": Order("importance", descending=True),
+    "used": Order("access_count", descending=True),
+    "expires": Order("expires_at"),
+}
 
 
 class ListRequest(MemoryFilter):
@@ -111,6 +142,11 @@ class ListRequest(MemoryFilter):
 
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
+    order: MemoryOrder = Field(
+        "newest",
+        description="newest, oldest (as stored), happened, updated, priority, confidence, importance or used, each the"
+        " latest or highest first; expires: the soonest first, and only what expires",
+    )
     forgotten: bool = Field(False, description="List what was forgotten instead")
     rolled_up: bool = Field(True, description="Also summaries of others; if not, only when asked for by kind or level")
 
@@ -128,9 +164,17 @@ class MemoryLine(Reply):
     session: str | None = None
     project: str | None = None
 
+    @classmethod
+    def of(cls, memory: Memory) -> MemoryLine:
+        return MemoryLine(
+            id=memory.id, text=memory.text, kind=memory.kind, status=memory.status, author=memory.author,
+            occurred_at=memory.occurred_at.isoformat(), priority=memory.priority,
+            user=memory.user_id, agent=memory.agent_id, session=memory.session_id, project=memory.project_id,
+        )  # fmt: skip
+
 
 class MemoryPage(PageReply[MemoryLine]):
-    """Memories, the newest first."""
+    """Memories in the order that was asked for, the newest first if none was."""
 
     memories: list[MemoryLine]
     total: int
@@ -138,33 +182,28 @@ class MemoryPage(PageReply[MemoryLine]):
 
 
 def list_memories(tenant: Tenant, request: ListRequest) -> MemoryPage:
-    """List memories, the newest first, with the filters of recall."""
+    """List memories with the filters of recall, the newest first unless another order is asked for."""
     conditions = search_conditions(request, now(), evidence_only=not request.rolled_up)
     filters = (replace(conditions, alive=()) if request.forgotten else conditions).filters()
+    if request.order == "expires":
+        filters = (*filters, IsNull("expires_at", wanted=False))
     deleted: Literal["only", "no"] = "only" if request.forgotten else "no"
-    query = Query(Memory, filters, (Order("id", descending=True),), request.limit, request.after, deleted)
+    query = Query(Memory, filters, (_ORDERS[request.order],), request.limit, request.after, deleted)
     notes: list[str] = []
     try:
         page, total = counted_page(tenant, query)
     except DamagedData:
-        page, total = _readable_page(tenant, query, notes), tenant.count(query)
-    lines = [
-        MemoryLine(
-            id=m.id, text=m.text, kind=m.kind, status=m.status, author=m.author,
-            occurred_at=m.occurred_at.isoformat(), priority=m.priority,
-            user=m.user_id, agent=m.agent_id, session=m.session_id, project=m.project_id,
-        )
-        for m in page.records
-        if left_out_note(m) is None
-    ]  # fmt: skip
+        page, total = readable_page(tenant, query, notes), tenant.count(query)
+    lines = [MemoryLine.of(memory) for memory in page.records if left_out_note(memory) is None]
     notes += [note for m in page.records if (note := left_out_note(m)) is not None]
     return MemoryPage(memories=lines, next=page.next, total=total, notes=notes)
 
 
-def _readable_page(tenant: Tenant, query: Query[Memory], notes: list[str]) -> Page[Memory]:
+def readable_page(tenant: Tenant, query: Query[Memory], notes: list[str]) -> Page[Memory]:
     """The page one by one: a memory that cannot be read does not hide the others, and is named."""
     after = (query.after or "").partition("~")[0] or None
-    ids = [id for (id,) in tenant.select(replace(query, after=after), ("id",))]
+    rows = tenant.select(replace(query, after=after), [order.field for order in query.ordering()])
+    ids = [row[-1] for row in rows]
     memories: list[Memory] = []
     for id in ids:
         try:
@@ -173,4 +212,4 @@ def _readable_page(tenant: Tenant, query: Query[Memory], notes: list[str]) -> Pa
             notes.append(unreadable_note(id))
             continue
         memories += [found] if found is not None else []
-    return Page(memories, encode_cursor([ids[-1]]) if len(ids) == query.limit else None)
+    return Page(memories, encode_cursor(rows[-1]) if len(rows) == query.limit else None)

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from recollect.domain.memory import Memory
+from recollect.domain.conversations import Message
+from recollect.domain.memory import Memory, message_id
+from recollect.domain.record import made_at
+from recollect.domain.text.late_interaction import late_similarities
 from recollect.domain.text.passages import PASSAGE_TOKENS
 from recollect.domain.text.questions import Question
 from recollect.domain.text.relevance import (
@@ -18,14 +21,17 @@ from recollect.domain.text.relevance import (
     Candidate,
     Ranked,
     Ranking,
-    late_similarities,
 )
 from recollect.ports.query import Beside, TextQuery
 from recollect.services.memories.embeddings import GivenVectors
-from recollect.services.recall.filters import NO_SUMMARY, SearchConditions
-from recollect.services.recall.meaning import VectorSearch, vector_of
-from recollect.services.recall.memory_rows import MemoryRow, MemoryRows
+from recollect.services.recall.filters import NO_SUMMARY
+from recollect.services.recall.meaning import Conditions, VectorSearch, keys_of, vector_of
+from recollect.services.recall.memory_rows import MemoryRow, MemoryRows, MessageRows
+from recollect.services.recall.message_conditions import SAID, MessageConditions
 from recollect.services.tenant import Tenant
+
+# Without a session, what was written by the same user or agent within these minutes was said together.
+PAUSE_SECONDS = 600.0
 
 
 @dataclass(slots=True)
@@ -40,77 +46,171 @@ class Pool:
     ranked: list[Ranked] | None = None
     is_past: bool = False
 
+    @property
+    def has_messages(self) -> bool:
+        return any(row.role is not None for row in self.rows.values())
+
+
+@dataclass(slots=True)
+class _Part:
+    """The memories, or the messages, that one search found by words and by meaning."""
+
+    conditions: Conditions
+    rows: MemoryRows
+    lexical: dict[str, float] = field(default_factory=dict)
+    near: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def best(self) -> list[str]:
+        return [*list(self.lexical)[:NEIGHBOURS_OF], *list(self.near)[:NEIGHBOURS_OF]]
+
 
 def gather(
     tenant: Tenant,
     question: Question,
-    conditions: SearchConditions,
+    searched: Sequence[Conditions],
     *,
     given: GivenVectors | None = None,
     limit: int = 10,
 ) -> Pool:
     """Candidates by words, by meaning and by standing beside one; each proven on the records."""
     pool, depth = Pool(), max(1, limit // 50)
-    rows = MemoryRows(tenant, conditions.filters(), pool.notes)
+    parts = [_Part(conditions, _rows(tenant, conditions, pool.notes)) for conditions in searched]
     with tenant.turn:
-        words = TextQuery(
-            Memory, question.terms, LEXICAL_POOL * depth, conditions.facets, conditions.unknown_to_indexes()
-        )
-        lexical = {hit.id: hit.score for hit in tenant.search_text(words)}
-        pool.rows = rows.passing(list(lexical))
-    _compare_with(tenant, question, conditions, given, pool)
+        for part in parts:
+            part.lexical = _by_words(tenant, question, part.conditions, LEXICAL_POOL * depth)
+            pool.rows |= part.rows.passing(list(part.lexical))
+    found = list(pool.rows.values())
+    question = question.in_own_voice(
+        [row.text for row in found[:NEIGHBOURS_OF]], {row.author for row in found if row.author}
+    )
+    _compare_with(tenant, question, searched, given, pool)
     with tenant.turn:
-        near = pool.vectors.nearest(rows, DENSE_POOL * depth, pool.notes) if pool.vectors else {}
-        pool.rows |= rows.passing(list(near))
-        best = [*list(lexical)[:NEIGHBOURS_OF], *list(near)[:NEIGHBOURS_OF]]
-        around = _stretches(tenant, pool.rows, best)
-        pool.rows |= rows.passing(list(dict.fromkeys(id for ids in around for id in ids)))
-        positions = _positions(around)
-        pool.candidates = [_candidate(row, lexical, positions) for row in pool.rows.values()]
+        around: list[list[str]] = []
+        for part in parts:
+            if pool.vectors:
+                part.near = pool.vectors.nearest(part.conditions, part.rows, DENSE_POOL * depth, pool.notes)
+            pool.rows |= part.rows.passing(list(part.near))
+            stretches = _stretches(tenant, part.conditions, pool.rows, part.best)
+            pool.rows |= part.rows.passing(list(dict.fromkeys(id for ids in stretches for id in ids)))
+            around += stretches
+        positions = _positions(around, pool.rows)
+        lexical = {id: score for part in parts for id, score in part.lexical.items()}
+        pool.candidates = [
+            candidate_of(row, position=positions.get(id), lexical=lexical.get(id, 0.0)) for id, row in pool.rows.items()
+        ]
         pool.ranking = Ranking(question, pool.candidates)
         if pool.vectors:
+            near = {id: similarity for part in parts for id, similarity in part.near.items()}
             _score_meaning(pool, pool.vectors, pool.ranking, near)
     return pool
 
 
 def gather_near(
-    tenant: Tenant, question: Question, conditions: SearchConditions, given: GivenVectors | None, limit: int
+    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, limit: int
 ) -> Pool:
     """Only the nearest in meaning, in the order of their similarity: what a vector store answers."""
     pool = Pool()
-    rows = MemoryRows(tenant, conditions.filters(), pool.notes)
-    _compare_with(tenant, question, conditions, given, pool)
+    _compare_with(tenant, question, searched, given, pool)
+    near: dict[str, float] = {}
     with tenant.turn:
-        near = pool.vectors.nearest(rows, limit, pool.notes) if pool.vectors else {}
-        pool.rows = rows.passing(list(near))
-    pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in near]
+        for conditions in searched:
+            rows = _rows(tenant, conditions, pool.notes)
+            found = pool.vectors.nearest(conditions, rows, limit, pool.notes) if pool.vectors else {}
+            pool.rows |= rows.passing(list(found))
+            near |= found
+    ordered = sorted(near, key=lambda id: (-near[id], id))
+    pool.ranked = [Ranked(id, near[id], max(near[id], 0.0), {"nearness": near[id]}) for id in ordered]
     return pool
 
 
+def _rows(tenant: Tenant, conditions: Conditions, notes: list[str]) -> MemoryRows:
+    rows = MessageRows if isinstance(conditions, MessageConditions) else MemoryRows
+    return rows(tenant, conditions.filters(), notes)
+
+
+def _by_words(tenant: Tenant, question: Question, conditions: Conditions, limit: int) -> dict[str, float]:
+    """The scores of those that have words of the question, best first."""
+    found: dict[str, float] = {}
+    for facets in conditions.text_searches():
+        words = TextQuery(conditions.record, question.terms, limit, facets, conditions.unknown_to_indexes())
+        hits = tenant.search_text(words)
+        found |= dict(zip(keys_of(conditions, [hit.id for hit in hits]), (hit.score for hit in hits), strict=True))
+    return dict(sorted(found.items(), key=lambda one: -one[1])[:limit])
+
+
 def _compare_with(
-    tenant: Tenant, question: Question, conditions: SearchConditions, given: GivenVectors | None, pool: Pool
+    tenant: Tenant, question: Question, searched: Sequence[Conditions], given: GivenVectors | None, pool: Pool
 ) -> None:
     """Outside of the turn: a model may be slow."""
-    vector = vector_of(tenant, question, conditions, pool.rows.values(), given, pool.notes)
-    pool.vectors = VectorSearch(tenant, conditions, vector) if vector else None
+    namespaces = searched[0].namespaces
+    vector = vector_of(tenant, question, namespaces, pool.rows.values(), given, pool.notes)
+    pool.vectors = VectorSearch(tenant, searched, vector) if vector else None
 
 
-def _stretches(tenant: Tenant, rows: Mapping[str, MemoryRow], best: Sequence[str]) -> list[list[str]]:
-    """The ids around each of the best that stands in a session, in the order of the session."""
-    placed = [rows[id] for id in dict.fromkeys(best) if id in rows and rows[id].session_id]
-    if not placed:
+def _stretches(
+    tenant: Tenant, conditions: Conditions, rows: Mapping[str, MemoryRow], best: Sequence[str]
+) -> list[list[str]]:
+    """The ids around each of the best: in the order of its session, or else as they were written one after another."""
+    found = [rows[id] for id in dict.fromkeys(best) if id in rows]
+    in_sessions = [row for row in found if row.session_id]
+    if isinstance(conditions, MessageConditions):  # messages are in the order of their ids
+        said = tuple((row.session_id, message_id(row.id), message_id(row.id)) for row in in_sessions)
+        around = tenant.beside(Beside(Message, "session_id", "id", said, NEIGHBOUR_REACH, SAID)) if said else []
+        return _around(in_sessions, [keys_of(conditions, ids) for ids in around])
+    places = tuple((row.session_id, row.occurred_at, row.id) for row in in_sessions)
+    query = Beside(Memory, "session_id", "occurred_at", places, NEIGHBOUR_REACH, (NO_SUMMARY,))
+    stretches = _around(in_sessions, tenant.beside(query) if places else [])
+    for within in ("user_id", "agent_id", "kind"):
+        loose = [row for row in found if row.session_id is None and _written_within(row) == within]
+        written = tuple((getattr(row, within), row.id, row.id) for row in loose)
+        query = Beside(Memory, within, "id", written, NEIGHBOUR_REACH, (NO_SUMMARY,))
+        beside = tenant.beside(query) if written else []
+        stretches += _around(loose, [_at_once(ids, row.id) for row, ids in zip(loose, beside, strict=True)])
+    return stretches
+
+
+def _around(rows: Sequence[MemoryRow], stretches: Sequence[list[str]]) -> list[list[str]]:
+    return [ids for row, ids in zip(rows, stretches, strict=True) if row.id in ids]
+
+
+def _written_within(row: MemoryRow) -> str | None:
+    """Among whose memories a memory without a session was written; None if its id does not say when."""
+    if made_at(row.id) is None:
+        return None
+    return "user_id" if row.user_id else "agent_id" if row.agent_id else "kind"
+
+
+def _at_once(ids: Sequence[str], id: str) -> list[str]:
+    """The stretch around an id that was written without a long pause."""
+    if id not in ids:
         return []
-    places = tuple((row.session_id, row.occurred_at, row.id) for row in placed)
-    found = tenant.beside(Beside(Memory, "session_id", "occurred_at", places, NEIGHBOUR_REACH, (NO_SUMMARY,)))
-    return [ids for row, ids in zip(placed, found, strict=True) if row.id in ids]
+    times, first = [made_at(one) for one in ids], ids.index(id)
+    last = first
+    while first and _is_soon(times[first - 1], times[first]):
+        first -= 1
+    while last + 1 < len(ids) and _is_soon(times[last], times[last + 1]):
+        last += 1
+    return list(ids[first : last + 1])
 
 
-def _positions(stretches: Sequence[Sequence[str]]) -> dict[str, int]:
+def _is_soon(before: float | None, after: float | None) -> bool:
+    return before is not None and after is not None and after - before <= PAUSE_SECONDS
+
+
+def _positions(stretches: Sequence[Sequence[str]], rows: Mapping[str, MemoryRow]) -> dict[str, int]:
     """Places of the members of some stretches of sessions, right as far as the stretches reach and overlap.
 
-    Numbers that are further apart than any neighbour's reach say nothing: what lies between was not read.
+    Numbers that are further apart than any neighbour's reach say nothing: what lies between was not read. What stands
+    beside a memory without a session may have one, or be somebody else's; then it is no neighbour.
     """
-    following = {one: after for ids in stretches for one, after in pairwise(ids)}
+    told_in = {id: row.session_id or (row.user_id, row.agent_id) for id, row in rows.items()}
+    following = {
+        one: after
+        for ids in stretches
+        for one, after in pairwise(ids)
+        if one not in told_in or after not in told_in or told_in[one] == told_in[after]
+    }
     led_to = set(following.values())
     positions: dict[str, int] = {}
     place = 0
@@ -125,15 +225,15 @@ def _positions(stretches: Sequence[Sequence[str]]) -> dict[str, int]:
     return positions
 
 
-def _candidate(row: MemoryRow, lexical: Mapping[str, float], positions: Mapping[str, int]) -> Candidate:
+def candidate_of(row: MemoryRow, *, position: int | None = None, lexical: float = 0.0) -> Candidate:
     return Candidate(
         id=row.id,
         text=row.text,
         author=row.author,
         session_id=row.session_id,
-        position=positions.get(row.id),
+        position=position,
         at=row.occurred_at,
-        lexical=lexical.get(row.id, 0.0),
+        lexical=lexical,
     )
 
 

@@ -1,7 +1,7 @@
-"""Recalled memories, packed for a prompt: within a token budget, delimited, labelled with origin and trust.
+"""Recalled memories and messages, packed for a prompt: within a token budget, delimited, labelled with their origin.
 
-Recalled text is data. Each memory stands between markers that its text cannot forge, with its status and
-citations beside it, under a line that says to treat it as evidence and not as instructions.
+Recalled text is data. Each stands between markers that its text cannot forge, a memory with its status and citations
+beside it, under a line that says to treat it as evidence and not as instructions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from recollect.services.recall.hits import Hit, PassageView
-from recollect.services.recall.recall import RecallRequest, RecentResult, as_rechecked, find, note_search, rechecking
+from recollect.services.recall.recall import RecallRequest, RecentResult, as_rechecked, find, note_shown, rechecking
 from recollect.services.requests import Reply
 from recollect.services.tenant import Tenant
 from recollect.services.times import zone_for
@@ -39,7 +39,7 @@ class ContextRequest(RecallRequest):
 
 
 class Context(Reply):
-    """Text for a prompt, and which memories went into it."""
+    """Text for a prompt, and which memories and messages went into it."""
 
     text: str
     tokens: int
@@ -69,11 +69,12 @@ def context(tenant: Tenant, request: ContextRequest) -> Context:
         for hit in _overview(tenant, asked):
             third -= pack.add_hit(hit, third)
     chosen = sum(pack.add_hit(hit, pack.room) > 0 for hit in found.hits)
-    note_search(tenant, asked, pack.used, "context")
+    note_shown(tenant, asked, pack.shown, "context")
     text = HEADER + "".join(pack.entries) + FOOTER
     notes = [*found.notes, *(recheck.notes if recheck is not None else ())]
     left_out = len(found.hits) - chosen + found.left_out
-    return Context(text=text, tokens=tokens_in(text), used=pack.used, left_out=left_out, notes=notes)
+    used = [hit.id for hit in pack.shown]
+    return Context(text=text, tokens=tokens_in(text), used=used, left_out=left_out, notes=notes)
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class _Pack:
     room: int
     timezone: str
     entries: list[str] = field(default_factory=list)
-    used: list[str] = field(default_factory=list)
+    shown: list[Hit] = field(default_factory=list)
     still: Callable[[Hit], Hit | None] = lambda hit: hit
 
     def add(self, entry: str, most: int) -> int:
@@ -96,12 +97,14 @@ class _Pack:
         return cost
 
     def add_hit(self, hit: Hit, most: int) -> int:
-        if hit.id in self.used or tokens_in(_fitting(hit, len(self.used) + 1, self.timezone, most)) > most:
+        number = len(self.shown) + 1
+        is_shown = any((hit.type, hit.id) == (one.type, one.id) for one in self.shown)
+        if is_shown or tokens_in(_fitting(hit, number, self.timezone, most)) > most:
             return 0
         looked = self.still(hit)
-        cost = self.add(_fitting(looked, len(self.used) + 1, self.timezone, most), most) if looked is not None else 0
+        cost = self.add(_fitting(looked, number, self.timezone, most), most) if looked is not None else 0
         if cost:
-            self.used.append(hit.id)
+            self.shown.append(hit)
         return cost
 
 
@@ -126,20 +129,19 @@ def _fitting(hit: Hit, number: int, timezone: str, room: int) -> str:
 
 def _entry(hit: Hit, number: int, timezone: str, passage: PassageView | None = None) -> str:
     when = hit.occurred_at.astimezone(ZoneInfo(timezone))
-    labels = [
-        f"n={number}",
-        f'id="{as_label(hit.id)}"',
-        f"status={hit.status}",
-        f"kind={hit.kind}",
-        f"when={when:%Y-%m-%d}",
-    ]
+    claims = [f"role={hit.role}"] if hit.type == "message" else [f"status={hit.status}", f"kind={hit.kind}"]
+    labels = [f"n={number}", f'id="{as_label(hit.id)}"', *claims, f"when={when:%Y-%m-%d}"]
     if hit.author:
         labels.append(f'by="{as_label(hit.author)}"')
+    if hit.via is not None:
+        labels.append(f'linked="{as_label(hit.via.type)} {hit.via.direction} {as_label(hit.via.id)}"')
     text = hit.text
     if passage is not None:
         labels.append(f'part="characters {passage.start} to {passage.end} of {len(hit.text)}"')
         before, after = "… " * (passage.start > 0), " …" * (passage.end < len(hit.text))
         text = f"{before}{passage.text}{after}"
+    if hit.type == "message":
+        return f"<message {' '.join(labels)}>\n  {harmless(text)}\n</message>\n"
     cites = "; ".join(f"{one.source} ({_found(one, timezone)})" for one in hit.citations[:3])
     source = as_label(cites) or "none given"
     return f"<memory {' '.join(labels)}>\n  source: {source}\n  {harmless(text)}\n</memory>\n"

@@ -10,21 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from recollect.domain.memory import LONG_TERM, SHORT_TERM, TRUSTED, MemoryScope, Status, Tag, standing_for
+from recollect.domain.memory import (
+    LONG_TERM,
+    SHORT_TERM,
+    TRUSTED,
+    Memory,
+    MemoryScope,
+    Status,
+    Tag,
+    for_memories,
+    standing_for,
+)
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Id, Json, Name, QueryText
 from recollect.errors import InvalidInput
 from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, equal
+from recollect.services.json_filters import member_conditions
 from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Request
 from recollect.services.times import From, Through
 
 # Of what was said and noted: a summary written by hand, without a level, is one of those.
 NO_SUMMARY = AnyOf((Compare("kind", "!=", "summary"), Compare("level", "=", "item")))
+Facets = dict[str, tuple[str, ...]]
 LIVE_STATUSES: tuple[str, ...] = ("hypothesis", "verified", "published")
 
 
@@ -49,18 +61,48 @@ class MemoryFilter(Request):
     author: QueryText | None = Field(None, description="Only said by this author")
     source_agent: QueryText | None = Field(None, description="Only made by the agent of this name")
     source: QueryText | None = Field(None, description="Only citing this source, such as file:notes.md")
+    cycle: Id | None = Field(None, description="Only made in this cycle of a run")
     since: From | None = Field(None, description="Only said or happened at this time or later")
     until: Through | None = Field(None, description="Only said or happened before this time; a date counts whole")
+    created_since: From | None = Field(None, description="Only stored at this time or later")
+    created_until: Through | None = Field(None, description="Only stored before this time")
+    changed_since: From | None = Field(None, description="Only last changed at this time or later")
+    changed_until: Through | None = Field(None, description="Only last changed before this time")
+    expires_since: From | None = Field(None, description="Only what expires at this time or later")
+    expires_until: Through | None = Field(None, description="Only what expires before this time")
+    content: Json = Field(
+        default_factory=dict,
+        max_length=MOST_CONDITIONS,
+        description='Only with these members in their typed content, such as {"success": false}',
+    )
     metadata: Json = Field(
-        default_factory=dict, max_length=MOST_CONDITIONS, description="Only with these members in their metadata"
+        default_factory=dict,
+        max_length=MOST_CONDITIONS,
+        description='Only with these members in their metadata: a value, several, or operators such as {"gte": 3}',
     )
     min_confidence: float | None = Field(None, ge=0, le=1, description="Only at least so sure")
+    max_confidence: float | None = Field(None, ge=0, le=1, description="Only at most so sure")
     min_priority: int | None = Field(None, ge=1, le=10, description="Only of at least this priority")
-    namespaces: list[Name] = Field(default_factory=list, description="Where to look; long_term by default")
+    max_priority: int | None = Field(None, ge=1, le=10, description="Only of at most this priority")
+    min_importance: float | None = Field(None, ge=0, description="Only of at least this importance")
+    max_importance: float | None = Field(None, ge=0, description="Only of at most this importance")
+    namespaces: list[Annotated[Name, AfterValidator(for_memories)]] = Field(
+        default_factory=list, description="Where to look; long_term by default"
+    )
     purpose: Literal["think", "act"] = Field(
         "think", description="To act on what is recalled, only verified and published memories are admitted"
     )
     include_superseded: bool = Field(False, description="Also what was replaced or is no longer valid")
+
+
+# What says how to look, not which memories: alone, they are no filter.
+_NOT_NARROWING = frozenset({"purpose", "include_superseded", "also_session", "namespaces"})
+
+
+def is_filtered(request: MemoryFilter) -> bool:
+    """Whether a request says which memories it means."""
+    named = request.model_fields_set & (MemoryFilter.model_fields.keys() - _NOT_NARROWING)
+    return any(getattr(request, name) not in (None, [], {}) for name in named)
 
 
 class Condition(NamedTuple):
@@ -74,7 +116,8 @@ class Condition(NamedTuple):
 class SearchConditions:
     """`facets` are known to the indexes; `where` and `alive` are checked on the records."""
 
-    facets: dict[str, tuple[str, ...]]
+    record: ClassVar[type[Memory]] = Memory
+    facets: Facets
     where: tuple[Condition, ...]
     alive: tuple[Condition, ...]
     namespaces: tuple[str, ...]
@@ -93,7 +136,18 @@ class SearchConditions:
     def unknown_to_indexes(self) -> tuple[Filter, ...]:
         return tuple(condition.filter for condition in (*self.where, *self.alive))
 
-    def vector_facets(self) -> dict[str, tuple[str, ...]]:
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether there is a filter that the indexes do not know, besides those of every recall."""
+        return bool(self.where)
+
+    def text_searches(self) -> tuple[Facets, ...]:
+        return (self.facets,)
+
+    def vector_searches(self) -> tuple[Facets, ...]:
+        return (self.vector_facets(),)
+
+    def vector_facets(self) -> Facets:
         return {name: values for name, values in self.facets.items() if name != "namespaces"}
 
 
@@ -105,7 +159,7 @@ def search_conditions(wanted: MemoryFilter, moment: datetime, *, evidence_only: 
     """
     both = wanted.session or wanted.also_session
     namespaces = tuple(wanted.namespaces) or ((LONG_TERM, SHORT_TERM) if both else (LONG_TERM,))
-    facets: dict[str, tuple[str, ...]] = {
+    facets: Facets = {
         f"{name}_id": (value,)
         for name in ("user", "agent", "session", "project")
         if (value := getattr(wanted, name)) is not None
@@ -153,18 +207,33 @@ def _where(wanted: MemoryFilter) -> Iterator[Condition]:
         yield Condition(f"it was not said by {wanted.author}", equal("author", wanted.author))
     if wanted.source_agent:
         yield Condition(f"it was not made by {wanted.source_agent}", equal("source_agent", wanted.source_agent))
-    if wanted.since:
-        yield Condition(f"it is from before {wanted.since.isoformat()}", Compare("occurred_at", ">=", wanted.since))
-    if wanted.until:
-        yield Condition(f"it is not from before {wanted.until.isoformat()}", Compare("occurred_at", "<", wanted.until))
-    for key, value in wanted.metadata.items():
-        if isinstance(value, dict | list):
-            raise InvalidInput(f"metadata '{key}' is compared with a single value", remedy="give text, a number, …")
-        yield Condition(f"its metadata '{key}' is different", Compare("metadata", "=", value, key=key))
-    if wanted.min_confidence is not None:
-        yield Condition("its confidence is too low", Compare("confidence", ">=", wanted.min_confidence))
-    if wanted.min_priority is not None:
-        yield Condition("its priority is too low", Compare("priority", ">=", wanted.min_priority))
+    if wanted.cycle:
+        yield Condition(f"it was not made in cycle {wanted.cycle}", equal("cycle_id", wanted.cycle))
+    for field, prefix, is_from, is_not_from in _TIMES:
+        since: datetime | None = getattr(wanted, f"{prefix}since")
+        until: datetime | None = getattr(wanted, f"{prefix}until")
+        if since:
+            yield Condition(f"{is_from} before {since.isoformat()}", Compare(field, ">=", since))
+        if until:
+            yield Condition(f"{is_not_from} before {until.isoformat()}", Compare(field, "<", until))
+    for field in ("content", "metadata"):
+        for name, condition in member_conditions(field, getattr(wanted, field)):
+            yield Condition(f"its {field} '{name}' is different", condition)
+    for field in ("confidence", "priority", "importance"):
+        least, most = getattr(wanted, f"min_{field}"), getattr(wanted, f"max_{field}")
+        if least is not None:
+            yield Condition(f"its {field} is too low", Compare(field, ">=", least))
+        if most is not None:
+            yield Condition(f"its {field} is too high", Compare(field, "<=", most))
+
+
+_TIMES = (
+    ("occurred_at", "", "it is from", "it is not from"),
+    ("created_at", "created_", "it was created", "it was not created"),
+    ("updated_at", "changed_", "it was last changed", "it was not last changed"),
+    ("expires_at", "expires_", "it does not expire, or does", "it does not expire"),
+)
+"""A field, how its filters begin, and the words for what lies before and not before a time."""
 
 
 def _alive(wanted: MemoryFilter, moment: datetime, namespaces: tuple[str, ...]) -> Iterator[Condition]:

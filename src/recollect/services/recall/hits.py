@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from recollect.domain.memory import Tag
-from recollect.domain.provenance import Citation
+from recollect.domain.memory import Tag, message_id
+from recollect.domain.provenance import Citation, cite
 from recollect.domain.text.passages import Passage
 from recollect.domain.text.questions import Question
 from recollect.domain.text.relevance import Ranked
@@ -35,13 +35,24 @@ class PassageView(Reply):
     end: int
 
 
+class ViaLink(Reply):
+    """The link by which a memory came along: from a hit, or from one that came along with a hit."""
+
+    id: str = Field(description="The memory at the other end of the link")
+    type: str
+    direction: Literal["to", "from"] = Field(description="Whether the link goes to this memory, or starts from it")
+    hops: int = Field(description="Over how many links it was reached")
+
+
 class Hit(Reply):
-    """A recalled memory. `why` says in words why it stands here, `parts` in numbers that add up to `score`.
+    """A recalled memory or message. `why` says in words why it stands here, `parts` in numbers that add up to `score`.
 
     The score compares the hits of one question; `match`, from 0 to 1, can be compared across questions. Of a long
-    memory `passage` is the part that answers best; a short one has none.
+    memory `passage` is the part that answers best; a short one has none. A message has the `type` message, a `role` and
+    the status "said": who said it and when is known, and nothing more is claimed.
     """
 
+    type: Literal["memory", "message"] = "memory"
     id: str
     text: str
     score: float
@@ -63,19 +74,48 @@ class Hit(Reply):
     agent: str | None = None
     session: str | None = None
     project: str | None = None
+    via: ViaLink | None = Field(None, description="Set where it came along by a link (`follow`), not by its own words")
+    role: str | None = Field(None, description="Of a message: user, assistant or tool")
+
+
+def without_repeats(tenant: Tenant, best: Sequence[Ranked], pool: Pool, most: int) -> list[Ranked]:
+    """The best, without messages that one of the memories among them cites or repeats word for word.
+
+    A message that was revised since it was cited says something else now: it stays.
+    """
+    said = {hit.id: pool.rows[hit.id] for hit in best if hit.id in pool.rows and pool.rows[hit.id].role is not None}
+    if not said:
+        return list(best[:most])
+    sources = {cite.log(message_id(key)).source(): key for key in said}
+    citing = Query(Citation, (OneOf("source", tuple(sources)),))
+    told: dict[str, set[str]] = {}
+    for memory, source, at in tenant.select(citing, ("memory_id", "source", "created_at")):
+        if at.isoformat() >= said[sources[source]].metadata.get("revised_at", ""):
+            told.setdefault(memory, set()).add(sources[source])
+    texts: dict[str, set[str]] = {}
+    for key, row in said.items():
+        texts.setdefault(row.text.strip(), set()).add(key)
+    shown = list(best[:most])
+    while True:
+        memories = [hit.id for hit in shown if hit.id in pool.rows and hit.id not in said]
+        repeated = {key for id in memories for key in told.get(id, set()) | texts.get(pool.rows[id].text, set())}
+        kept = [hit for hit in best if hit.id not in repeated][:most]
+        if kept == shown:
+            return kept
+        shown = kept
 
 
 def hits_of(tenant: Tenant, best: Sequence[Ranked], pool: Pool, question: Question) -> list[Hit]:
     """The best of a pool as they are shown. One that is damaged is left out, and a note of the pool says so."""
     rows = {hit.id: pool.rows[hit.id] for hit in best if hit.id in pool.rows}
     for row in list(rows.values()):
-        damage = left_out_note(row)
+        damage = left_out_note(row) if row.role is None else None
         if damage is not None:
             pool.notes.append(damage)
             del rows[row.id]
     if not rows:
         return []
-    of_these = (OneOf("memory_id", tuple(rows)),)
+    of_these = (OneOf("memory_id", tuple(id for id, row in rows.items() if row.role is None)),)
     cited, tagged = tenant.select_each(
         [(Query(Citation, of_these), ("memory_id", *citations.SHOWN)), (Query(Tag, of_these), ("memory_id", "tag"))]
     )
@@ -100,7 +140,8 @@ def _hit(
     question: Question,
 ) -> Hit:
     return Hit(
-        id=row.id,
+        type="memory" if row.role is None else "message",
+        id=row.id if row.role is None else message_id(row.id),
         text=row.text,
         score=round(hit.score, 4),
         match=round(hit.match, 4),
@@ -121,6 +162,7 @@ def _hit(
         agent=row.agent_id,
         session=row.session_id,
         project=row.project_id,
+        role=row.role,
     )
 
 
@@ -141,7 +183,7 @@ def _why(row: MemoryRow, hit: Ranked, cited: list[CitationView], question: Quest
         reasons.append(f"is from {row.moment}")
     if hit.parts.get("session", 0) > 0.5:
         reasons.append("stands in a session about this")
-    trust = citations.trust_in_words(row.status, cited)
+    trust = f"a message of {row.moment}" if row.role else citations.trust_in_words(row.status, cited)
     return f"{'; '.join(reasons) or 'is the nearest there is'} [{trust}]"
 
 

@@ -1,4 +1,4 @@
-"""Search by meaning: the vector of a question, the memories nearest to it, and how near any memory is.
+"""Search by meaning: the vector of a question, the memories and messages nearest to it, and how near any of them is.
 
 The index is asked on until enough memories pass the filters; where a filter that it does not know leaves few, those
 are compared one by one, exactly. Stored vectors are read once for each memory, whatever they are needed for.
@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
-from recollect.domain.memory import Memory, space_name
-from recollect.domain.text.questions import Question
-from recollect.domain.text.relevance import Codes
+from recollect.domain.memory import message_key, space_name
+from recollect.domain.text.late_interaction import Codes
+from recollect.domain.text.questions import Question, is_latin
 from recollect.errors import EmbedderFailed, IndexFailed
-from recollect.ports.models import Vectors
+from recollect.ports.models import OneScriptEmbedder, Vectors
 from recollect.ports.query import Query
 from recollect.ports.vectors import StoredVector
 from recollect.services.memories.embeddings import GivenVectors, check_lengths, length_of, question_vector
 from recollect.services.recall.filters import SearchConditions
 from recollect.services.recall.memory_rows import MemoryRow, MemoryRows
+from recollect.services.recall.message_conditions import MessageConditions
 from recollect.services.tenant import Tenant
 
 # A filter that the indexes do not know: up to so many passing memories are scored one by one, exactly.
 EXACT_UP_TO = 5_000
+
+
+Conditions = SearchConditions | MessageConditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +45,25 @@ class QuestionVector:
 def vector_of(
     tenant: Tenant,
     question: Question,
-    conditions: SearchConditions,
+    namespaces: Sequence[str],
     found: Iterable[MemoryRow],
     given: GivenVectors | None,
     notes: list[str],
 ) -> QuestionVector | None:
     """One vector for the question. Whom it may name is read off the memories found by its words."""
     for model, vector in (given or {}).items():
-        check_lengths(tenant, [({model: vector}, conditions.namespaces)])
-        if length_of(tenant, model, conditions.namespaces, len(vector)) is None:
+        check_lengths(tenant, [({model: vector}, namespaces)])
+        if length_of(tenant, model, namespaces, len(vector)) is None:
             notes.append(f"searched by words only: there are no vectors by '{model}'")
             return None
         return QuestionVector(vector, rephrased=False, model=model)
     if tenant.embedder is None:
         return None
+    if isinstance(tenant.embedder, OneScriptEmbedder) and not is_latin(question.text):
+        notes.append(
+            f"found mostly by words: the embedding model reads {tenant.embedder.language}; a multilingual one also"
+            " compares meaning (setting `embedder`)"
+        )
     rephrased = question.rephrased({row.author for row in found if row.author})
     text, model = rephrased or question.text, tenant.embedder.model
     try:
@@ -69,57 +79,57 @@ class VectorSearch:
     """The vectors of one tenant, compared with one question under its filters."""
 
     tenant: Tenant
-    conditions: SearchConditions
+    searched: Sequence[Conditions]
     question: QuestionVector
     _stored: dict[str, list[StoredVector]] = field(default_factory=dict)
 
-    def nearest(self, rows: MemoryRows, limit: int, notes: list[str]) -> dict[str, float]:
+    def nearest(self, conditions: Conditions, rows: MemoryRows, limit: int, notes: list[str]) -> dict[str, float]:
         """The nearest that pass every filter with their similarities, best first.
 
         While the index is away, few are still searched exactly, and many by words only; the notes say so.
         """
-        if self.conditions.where:
-            few = self._among_few(limit)
+        if conditions.is_narrowed or self.tenant.scope.restriction is not None:
+            few = self._among_few(conditions, limit)
             if few is not None:
                 return few
         try:
-            return self._by_index(rows, limit)
+            return self._by_index(conditions, rows, limit)
         except IndexFailed as failure:
-            few = self._among_few(limit)
+            few = self._among_few(conditions, limit)
             how = "by words only" if few is None else "without the vector index"
             note = f"searched {how}: {failure.message}"
             notes += [note] if note not in notes else []
             return few or {}
 
-    def _among_few(self, limit: int) -> dict[str, float] | None:
+    def _among_few(self, conditions: Conditions, limit: int) -> dict[str, float] | None:
         """Each that passes, scored one by one; None if they are too many for that."""
-        passing = Query(Memory, self.conditions.filters(), limit=EXACT_UP_TO + 1)
-        ids = [id for (id,) in self.tenant.select(passing, ("id",))]
+        passing = Query(conditions.record, conditions.filters(), limit=EXACT_UP_TO + 1)
+        ids = keys_of(conditions, [id for (id,) in self.tenant.select(passing, ("id",))])
         return _best(self.similarities(ids), limit) if len(ids) <= EXACT_UP_TO else None
 
-    def _by_index(self, rows: MemoryRows, limit: int) -> dict[str, float]:
+    def _by_index(self, conditions: Conditions, rows: MemoryRows, limit: int) -> dict[str, float]:
         depth = limit
         while True:
-            found, is_exhausted = self._indexed(depth)
+            found, is_exhausted = self._indexed(conditions, depth)
             passing = rows.passing(list(found))
             if len(passing) >= limit or is_exhausted:
                 return _best({id: found[id] for id in passing}, limit)
             depth *= 4
 
-    def _indexed(self, depth: int) -> tuple[dict[str, float], bool]:
+    def _indexed(self, conditions: Conditions, depth: int) -> tuple[dict[str, float], bool]:
         """What the index finds in any of the namespaces, and whether there is no more."""
         found: dict[str, float] = {}
         is_exhausted = True
-        tenant, facets = self.tenant.scope.organization_id, self.conditions.vector_facets()
-        for space in self._spaces():
+        tenant = self.tenant.scope.organization_id
+        for space, facets in product(self._spaces(conditions), conditions.vector_searches()):
             hits = self.tenant.vectors.search(tenant, space, self.question.vector, depth, facets)
             is_exhausted = is_exhausted and len(hits) < depth
             for hit in hits:
                 found[hit.memory_id] = max(hit.similarity, found.get(hit.memory_id, -1.0))
         return found, is_exhausted
 
-    def _spaces(self) -> list[str]:
-        return [space_name(namespace, self.question.model) for namespace in self.conditions.namespaces]
+    def _spaces(self, conditions: Conditions) -> list[str]:
+        return [space_name(namespace, self.question.model) for namespace in conditions.namespaces]
 
     def stored(self, ids: Iterable[str]) -> list[StoredVector]:
         """The stored vectors of these memories that the question can be compared with: all of their passages."""
@@ -127,7 +137,7 @@ class VectorSearch:
         unread = [id for id in ids if id not in self._stored]
         if unread:
             self._stored |= {id: [] for id in unread}
-            for space in self._spaces():
+            for space in (space for conditions in self.searched for space in self._spaces(conditions)):
                 for row in self.tenant.store.stored_vectors(self.tenant.scope, space, unread):
                     self._stored[row[0]].append(row)
         return [row for id in ids for row in self._stored[id]]
@@ -147,6 +157,11 @@ class VectorSearch:
             return []
         matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
         return list(zip(rows, (matrix.astype(np.float32) @ vector).tolist(), strict=True))
+
+
+def keys_of(conditions: Conditions, ids: Sequence[str]) -> list[str]:
+    """What rows and vectors know these records by."""
+    return [message_key(id) for id in ids] if isinstance(conditions, MessageConditions) else list(ids)
 
 
 def _best(scores: dict[str, float], limit: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The fields of memories that recall ranks and shows, read from the records once each and under every filter."""
+"""The fields of memories and messages that recall ranks and shows, read once each and under every filter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from recollect.domain.memory import Memory
+from recollect.domain.conversations import Message
+from recollect.domain.memory import Memory, message_id, message_key
 from recollect.domain.record import Json
+from recollect.domain.text.questions import moment_words
 from recollect.errors import DamagedData
 from recollect.ports.query import Filter, OneOf, Query
 from recollect.services.memories.content_hashes import unreadable_note
@@ -16,7 +18,10 @@ from recollect.services.tenant import Tenant
 
 
 class MemoryRow(NamedTuple):
-    """What is ranked and shown of a memory; the fields are named as those of the record."""
+    """What is ranked and shown of a memory, named as the fields of the record; or of a message, which has a `role`.
+
+    The id of a message is its key (`domain/memory.py:owner_key`), so that it is no memory's.
+    """
 
     id: str
     text: str
@@ -36,10 +41,32 @@ class MemoryRow(NamedTuple):
     priority: int
     access_count: int
     content_hash: str
+    role: str | None = None
+
+
+FIELDS = MemoryRow._fields[:-1]
+MESSAGE_FIELDS = (
+    "id", "text", "role", "name", "created_at", "user_id", "agent_id", "session_id", "version", "updated_at",
+)  # fmt: skip
+SAID = "said"
+"""The status of messages: what was said, and nothing more is claimed."""
 
 
 def row_of(memory: Memory) -> MemoryRow:
-    return MemoryRow._make(getattr(memory, name) for name in MemoryRow._fields)
+    return MemoryRow._make([*(getattr(memory, name) for name in FIELDS), None])
+
+
+def message_row(
+    id: str, text: str, role: str, name: str | None, at: datetime, user: str | None, agent: str | None,
+    session: str | None, version: int, updated_at: datetime,
+) -> MemoryRow:  # fmt: skip
+    """A message in the place of a memory, made of its MESSAGE_FIELDS."""
+    metadata = {"revised_at": updated_at.isoformat()} if version > 1 else {}
+    return MemoryRow(
+        id=message_key(id), text=text, kind="message", status=SAID, confidence=0.5, author=name or role,
+        occurred_at=at, moment=moment_words(at), content={}, metadata=metadata, scope="global", user_id=user,
+        agent_id=agent, session_id=session, project_id=None, priority=5, access_count=0, content_hash="", role=role,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -65,11 +92,23 @@ class MemoryRows:
     def _readable(self, ids: tuple[str, ...]) -> list[MemoryRow]:
         """One that cannot be read does not keep the others from being found: it is looked for by halves, and named."""
         try:
-            found = self.tenant.select(Query(Memory, (OneOf("id", ids), *self.filters)), MemoryRow._fields)
+            return self._selected(ids)
         except DamagedData:
             if len(ids) == 1:
                 self.notes.append(unreadable_note(ids[0]))
                 return []
             middle = len(ids) // 2
             return self._readable(ids[:middle]) + self._readable(ids[middle:])
-        return [MemoryRow._make(row) for row in found]
+
+    def _selected(self, ids: tuple[str, ...]) -> list[MemoryRow]:
+        found = self.tenant.select(Query(Memory, (OneOf("id", ids), *self.filters)), FIELDS)
+        return [MemoryRow(*row) for row in found]
+
+
+class MessageRows(MemoryRows):
+    """The messages that pass, by their keys."""
+
+    def _selected(self, ids: tuple[str, ...]) -> list[MemoryRow]:
+        of_these = OneOf("id", tuple(message_id(key) for key in ids))
+        found = self.tenant.select(Query(Message, (of_these, *self.filters)), MESSAGE_FIELDS)
+        return [message_row(*row) for row in found]

@@ -2,7 +2,8 @@
 
 Gather a pool (full text, nearest vectors, the neighbours in their sessions), read it from the records under every
 filter again, rank it (domain/text/relevance.py), show the best with their citations. An index can only ever suggest:
-what is dead, foreign or filtered out does not get past the reading of the records.
+what is dead, foreign or filtered out does not get past the reading of the records. Messages are memory, too: what was
+said is found and ranked together with what was remembered, without being stored twice.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from recollect.domain.agents import Result
 from recollect.domain.record import Name, QueryText, Vector, now
 from recollect.domain.text.questions import Question, read_question
-from recollect.domain.text.relevance import Ranked, least_match
+from recollect.domain.text.relevance import ANSWERED, Ranked, confidence, least_match
 from recollect.errors import InvalidInput
 from recollect.ports.query import Order, Query, equal
 from recollect.services.memories.embeddings import given_vector
 from recollect.services.recall.as_of import gather_past
 from recollect.services.recall.candidates import Pool, gather, gather_near
 from recollect.services.recall.filters import MemoryFilter, SearchConditions, search_conditions
-from recollect.services.recall.hits import Hit, hits_of
+from recollect.services.recall.hits import Hit, hits_of, without_repeats
+from recollect.services.recall.linked import MOST_HOPS, Follow, with_linked
+from recollect.services.recall.meaning import Conditions
 from recollect.services.recall.memory_rows import MemoryRow
+from recollect.services.recall.message_conditions import includes_messages, message_conditions
+from recollect.services.request_limits import MOST_CONDITIONS
 from recollect.services.requests import Reply
 from recollect.services.tenant import Tenant
 from recollect.services.times import Through, zone_for
@@ -60,13 +65,33 @@ class RecallRequest(MemoryFilter):
         le=1,
         description="Leave out what answers less well, 0 to 1; to act and in `context`, what hardly answers unless 0",
     )
+    include_messages: bool | None = Field(
+        None,
+        description="Also find messages. Left out: where session, user, agent or project is given, and no filter that"
+        " only memories have; never to act on",
+    )
     boost: dict[Boost, float] = Field(
         default_factory=dict, description="Let these count too, with a weight in standard deviations"
     )
+    follow: list[Name] = Field(
+        default_factory=list,
+        max_length=MOST_CONDITIONS,
+        description="Also what is linked to the hits by links of these types, such as supports; * follows all",
+    )
+    hops: int = Field(1, ge=1, le=MOST_HOPS, description="With follow: over how many links; each weakens the score")
     vector: Vector | None = Field(None, description="The question's vector, if you have made it; see vector_model")
     vector_model: Name | None = Field(
         None, description="The name of the model that made `vector`: compared with the vectors kept under this name"
     )
+
+    @field_validator("follow", mode="before")
+    @classmethod
+    def _types(cls, given: object) -> object:
+        """One text may name several, with commas."""
+        listed = [given] if isinstance(given, str) else given
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            return given
+        return [type for one in listed for part in one.split(",") if (type := part.strip())]
 
 
 class RecentResult(Reply):
@@ -84,6 +109,10 @@ class RecallReply(Reply):
 
     hits: list[Hit] = Field(default_factory=list)
     left_out: int = Field(0, description="How many of the best were left out, because they hardly answer")
+    confidence: float | None = Field(
+        None, description="How likely the hits answer the question at all, 0 to 1; empty if not ranked by everything"
+    )
+    answered: bool | None = Field(None, description="Whether they probably do: the confidence is at least one half")
     recent: list[RecentResult] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
@@ -103,7 +132,7 @@ def recall(tenant: Tenant, request: RecallRequest) -> RecallReply:
     recheck = rechecking(tenant, request)
     if recheck is not None:
         found = _rechecked(tenant, request, found, recheck)
-    note_search(tenant, request, [hit.id for hit in found.hits], "recall")
+    note_shown(tenant, request, found.hits, "recall")
     return found
 
 
@@ -116,7 +145,7 @@ def rechecking(tenant: Tenant, request: RecallRequest) -> Recheck | None:
 def _rechecked(tenant: Tenant, request: RecallRequest, found: RecallReply, recheck: Recheck) -> RecallReply:
     """What falls is no longer there to act on: the next best take its place, and are looked at too."""
     for _ in range(LOOKS):
-        if not recheck.look([hit.id for hit in found.hits]) or request.purpose != "act":
+        if not recheck.look([hit.id for hit in found.hits if hit.type == "memory"]) or request.purpose != "act":
             break
         found = find(tenant, request)
     hits = [still for hit in found.hits if (still := as_rechecked(hit, request, recheck)) is not None]
@@ -125,6 +154,8 @@ def _rechecked(tenant: Tenant, request: RecallRequest, found: RecallReply, reche
 
 def as_rechecked(hit: Hit, request: RecallRequest, recheck: Recheck) -> Hit | None:
     """A hit with the result of the check of its citations; None if it was demoted and the hits are to be acted on."""
+    if hit.type == "message":
+        return hit
     recheck.look([hit.id])
     if hit.id in recheck.fallen and request.purpose == "act":
         return None
@@ -144,17 +175,29 @@ def find(tenant: Tenant, request: RecallRequest, *, to_use: bool = False, at_lea
     question = question_of(tenant, request, moment)
     pool = pool_of(tenant, request, question, conditions)
     with tenant.turn:
-        ranked = ranked_of(pool, request, moment, None if to_use or request.purpose == "act" else request.limit)
+        is_cut = not (to_use or request.purpose == "act" or pool.has_messages)
+        ranked = ranked_of(pool, request, moment, request.limit if is_cut else None)
         least = least_of(ranked, request, pool, to_use)
         kept = 0 if request.purpose == "act" or request.min_match is not None else at_least
         best = [hit for place, hit in enumerate(ranked) if place < kept or hit.match >= least]
-        hits = hits_of(tenant, best[: request.limit], pool, question)
+        hits = hits_of(tenant, without_repeats(tenant, best, pool, request.limit), pool, question)
+        if request.follow:
+            asked = Follow(tuple(request.follow), request.hops, request.limit)
+            hits = with_linked(tenant, request, asked, hits, question, pool.notes)
         left_out = sum(hit.match < least for hit in ranked[kept : request.limit]) if request.min_match is None else 0
         notes = pool.notes
         if left_out:
             told = f"{left_out} that hardly answer were left out (match below {least:.2f}): min_match=0 shows them"
             notes = [*notes, told]
-        return RecallReply(hits=hits, left_out=left_out, recent=_recent(tenant, request, hits), notes=notes)
+        sure = confidence(ranked) if pool.ranking is not None and pool.vectors is not None else None
+        return RecallReply(
+            hits=hits,
+            left_out=left_out,
+            confidence=None if sure is None else round(sure, 4),
+            answered=None if sure is None else sure >= ANSWERED and bool(hits),
+            recent=_recent(tenant, request, hits),
+            notes=notes,
+        )
 
 
 def question_of(tenant: Tenant, request: RecallRequest, moment: datetime) -> Question:
@@ -167,30 +210,45 @@ def question_of(tenant: Tenant, request: RecallRequest, moment: datetime) -> Que
         return read_question(request.query, asked_at)
 
 
-def note_search(tenant: Tenant, request: RecallRequest, ids: list[str], action: str) -> None:
+def note_shown(tenant: Tenant, request: RecallRequest, hits: Sequence[Hit], action: str) -> None:
+    """Note a search and what it showed: memories by their ids, messages by how many they were."""
+    memories = [hit.id for hit in hits if hit.type == "memory"]
+    note_search(tenant, request, memories, action, messages=len(hits) - len(memories))
+
+
+def note_search(tenant: Tenant, request: RecallRequest, ids: list[str], action: str, *, messages: int = 0) -> None:
     """What was shown counts as read; the audit trail gets the shape of the question, not its words."""
     asked = {
         "length": len(request.query),
         "filters": sorted(request.model_fields_set - {"query", "vector", "vector_model"}),
         "limit": request.limit,
     }
+    asked |= {"messages": messages} if messages else {}
     tenant.journal.note(tenant.scope, "search", action, ids, session=request.session, agent=request.agent, asked=asked)
 
 
 def pool_of(tenant: Tenant, request: RecallRequest, question: Question, conditions: SearchConditions) -> Pool:
     """The candidates, in the way that was asked for."""
     given = given_vector(tenant, request.vector, request.vector_model)
+    if request.as_of is not None and request.by != "everything":
+        raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
+    notes: list[str] = []
+    is_wanted = includes_messages(request, request.include_messages)
+    messages = message_conditions(tenant, request, notes) if is_wanted else None
+    searched: list[Conditions] = [conditions, *([messages] if messages is not None else [])]
     if request.as_of is not None:
-        if request.by != "everything":
-            raise InvalidInput("the past is recalled by everything", remedy="leave `by` out, or as_of")
-        return gather_past(tenant, question, conditions, request.as_of, given, request.limit)
-    if request.by == "meaning":
-        return gather_near(tenant, question, conditions, given, request.limit)
-    if request.by == "words":
-        if given:
+        if request.follow:
+            raise InvalidInput("links are followed as they are now", remedy="leave `follow` out, or as_of")
+        pool = gather_past(tenant, question, conditions, messages, request.as_of, given, request.limit)
+    elif request.by == "meaning":
+        pool = gather_near(tenant, question, searched, given, request.limit)
+    else:
+        if request.by == "words" and given:
             raise InvalidInput("by words alone no vector is used", remedy="leave the vector out, or `by`")
-        tenant = replace(tenant, embedders=())
-    return gather(tenant, question, conditions, given=given, limit=request.limit)
+        by_words = replace(tenant, embedders=()) if request.by == "words" else tenant
+        pool = gather(by_words, question, searched, given=given, limit=request.limit)
+    pool.notes += notes
+    return pool
 
 
 def least_of(ranked: Sequence[Ranked], request: RecallRequest, pool: Pool, to_use: bool = False) -> float:
@@ -222,7 +280,7 @@ def _boosted(hit: Ranked, row: MemoryRow, boost: Mapping[Boost, float], moment: 
     values = {
         "recency": 0.5 ** (age_days / 30),
         "priority": (row.priority - 5) / 5,
-        "trust": TRUST[row.status],
+        "trust": TRUST.get(row.status, 0.0),
         "access": min(row.access_count, 100) / 100,
     }
     added: dict[str, float] = {name: weight * values[name] for name, weight in boost.items()}
@@ -233,7 +291,7 @@ def _recent(tenant: Tenant, request: RecallRequest, hits: list[Hit]) -> list[Rec
     """The agent's latest results that the hits do not tell already; to act on, only what was verified counts."""
     if request.agent is None or request.as_of is not None or request.purpose == "act":
         return []
-    told = {hit.id for hit in hits}
+    told = {hit.id for hit in hits if hit.type == "memory"}
     latest = Query(Result, (equal("agent_id", request.agent),), (Order("id", descending=True),), limit=LOOKED_THROUGH)
     recent: dict[str, RecentResult] = {}
     for result in tenant.find(latest).records:

@@ -19,10 +19,9 @@ from recollect.domain.run_branches import between, branch_of, history_of, past_f
 from recollect.errors import Conflict, DuplicateKey, IllegalTransition, InvalidInput
 from recollect.ports.query import Compare, OneOf, Order, Query, equal
 from recollect.ports.records import revised
-from recollect.ports.steps import Delete, Insert, Step, Update
-from recollect.services.erasure import erase_traces, owing
+from recollect.ports.steps import Insert, Step, Update
 from recollect.services.leases import NOBODY, is_held, taking
-from recollect.services.requests import Reply, Request
+from recollect.services.requests import Request
 from recollect.services.runs.execution import store_result
 from recollect.services.runs.history import RunProgress, Timeline, lease_name, on_branch, progress_of, timeline
 from recollect.services.runs.queue import unmoved
@@ -31,6 +30,10 @@ from recollect.services.transaction import commit, load, logged, made
 
 SHOWN = 20
 PATIENCE = 5
+FORKED = (
+    "agent_id session_id message_id priority steps max_steps max_crashes remembers approve approval_seconds".split()
+)
+"""What a fork takes over from its run: the same steps need approval."""
 
 
 class RunRequest(Request):
@@ -68,8 +71,10 @@ def cancel(tenant: Tenant, request: CancelRequest) -> Timeline:
     def cancelled(run: Execution) -> Timeline:
         if run.status == "cancelled":
             return timeline(tenant, run, SHOWN)
-        _refuse_unless(run, ("queued", "running", "paused", "failed"), "fork it to continue from one of its steps")
-        return _changed(tenant, run, "cancel run", [], status="cancelled", ended_at=now(), note=request.why)
+        open = ("queued", "running", "waiting", "paused", "failed")
+        _refuse_unless(run, open, "fork it to continue from one of its steps")
+        ended = {"status": "cancelled", "ended_at": now(), "waits_until": None}
+        return _changed(tenant, run, "cancel run", [], **ended, note=request.why)
 
     return _with_retries(tenant, request.id, cancelled)
 
@@ -177,8 +182,7 @@ def fork(tenant: Tenant, request: ForkRequest) -> Timeline:
     if known is not None:
         return timeline(tenant, known, SHOWN)
     kept = _step_to_keep(tenant, run, request.after, request.branch)
-    copied = ("agent_id", "session_id", "message_id", "priority", "steps", "max_steps", "max_crashes", "remembers")
-    made_of = {name: getattr(run, name) for name in copied}
+    made_of = {name: getattr(run, name) for name in FORKED}
     child: Execution = made(
         Execution,
         tenant,
@@ -255,7 +259,7 @@ def rewind(tenant: Tenant, request: RewindRequest) -> Timeline:
     steps += [Update(revised(cycle, tenant.scope, status="abandoned")) for cycle in abandoned]
     status = "paused" if request.paused else "queued"
     rewinds = [*(run.rewinds or []), request.to]
-    fields = {"status": status, "note": request.why, "rewinds": rewinds}
+    fields = {"status": status, "note": request.why, "rewinds": rewinds, "waits_until": None}
     return _changed(tenant, run, "rewind run", steps, **fields, result=None, error=None, ended_at=None)
 
 
@@ -269,34 +273,9 @@ def _abandoned_by(tenant: Tenant, run: Execution, kept: int, length: int) -> lis
     return found
 
 
-class RemoveRunRequest(Request):
-    """Delete a run for good."""
-
-    id: Id = Field(description="The run")
-
-
-class RemoveRunReply(Reply):
-    id: str
-    deleted: int
-
-
-def remove(tenant: Tenant, request: RemoveRunRequest) -> RemoveRunReply:
-    """Delete a run with its steps for good; memories made from its results stay, without that evidence."""
-    run = load(tenant, Execution, request.id, deleted=True)
-    if _is_held(tenant, run):
-        raise Conflict(
-            f"a worker is working on run '{run.id}'", remedy="cancel it and wait until the step has ended", id=run.id
-        )
-    if tenant.count(Query(Execution, (equal("parent_id", run.id),), deleted="yes")):
-        raise Conflict(f"forks of run '{run.id}' share its steps", remedy="remove the forks first", id=run.id)
-    entry = logged(tenant, "delete", "remove run", None, id=run.id)
-    done = tenant.transact([Delete(Execution, run.id), Delete(Lease, lease_name(run.id)), owing(tenant, run.id), entry])
-    erase_traces(tenant)
-    return RemoveRunReply(id=run.id, deleted=done.deleted)
-
-
 def _refuse_unless(run: Execution, statuses: tuple[str, ...], remedy: str) -> None:
     if run.status not in statuses:
+        remedy = "approve or reject its step, or cancel it" if run.status == "waiting" else remedy
         raise IllegalTransition(f"run '{run.id}' is {run.status}", remedy=remedy, id=run.id, status=run.status)
 
 

@@ -1,23 +1,33 @@
-"""Running a task step by step: start, propose, act, record, finish.
+"""Running a task step by step: propose, act, record, finish.
 
 The order is guaranteed: the run is stored before any work, a proposal before its effect, a result before the next step;
 each is one transaction with its audit entry. A worker sends the fencing number of its lease (services/runs/queue.py)
-with every call, and the store checks it in the same transaction, so a worker that lost its lease changes nothing.
+with every call, and the store checks it in the same transaction, so a worker that lost its lease changes nothing. A
+proposal that must be approved ends the lease as it is stored: the run waits without a worker
+(services/runs/approval.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import Field
 
-from recollect.domain.agents import Agent, Cycle, Execution, Proposal, Result
+from recollect.domain.agents import Cycle, Execution, Proposal, Result
 from recollect.domain.memory import canonical
-from recollect.domain.record import Id, Json, JsonList, JsonObject, Name, Text, now
+from recollect.domain.record import Id, Json, JsonArray, JsonList, JsonObject, Text, now
 from recollect.domain.run_branches import branch_of
-from recollect.errors import Conflict, DuplicateKey, IllegalTransition, ReferenceMissing, RequirementFailed, TooLarge
+from recollect.errors import (
+    Conflict,
+    DuplicateKey,
+    IllegalTransition,
+    ReferenceMissing,
+    RequirementFailed,
+    TooLarge,
+    VersionConflict,
+)
 from recollect.ports.query import Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Insert, Require, Step, Update
@@ -25,70 +35,13 @@ from recollect.services.leases import ending, fenced, held_with
 from recollect.services.memories.draft import RememberRequest
 from recollect.services.memories.remember import remembering
 from recollect.services.requests import Reply, Request
+from recollect.services.runs.artifacts import missing_artifacts
 from recollect.services.runs.history import RunProgress, RunView, lease_name, progress_of, run_view
 from recollect.services.tenant import Tenant
-from recollect.services.times import Through
 from recollect.services.transaction import commit, load, logged, made
 
 MOST_OUTPUT = 1_000_000
 PROPOSE_ATTEMPTS = 100
-REMEMBERED = "remember_results"
-
-
-class StartRequest(Request):
-    """A task for an agent. It is stored before any work starts."""
-
-    goal: Text = Field(min_length=1, max_length=100_000, description="What is to be done")
-    agent: Id = Field(description="The agent that does it")
-    session: Id | None = Field(None, description="The session it belongs to")
-    message: Id | None = Field(None, description="The message that asked for it")
-    idempotency_key: Id | None = Field(None, description="The same key again returns the same run")
-    queue: Name = Field("default", description="The queue in which workers find it")
-    priority: int = Field(5, ge=1, le=10, description="1 to 10; greater ones are claimed first")
-    steps: JsonList = Field(default_factory=list, description="The planned steps, if known")
-    deadline: Through | None = Field(None, description="No further step is started after this time")
-    max_steps: int | None = Field(None, ge=1, description="The most steps it may take")
-    max_crashes: int | None = Field(None, ge=0, description="How many crashes of workers to tolerate before it fails")
-    remember: bool | None = Field(
-        None, description="Whether results become memories; by default as the agent is configured"
-    )
-    metadata: Json = Field(default_factory=dict, description="Anything else")
-
-
-def start(tenant: Tenant, request: StartRequest) -> RunView:
-    """Accept a task for an agent; workers find it in its queue."""
-    known = _started_before(tenant, request)
-    if known is not None:
-        return run_view(tenant, known, duplicate=True)
-    agent = load(tenant, Agent, request.agent)
-    if agent.status != "active":
-        raise IllegalTransition(
-            f"agent '{agent.id}' is {agent.status}", remedy="activate it first, or give another agent", id=agent.id
-        )
-    asked = request.model_dump(exclude={"agent", "session", "message", "remember"})
-    asked |= {"agent_id": agent.id, "session_id": request.session, "message_id": request.message}
-    remembers = bool(agent.config_overrides.get(REMEMBERED, True)) if request.remember is None else request.remember
-    run: Execution = made(Execution, tenant, **asked, remembers=remembers)
-    try:
-        commit(tenant, [Insert(run), logged(tenant, "create", "start run", None, id=run.id)])
-    except DuplicateKey:
-        raced = _started_before(tenant, request)
-        if raced is None:
-            raise
-        return run_view(tenant, raced, duplicate=True)
-    return run_view(tenant, run, RunProgress(0, "think"))
-
-
-def _started_before(tenant: Tenant, request: StartRequest) -> Execution | None:
-    if request.idempotency_key is None:
-        return None
-    key = equal("idempotency_key", request.idempotency_key)
-    found = tenant.find(Query(Execution, (key,), limit=1)).records
-    if found and (found[0].goal, found[0].agent_id) != (request.goal, request.agent):
-        raise Conflict(
-            "that idempotency key was used for another run", remedy="use a new key for a new task", id=found[0].id
-        )
-    return found[0] if found else None
 
 
 class DriveRequest(Request):
@@ -114,13 +67,15 @@ class ProposeRequest(DriveRequest):
 
 
 class ProposeReply(Reply):
-    """The stored step: carry it out now, with its idempotency key."""
+    """The stored step: carry it out now, with its idempotency key; unless it is `waiting` for approval, in which case
+    the lease has ended, and whoever claims the run afterwards carries it out."""
 
     run: str
     number: int
     cycle: str
     index: int
     idempotency_key: str
+    waiting: bool = False
     duplicate: bool = False
 
 
@@ -133,12 +88,17 @@ def propose(tenant: Tenant, request: ProposeRequest) -> ProposeReply:
         if _is_repeated(progress, request):
             return _proposed(progress.last, duplicate=True)
         _refuse_a_step(run, progress)
-        cycle = _next_cycle(tenant, run, progress, request.snapshot)
+        waits = run.needs_approval(request.tool)
+        cycle = _next_cycle(tenant, run, progress, request.snapshot, waits)
         steps = [*_driving(run, request.fence), *_proposal_steps(tenant, cycle, request)]
+        steps += _waiting_steps(tenant, run, request.fence) if waits else []
         try:
             commit(tenant, [*steps, logged(tenant, "create", "propose", None, id=run.id, step=cycle.number)])
         except DuplicateKey:
             continue  # another run of the same agent took that index: get the next one
+        except VersionConflict:
+            run = load(tenant, Execution, request.id)
+            continue
         except RequirementFailed as failed:
             raise _refusal(tenant, run, request.fence, failed) from None
         return _proposed(cycle)
@@ -149,7 +109,7 @@ def _is_repeated(progress: RunProgress, request: ProposeRequest) -> bool:
     if request.number is None or progress.last is None or progress.last.number != request.number:
         return False
     call = progress.proposal.tool_call if progress.proposal is not None else None
-    return progress.last.status == "open" and call == _call(request)
+    return progress.last.status in ("open", "waiting", "approved") and call == _call(request)
 
 
 def _call(request: ProposeRequest) -> JsonObject | None:
@@ -180,9 +140,12 @@ def _refuse_a_step(run: Execution, progress: RunProgress) -> None:
 
 
 def not_running(run: Execution) -> IllegalTransition:
-    remedy = {"paused": "resume it first", "queued": "claim it first"}.get(
-        run.status, "fork it to continue from a step"
-    )
+    remedies = {
+        "paused": "resume it first",
+        "queued": "claim it first",
+        "waiting": "its last step waits for approval: run.approve or run.reject",
+    }
+    remedy = remedies.get(run.status, "fork it to continue from a step")
     return IllegalTransition(f"run '{run.id}' is {run.status}", remedy=remedy, id=run.id, status=run.status)
 
 
@@ -190,11 +153,12 @@ def is_overdue(run: Execution) -> bool:
     return run.deadline is not None and run.deadline <= now()
 
 
-def _next_cycle(tenant: Tenant, run: Execution, progress: RunProgress, snapshot: JsonObject) -> Cycle:
+def _next_cycle(tenant: Tenant, run: Execution, progress: RunProgress, snapshot: JsonObject, waits: bool) -> Cycle:
     latest = Query(Cycle, (equal("agent_id", run.agent_id),), (Order("index", descending=True),), limit=1)
-    rows = tenant.select(latest, ("index",))
+    rows = tenant.unrestricted.select(latest, ("index",))  # an agent counts the steps of all its runs
     index = rows[0][0] + 1 if rows else 0
     place = {"branch": branch_of(run), "number": progress.length + 1, "index": index}
+    place |= {"status": "waiting", "attempts": 0} if waits else {}
     cycle: Cycle = made(Cycle, tenant, agent_id=run.agent_id, execution_id=run.id, snapshot=snapshot, **place)
     _check_size(cycle.snapshot, "snapshot")
     return cycle
@@ -216,6 +180,13 @@ def _proposal_steps(tenant: Tenant, cycle: Cycle, request: ProposeRequest) -> li
     return [Insert(cycle), Insert(proposal)]
 
 
+def _waiting_steps(tenant: Tenant, run: Execution, fence: int) -> list[Step]:
+    """The run gives its worker free until somebody has decided, or the time for that is over."""
+    until = now() + timedelta(seconds=run.approval_seconds or tenant.approval_seconds)
+    waiting = revised(run, tenant.scope, status="waiting", waits_until=until)
+    return [*ending(tenant.store, tenant.scope, lease_name(run.id), fence), Update(waiting)]
+
+
 def _driving(run: Execution, fence: int) -> list[Step]:
     """Fails unless the caller holds the lease and the run is still running."""
     return [fenced(lease_name(run.id), fence), Require(Execution, run.id, {"status": "running"})]
@@ -233,7 +204,7 @@ def _proposed(cycle: Cycle | None, duplicate: bool = False) -> ProposeReply:
     assert cycle.execution_id is not None
     return ProposeReply(
         run=cycle.execution_id, number=cycle.number, cycle=cycle.id, index=cycle.index, idempotency_key=cycle.id,
-        duplicate=duplicate,
+        waiting=cycle.status in ("waiting", "approved"), duplicate=duplicate,
     )  # fmt: skip
 
 
@@ -252,7 +223,11 @@ class RecordRequest(DriveRequest):
     summary: Text = Field("", max_length=20_000, description="The result in a sentence; this is remembered")
     output: Json | None = Field(None, description="The output of the tool")
     error: Json | None = Field(None, description="What went wrong: a code and a message")
-    artifacts: JsonList = Field(default_factory=list, description="Paths, URLs or ids of what it produced")
+    artifacts: JsonList = Field(
+        default_factory=list,
+        description="What it produced: paths, URLs or ids; those that name a file of a workspace, such as "
+        '{"path": "report.md", "version": 2}, are looked up',
+    )
     seconds: float | None = Field(None, ge=0, description="How long it took")
     number: int | None = Field(None, ge=1, description="The number of the step, to recognise a repeated call")
     remember: bool | None = Field(None, description="Whether to remember it; by default as the run is configured")
@@ -266,6 +241,9 @@ class RecordReply(Reply):
     number: int
     result: str
     memory: str | None = None
+    missing_artifacts: JsonArray = Field(
+        default_factory=list, description="Artifacts that name a file of a workspace which is not there"
+    )
     duplicate: bool = False
 
 
@@ -275,6 +253,8 @@ def record(tenant: Tenant, request: RecordRequest) -> RecordReply:
     held_with(tenant.store, tenant.scope, lease_name(run.id), request.fence)
     progress = progress_of(tenant, run)
     cycle = progress.last
+    if progress.todo == "wait":
+        raise not_running(run)
     if cycle is None or (request.number or cycle.number) != cycle.number or cycle.status not in ("open", "done"):
         raise IllegalTransition(
             f"run '{run.id}' has no such step without a result", remedy="propose it first", id=run.id
@@ -282,6 +262,7 @@ def record(tenant: Tenant, request: RecordRequest) -> RecordReply:
     if cycle.status == "done":
         return _recorded_before(tenant, run, cycle, request)
     given = request.model_dump(exclude={"id", "fence", "number", "remember", "kind"})
+    given["missing_artifacts"] = missing_artifacts(tenant, run.agent_id, request.artifacts) or None
     wanted = request.remember if request.remember is not None else run.remembers and request.outcome == "success"
     return store_result(tenant, run, cycle, given, kind=request.kind if wanted else None, fence=request.fence)
 
@@ -293,7 +274,7 @@ def _recorded_before(tenant: Tenant, run: Execution, cycle: Cycle, request: Reco
         raise IllegalTransition(
             f"step {cycle.number} of run '{run.id}' already has a result", remedy="propose the next step", id=run.id
         )
-    return RecordReply(run=run.id, number=cycle.number, result=stored.id, memory=stored.memory_id, duplicate=True)
+    return _recorded(run, cycle, stored, stored.memory_id, duplicate=True)
 
 
 def store_result(
@@ -321,7 +302,16 @@ def store_result(
             if kind is None or not looks_left:
                 raise
             # The same was remembered, or its duplicate was forgotten, since it was looked for: try again.
-    return RecordReply(run=run.id, number=cycle.number, result=result.id, memory=memory)
+    return _recorded(run, cycle, result, memory)
+
+
+def _recorded(
+    run: Execution, cycle: Cycle, result: Result, memory: str | None, *, duplicate: bool = False
+) -> RecordReply:
+    return RecordReply(
+        run=run.id, number=cycle.number, result=result.id, memory=memory,
+        missing_artifacts=result.missing_artifacts or [], duplicate=duplicate,
+    )  # fmt: skip
 
 
 def _memory_of(

@@ -14,15 +14,18 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.domain.agents import Cycle, Execution, ExecutionStatus, Lease, Proposal, Result
-from recollect.domain.record import Id, JsonArray, JsonObject, Name, QueryText
+from recollect.domain.record import Id, JsonArray, JsonObject, Name, QueryText, now
 from recollect.domain.run_branches import BranchSpan, between, branch_of, history_of
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
-from recollect.services.leases import is_held
+from recollect.services.leases import held_now, is_held
+from recollect.services.parties import restorable_until, shown
 from recollect.services.requests import PageReply, Reply, Request
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import counted_page, load
 
-Todo = Literal["think", "act", "ask"]
+Todo = Literal["think", "act", "ask", "wait"]
+ShownStatus = Literal[ExecutionStatus, "interrupted"]
+"""The status of a run as people are told it: one that runs, but whose worker stopped responding, is interrupted."""
 RECORDED = ("outcome", "summary", "output", "error", "artifacts", "seconds")
 
 
@@ -33,8 +36,9 @@ class StepView(Reply):
     run: str
     branch: int
     cycle: str
-    index: int
-    state: str = Field(description="done, open, uncertain, again or abandoned")
+    agent: str
+    index: int = Field(description="The number of the cycle among all cycles of its agent, from 0")
+    state: str = Field(description="done, open, waiting, approved, uncertain, again or abandoned")
     tool: str | None = None
     arguments: JsonObject = Field(default_factory=dict)
     thoughts: JsonObject = Field(default_factory=dict)
@@ -45,12 +49,16 @@ class StepView(Reply):
     repeatable: bool = False
     attempts: int = 1
     proposed_at: datetime
+    approval: JsonObject | None = Field(None, description="Who approved or rejected it, when and why")
     result: str | None = None
     outcome: str | None = None
     summary: str = ""
     output: JsonObject | None = None
     error: JsonObject | None = None
     artifacts: JsonArray = Field(default_factory=list)
+    missing_artifacts: JsonArray = Field(
+        default_factory=list, description="Artifacts that named a file of a workspace which was not there"
+    )
     memory: str | None = None
     recorded_at: datetime | None = None
     seconds: float | None = None
@@ -62,10 +70,17 @@ class RunView(Reply):
     id: str
     goal: str
     agent: str
-    status: str
+    status: str = Field(
+        description="queued, running, waiting (for approval), paused, succeeded, failed or cancelled; interrupted: its "
+        "worker stopped responding, and the next one continues it"
+    )
     next: str
     length: int = Field(description="How many steps its history has, shared ones included")
     asks: int | None = Field(None, description="The step whose outcome is unknown; settle it with `run.settle`")
+    waiting: int | None = Field(None, description="The step that waits for `run.approve` or `run.reject`")
+    waits_until: datetime | None = Field(None, description="When that step counts as rejected")
+    approve: str = Field("never", description="Which steps a person must approve: never, tools or always")
+    approval_seconds: float | None = None
     note: str = ""
     session: str | None = None
     message: str | None = None
@@ -88,8 +103,13 @@ class RunView(Reply):
     metadata: JsonObject = Field(default_factory=dict)
     idempotency_key: str | None = None
     created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+    version: int
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `run.restore` until then")
     duplicate: bool = Field(False, description="Whether an earlier call with the same idempotency key started it")
 
 
@@ -108,6 +128,10 @@ class RunProgress:
         assert self.last is not None
         assert self.proposal is not None
         what = f"step {self.last.number} ({tool_of(self.proposal) or 'no tool'})"
+        if self.todo == "wait":
+            return f"{what} waits for approval: `run approve` or `run reject`"
+        if self.last.status == "approved":
+            return f"{what} is approved and carried out"
         if self.todo == "ask":
             return f"{what} may have happened: say so with `run settle`"
         if self.last.status == "again":
@@ -146,7 +170,9 @@ def progress_of(tenant: Tenant, run: Execution) -> RunProgress:
 
 
 def _at(last: Cycle, proposal: Proposal) -> RunProgress:
-    safe = last.status == "again" or (last.status == "open" and proposal.is_repeatable)
+    if last.status == "waiting":
+        return RunProgress(last.number, "wait", last, proposal)
+    safe = last.status in ("again", "approved") or (last.status == "open" and proposal.is_repeatable)
     return RunProgress(last.number, "act" if safe else "ask", last, proposal)
 
 
@@ -179,8 +205,12 @@ def progress_of_all(tenant: Tenant, runs: Sequence[Execution]) -> dict[str, RunP
 
 
 def steps_between(tenant: Tenant, stretches: Sequence[BranchSpan], first: int, last: int) -> list[StepView]:
-    """The steps with these numbers, both ends included, oldest first."""
-    return _viewed(tenant, cycles_between(tenant, stretches, first, last))
+    """The steps with these numbers, both ends included, oldest first.
+
+    A step that is shared has a result, and stays done here although the run that made it was rewound before it.
+    """
+    steps = step_views(tenant, cycles_between(tenant, stretches, first, last))
+    return [one.model_copy(update={"state": "done"}) if one.state == "abandoned" else one for one in steps]
 
 
 def cycles_between(tenant: Tenant, stretches: Sequence[BranchSpan], first: int, last: int) -> list[Cycle]:
@@ -192,7 +222,7 @@ def cycles_between(tenant: Tenant, stretches: Sequence[BranchSpan], first: int, 
     return cycles
 
 
-def _viewed(tenant: Tenant, cycles: Sequence[Cycle]) -> list[StepView]:
+def step_views(tenant: Tenant, cycles: Sequence[Cycle]) -> list[StepView]:
     if not cycles:
         return []
     ids = OneOf("cycle_id", tuple(cycle.id for cycle in cycles))
@@ -206,19 +236,23 @@ def step_view(cycle: Cycle, proposal: Proposal | None, result: Result | None) ->
     if proposal is not None:
         arguments = (proposal.tool_call or {}).get("arguments", {})
         fields |= {"tool": tool_of(proposal), "arguments": arguments, "repeatable": proposal.is_repeatable}
-        fields |= {name: getattr(proposal, name) for name in ("thoughts", "reasoning", "plan", "idempotency_key")}
+        copied = ("thoughts", "reasoning", "plan", "idempotency_key", "approval")
+        fields |= {name: getattr(proposal, name) for name in copied}
     if result is not None:
         fields |= {"result": result.id, "memory": result.memory_id, "recorded_at": result.created_at}
         fields |= {name: getattr(result, name) for name in RECORDED}
+        fields["missing_artifacts"] = result.missing_artifacts or []
     return StepView(
-        number=cycle.number, run=cycle.execution_id or "", branch=cycle.branch, cycle=cycle.id, index=cycle.index,
-        state=cycle.status, snapshot=cycle.snapshot, attempts=cycle.attempts, proposed_at=cycle.created_at, **fields,
+        number=cycle.number, run=cycle.execution_id or "", branch=cycle.branch, cycle=cycle.id, agent=cycle.agent_id,
+        index=cycle.index, state=cycle.status, snapshot=cycle.snapshot, attempts=cycle.attempts,
+        proposed_at=cycle.created_at, **fields,
     )  # fmt: skip
 
 
 _SAME_NAME = (
-    "id goal status queue priority attempts crashes worker max_steps max_crashes deadline remembers steps note"
-    " idempotency_key created_at started_at ended_at result error"
+    "id goal queue priority attempts crashes worker max_steps max_crashes deadline remembers steps note"
+    " idempotency_key created_at updated_at created_by updated_by version started_at ended_at result error"
+    " approve approval_seconds waits_until"
 ).split()
 
 
@@ -230,10 +264,13 @@ def run_view(tenant: Tenant, run: Execution, progress: RunProgress | None = None
 def _view(run: Execution, progress: RunProgress, lease: Lease | None, **more: Any) -> RunView:
     held_until = lease.expires_at if lease is not None and is_held(lease) else None
     is_asking = progress.todo == "ask" and held_until is None and run.ended_at is None
+    is_interrupted = run.status == "running" and held_until is None
     return RunView(
+        status="interrupted" if is_interrupted else run.status,
         next=_next(run, progress, held_until),
         length=progress.length,
         asks=progress.length if is_asking else None,
+        waiting=progress.length if run.status == "waiting" else None,
         agent=run.agent_id,
         session=run.session_id,
         message=run.message_id,
@@ -252,7 +289,10 @@ def _next(run: Execution, progress: RunProgress, held_until: datetime | None) ->
         return "nothing: it has ended"
     if held_until is not None:
         return f"{run.worker} is working on step {progress.length if progress.proposal else progress.length + 1}"
+    if run.waits_until is not None and run.waits_until <= now():
+        return f"step {progress.length} was not approved in time and counts as rejected when a worker looks for runs"
     when = {
+        "waiting": "",
         "queued": "when a worker claims it: ",
         "running": "its worker stopped responding; when another claims it: ",
         "paused": "" if progress.todo == "ask" else "when it is resumed: ",
@@ -301,17 +341,19 @@ def _abandoned(tenant: Tenant, run: Execution, limit: int) -> list[StepView]:
         return []
     given_up = (equal("execution_id", run.id), Compare("status", "=", "abandoned"))
     query = Query(Cycle, given_up, (Order("branch"), Order("number")), limit=limit)
-    return _viewed(tenant, tenant.find(query).records)
+    return step_views(tenant, tenant.find(query).records)
 
 
 class RunsRequest(Request):
     """Which runs to list."""
 
-    status: ExecutionStatus | None = Field(None, description="Only with this status")
+    status: ShownStatus | None = Field(None, description="Only with this status")
     agent: Id | None = Field(None, description="Only this agent's")
     session: Id | None = Field(None, description="Only of this session")
+    message: Id | None = Field(None, description="Only those that this message asked for")
     queue: Name | None = Field(None, description="Only in this queue")
     parent: Id | None = Field(None, description="Only forks of this run")
+    removed: bool = Field(False, description="List removed ones that can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
@@ -324,9 +366,9 @@ class RunPage(PageReply[RunView]):
 
 
 _RUN_FILTERS = {
-    "status": "status",
     "agent": "agent_id",
     "session": "session_id",
+    "message": "message_id",
     "queue": "queue",
     "parent": "parent_id",
 }
@@ -337,10 +379,27 @@ def runs(tenant: Tenant, request: RunsRequest) -> RunPage:
     where = tuple(
         equal(field, value) for name, field in _RUN_FILTERS.items() if (value := getattr(request, name)) is not None
     )
-    query = Query(Execution, where, (Order("id", descending=True),), request.limit, request.after)
+    where += _with_status(tenant, request.status) if request.status is not None else ()
+    newest = (Order("id", descending=True),)
+    return run_page(tenant, Query(Execution, where, newest, request.limit, request.after, shown(request.removed)))
+
+
+def _with_status(tenant: Tenant, status: ShownStatus) -> tuple[Filter, ...]:
+    """Those that run have a worker with a lease, of which there are few; without one they are interrupted."""
+    if status not in ("running", "interrupted"):
+        return (equal("status", status),)
+    held = tenant.select(Query(Lease, held_now()), ("id",))
+    working = tuple(run_of(name) for (name,) in held if name.startswith(lease_name("")))
+    return equal("status", "running"), OneOf("id", working, wanted=status == "running")
+
+
+def run_page(tenant: Tenant, query: Query[Execution]) -> RunPage:
     page, total = counted_page(tenant, query)
     progress = progress_of_all(tenant, page.records)
     names = OneOf("id", tuple(lease_name(run.id) for run in page.records))
     leases = {run_of(one.id): one for one in tenant.find(Query(Lease, (names,))).records}
-    views = [_view(run, progress[run.id], leases.get(run.id)) for run in page.records]
+    views = [
+        _view(run, progress[run.id], leases.get(run.id), restorable_until=restorable_until(tenant, run))
+        for run in page.records
+    ]
     return RunPage(runs=views, next=page.next, total=total)

@@ -3,7 +3,8 @@
 A worker claims the most urgent, then oldest run without a lease. The lease is taken in the transaction that marks the
 run as running; its fencing number goes with every later call. When a worker dies, another claims its run as soon as the
 lease has expired, and continues exactly where it stopped: a step without a result is carried out again if the tool
-accepts an idempotency key; otherwise it is marked uncertain and the run waits until a person settles it.
+accepts an idempotency key; otherwise it is marked uncertain and the run waits until a person settles it. A run whose
+step waits for approval is nobody's to claim until a person has decided, or the time for that is over.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from pydantic import Field
 from recollect.domain.agents import Agent, Cycle, Execution, Lease
 from recollect.domain.record import Id, JsonArray, JsonObject, Name, Text, now
 from recollect.domain.run_branches import branch_of, history_of
-from recollect.errors import Conflict, IllegalTransition
+from recollect.errors import Conflict, IllegalTransition, VersionConflict
 from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Absent, Require, Step, Update
+from recollect.retry import retry
 from recollect.services.leases import LONGEST_SECONDS, ending, extend, held_now, is_held, taking
 from recollect.services.requests import Reply, Request
+from recollect.services.runs.approval import reject_all_late, reject_if_late
 from recollect.services.runs.execution import DriveRequest, is_overdue, not_running
 from recollect.services.runs.history import (
     RunProgress,
@@ -105,7 +108,9 @@ def _this_claim(key: str) -> tuple[Filter, ...]:
 
 def _claim(tenant: Tenant, request: ClaimRequest) -> ClaimReply:
     if request.id is not None:
-        return _claim_one(tenant, load(tenant, Execution, request.id), request)
+        id = request.id
+        run = retry(lambda: reject_if_late(tenant, load(tenant, Execution, id)), VersionConflict)
+        return _claim_one(tenant, run, request)
     for run in _claimable(tenant, request):
         taken = _take(tenant, run, request)
         if taken is not None:
@@ -141,6 +146,7 @@ def _claim_one(tenant: Tenant, run: Execution, request: ClaimRequest) -> ClaimRe
 def _claimable(tenant: Tenant, request: ClaimRequest) -> Iterator[Execution]:
     """Interrupted runs first, then the most urgent, then the oldest."""
     agent = (equal("agent_id", request.agent),) if request.agent else ()
+    reject_all_late(tenant, (equal("queue", request.queue), *agent))
     interrupted = sorted(_interrupted(tenant, request.queue, agent), key=lambda run: (-run.priority, run.id))
     yield from interrupted
     waiting: tuple[Filter, ...] = (equal("queue", request.queue), Compare("status", "=", "queued"), *agent)
@@ -250,7 +256,7 @@ def _claimed(tenant: Tenant, run: Execution, progress: RunProgress, lease: Lease
     latest = steps_between(tenant, history_of(run), first, progress.length)
     is_acting = progress.todo == "act"
     done = latest[:-1] if is_acting else latest
-    brief = AgentBrief(**{name: getattr(agent, name) for name in AgentBrief.model_fields})
+    brief = AgentBrief(**{name: getattr(agent, name) for name in AgentBrief.own_fields()})
     return ClaimReply(
         run=run_view(tenant, run, progress),
         fence=lease.fence,

@@ -37,7 +37,7 @@ class CitationView(Reply):
         return f"{self.source} ({self.state})"
 
 
-SHOWN = tuple(CitationView.model_fields)
+SHOWN = CitationView.own_fields()
 
 
 def trust_in_words(status: str, cited: Sequence[CitationView]) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory, Relationship
+from recollect.domain.memory import TRANSITIONS, TRUSTED, Change, Memory
 from recollect.domain.provenance import Citation, CitationState, read_citation
-from recollect.domain.record import Id, Json, QueryText, Text
-from recollect.errors import IllegalTransition, InvalidInput, NotFound, VersionConflict
+from recollect.domain.record import Id, QueryText, Text
+from recollect.errors import Denied, IllegalTransition, NotFound, VersionConflict
 from recollect.ports.query import OneOf, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Delete, Insert, Require, Step, Update
@@ -23,7 +23,7 @@ from recollect.services.memories.attachment_limits import refuse_more
 from recollect.services.memories.derived import supported_steps
 from recollect.services.memories.draft import citation_mark, citation_record
 from recollect.services.memories.revise import change_steps, dependants, fallen_steps
-from recollect.services.memories.supersession import SUPERSEDES, moved_steps, promoted_steps, reinstated_steps
+from recollect.services.memories.supersession import moved_steps, promoted_steps, reinstated_steps
 from recollect.services.request_limits import MOST_CITATIONS
 from recollect.services.requests import Reply, Request
 from recollect.services.tenant import Tenant
@@ -82,13 +82,13 @@ def uncite(tenant: Tenant, request: UnciteRequest) -> StatusReply:
 
 def unsupported_steps(tenant: Tenant, memory: Memory, left: Sequence[Citation]) -> list[Step]:
     """Demote a memory if none of its remaining citations holds."""
-    if memory.status not in TRUSTED or any(citation.state == "holds" for citation in left):
+    if memory.status not in TRUSTED or any(supports(tenant, citation, memory.status) for citation in left):
         return []
-    why = "its last citation was removed"
-    return _moving_steps(tenant, memory, "hypothesis", "demoted", why, "lost its last citation")
+    why = "what supported it was removed" if left else "its last citation was removed"
+    return moving_steps(tenant, memory, "hypothesis", "demoted", why, "lost its last citation")
 
 
-def _moving_steps(tenant: Tenant, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
+def moving_steps(tenant: Tenant, memory: Memory, to: str, change: Change, why: str, what: str) -> list[Step]:
     """Change the status of a memory, of what is derived from it, and of what it replaced."""
     return [
         *change_steps(tenant, memory, change, why, status=to),
@@ -103,6 +103,9 @@ class CheckRequest(Request):
     id: Id | None = Field(None, description="Only this memory; all by default")
     source: QueryText | None = Field(None, description="Only citations of this source, such as file:notes.md")
     state: CitationState | None = Field(None, description="Only citations last found in this state, such as broken")
+    fetch: bool = Field(
+        False, description="Fetch pages that were cited without a hash and record it, if the settings allow fetching"
+    )
 
 
 class CheckReply(Reply):
@@ -119,6 +122,8 @@ class CheckReply(Reply):
 def check(tenant: Tenant, request: CheckRequest) -> CheckReply:
     """Check citations again; a memory whose citation no longer holds is demoted."""
     where = [equal("memory_id", request.id)] if request.id else []
+    if request.fetch and not tenant.citation_lookup(tenant.scope, None).fetches:
+        raise Denied("pages are not fetched here", remedy="ask the operator to set fetch: true in the settings")
     if request.id:
         load(tenant, Memory, request.id)
     if request.source:
@@ -129,7 +134,7 @@ def check(tenant: Tenant, request: CheckRequest) -> CheckReply:
     while True:
         page = tenant.find(Query(Citation, tuple(where), limit=PAGE, after=after))
         for memory_id, citations in _by_memory(page.records).items():
-            check_memory(tenant, memory_id, citations, report)
+            check_memory(tenant, memory_id, citations, report, fetch=request.fetch)
         after = page.next
         if after is None:
             return report
@@ -142,14 +147,17 @@ def _by_memory(citations: Sequence[Citation]) -> dict[str, list[Citation]]:
     return grouped
 
 
-def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: CheckReply) -> None:
+def check_memory(
+    tenant: Tenant, memory_id: str, citations: Sequence[Citation], report: CheckReply, *, fetch: bool = False
+) -> None:
     """Check citations of one memory, and add the results to the report."""
     while True:
         memory = tenant.get(Memory, memory_id)
         if memory is None:
             return
         try:
-            checked, demoted = _checked_now(tenant, memory, citations)
+            checked = [looked_up(tenant, citation, fetch=fetch) for citation in citations]
+            demoted = record_checked(tenant, memory, checked)
             break
         except VersionConflict:  # it was checked or changed meanwhile: read it again
             still = tuple(citation.id for citation in citations)
@@ -161,12 +169,6 @@ def check_memory(tenant: Tenant, memory_id: str, citations: Sequence[Citation], 
     report.looked_at += len(checked)
 
 
-def _checked_now(tenant: Tenant, memory: Memory, citations: Sequence[Citation]) -> tuple[list[Citation], bool]:
-    """Check the citations and commit the results; returns whether the memory was demoted."""
-    checked = [looked_up(tenant, citation) for citation in citations]
-    return checked, record_checked(tenant, memory, checked)
-
-
 def record_checked(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) -> bool:
     """Commit the results of checks; returns whether the memory was demoted."""
     broken = [citation for citation in checked if citation.state == "broken" and citation.is_just_seen]
@@ -175,7 +177,7 @@ def record_checked(tenant: Tenant, memory: Memory, checked: Sequence[Citation]) 
     demoted = bool(fault) and memory.status in TRUSTED
     if demoted:
         why = f"no longer holds: {fault[0].note}" if broken else f"is supported by a claim only: {fault[0].note}"
-        steps += _moving_steps(tenant, memory, "hypothesis", "demoted", why, "no longer holds")
+        steps += moving_steps(tenant, memory, "hypothesis", "demoted", why, "no longer holds")
     if steps:
         commit(tenant, [*steps, logged(tenant, "update", "check", memory, found=_found(checked))])
     return demoted
@@ -197,8 +199,9 @@ def _found(checked: Sequence[Citation]) -> dict[str, int]:
     return {state: states.count(state) for state in ("holds", "claimed", "broken", "unreachable")}
 
 
-def looked_up(tenant: Tenant, citation: Citation) -> Citation:
+def looked_up(tenant: Tenant, citation: Citation, *, fetch: bool = False) -> Citation:
     lookup = tenant.citation_lookup(tenant.scope, citation.memory_id)
+    citation = citation.fetched(lookup) if fetch else citation
     return revised(citation, tenant.scope, **citation.looked_up(lookup))
 
 
@@ -245,7 +248,7 @@ def refuse_promotion(memory: Memory, to: str) -> None:
 
 def promotion_steps(tenant: Tenant, memory: Memory, to: str, why: str, checked: Sequence[Citation]) -> list[Step]:
     """Raise the status of a memory whose citations were just checked."""
-    _refuse_unsupported(memory, checked)
+    _refuse_unsupported(tenant, memory, to, checked)
     steps = supported_steps(tenant, memory)
     steps += change_steps(tenant, memory, "promoted", why, status=to)
     return steps + promoted_steps(tenant, memory.changed(status=to))
@@ -272,7 +275,7 @@ def archive(tenant: Tenant, request: MoveRequest) -> StatusReply:
 def _move(tenant: Tenant, request: MoveRequest, to: str, change: Change) -> StatusReply:
     memory = load(tenant, Memory, request.id, version=request.version)
     refuse_illegal(memory, to)
-    commit(tenant, _moving_steps(tenant, memory, to, change, request.why, f"was {change}"))
+    commit(tenant, moving_steps(tenant, memory, to, change, request.why, f"was {change}"))
     return status_of(tenant, memory.id)
 
 
@@ -285,11 +288,16 @@ def refuse_illegal(memory: Memory, to: str) -> None:
         )
 
 
-def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
+def supports(tenant: Tenant, citation: Citation, status: str) -> bool:
+    """Whether a citation holds and is of a kind that is enough for a status."""
+    return citation.state == "holds" and citation.evidence_kind in tenant.enough_evidence[status]
+
+
+def _refuse_unsupported(tenant: Tenant, memory: Memory, to: str, checked: Sequence[Citation]) -> None:
     if not checked:
         raise IllegalTransition(
             "a memory without a citation remains a hypothesis",
-            remedy="cite its source: a user, file, commit, log entry or url",
+            remedy="cite its source: a user, file, commit, log entry, url or query",
             id=memory.id,
         )
     broken = [citation for citation in checked if citation.state == "broken"]
@@ -312,6 +320,13 @@ def _refuse_unsupported(memory: Memory, checked: Sequence[Citation]) -> None:
         raise IllegalTransition(
             f"no citation could be checked: {checked[0].note}",
             remedy="cite something that can be checked",
+            id=memory.id,
+        )
+    if not any(supports(tenant, citation, to) and citation.is_just_seen for citation in checked):
+        kinds = sorted({citation.evidence_kind for citation in checked})
+        raise IllegalTransition(
+            f"{' and '.join(kinds)} alone is not enough evidence for {to}",
+            remedy=f"cite one of {', '.join(sorted(tenant.enough_evidence[to]))}; the settings say what is enough",
             id=memory.id,
         )
 
@@ -362,43 +377,3 @@ def roll_back(tenant: Tenant, request: RollBackRequest) -> RollBackReply:
 def _loaded(tenant: Tenant, ids: Sequence[str]) -> list[Memory]:
     """Includes forgotten ones: they must not be trusted when they are restored."""
     return tenant.find(Query(Memory, (OneOf("id", tuple(ids)),), deleted="yes")).records
-
-
-class RelateRequest(Request):
-    """Link two memories."""
-
-    id: Id = Field(description="The memory the link starts from")
-    to: Id = Field(description="The memory it points to")
-    type: Text = Field(
-        min_length=1, max_length=255, description="The type of the link, such as supports or contradicts"
-    )
-    metadata: Json = Field(default_factory=dict, description="Anything else about the link")
-
-
-class RelateReply(Reply):
-    id: str
-    links: int
-
-
-def relate(tenant: Tenant, request: RelateRequest) -> RelateReply:
-    """Link one memory to another; the same link again changes nothing."""
-    if request.id == request.to:
-        raise InvalidInput("a memory cannot be linked to itself", remedy="give two different memories")
-    if request.type == SUPERSEDES:
-        raise InvalidInput("a link alone does not replace a memory", remedy="remember the new one with supersedes=ID")
-    memory = load(tenant, Memory, request.id)
-    load(tenant, Memory, request.to)
-    same = (equal("source_id", request.id), equal("target_id", request.to), equal("type", request.type))
-    links = tenant.count(Query(Relationship, (equal("source_id", request.id),)))
-    if not tenant.count(Query(Relationship, same)):
-        refuse_more(Relationship, links, 1)
-        link = Relationship(
-            organization_id=tenant.scope.organization_id,
-            source_id=request.id,
-            target_id=request.to,
-            type=request.type,
-            metadata=request.metadata,
-            created_by=tenant.scope.actor,
-        )
-        commit(tenant, [Insert(link), logged(tenant, "update", "relate", memory, to=request.to, type=request.type)])
-    return RelateReply(id=request.id, links=tenant.count(Query(Relationship, (equal("source_id", request.id),))))

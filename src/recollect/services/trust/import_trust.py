@@ -15,10 +15,11 @@ from typing import Any, cast
 from recollect.domain.memory import TRUSTED, Embedding, Memory, Revision
 from recollect.domain.provenance import Citation, CitationLookup, entered
 from recollect.domain.record import Record, now
-from recollect.services.memories.embeddings import facets_of
+from recollect.services.memories.embedded_records import embedded_memory
 from recollect.services.memories.revise import fallen_steps
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, made
+from recollect.services.trust.governance import supports
 
 AT_ONCE = 500
 WHY = "imported without a citation that holds here"
@@ -44,8 +45,9 @@ class ImportCheck:
         here = self.tenant.citation_lookup(self.tenant.scope, memory.id)
         lookup = cast(CitationLookup, _LookupWithFile(here, self.comes_later))
         looked = [one.changed(**one.looked_up(lookup)) if isinstance(one, Citation) else one for one in records]
-        found = [one.state for one in looked if isinstance(one, Citation) and one.is_just_seen]
-        if "holds" in found and "broken" not in found:
+        seen = [one for one in looked if isinstance(one, Citation) and one.is_just_seen]
+        found = [one.state for one in seen]
+        if any(supports(self.tenant, one, memory.status) for one in seen) and "broken" not in found:
             # In process the dates and results in the file are accepted where the check here gives the same.
             same = [one.state for one in records if isinstance(one, Citation)] == found
             return _with_facets(memory, records if same and self.tenant.scope.granted is None else looked)
@@ -89,7 +91,7 @@ class ImportCheck:
 
 def _with_facets(memory: Memory, records: Sequence[Record]) -> list[Record]:
     """Vectors carry the status of their memory, too."""
-    facets = facets_of(memory)
+    facets = embedded_memory(memory).facets
     return [one.changed(facets=facets) if isinstance(one, Embedding) else one for one in records]
 
 

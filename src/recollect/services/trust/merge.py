@@ -20,6 +20,7 @@ from recollect.ports.query import Filter, OneOf, Order, Query, equal
 from recollect.ports.records import revised
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Require, Step, Update
 from recollect.services.memories.attachment_limits import refuse_more
+from recollect.services.memories.relations import MERGED_INTO
 from recollect.services.memories.revise import change_steps, fallen_steps
 from recollect.services.requests import Request
 from recollect.services.tenant import Tenant
@@ -34,7 +35,6 @@ from recollect.services.trust.governance import (
     unsupported_steps,
 )
 
-MERGED_INTO = "merged_into"
 MOST = 100
 _TAKEN_OVER = set("type source evidence entered_by entered_through seen_at confirmed_by confirmed_at".split())
 

@@ -79,7 +79,8 @@ class Recheck:
             self.notes.append(f"{unseen} of the citations of memory {memory.id} cannot be checked from here")
 
     def _is_wanted(self, citation: Citation) -> bool:
-        is_stale = citation.checked_at is None or _age(citation.checked_at) > self.tenant.stale_seconds
+        is_due = citation.checked_at is None or citation.tried_at is None  # what it names has changed since
+        is_stale = is_due or _age(citation.checked_at or now()) > self.tenant.stale_seconds
         if citation.type == "url" and self.when != "always":
             if is_stale and citation.state == "holds":
                 when = f"{citation.checked_at:%Y-%m-%d}" if citation.checked_at else "never"

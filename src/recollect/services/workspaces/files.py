@@ -13,6 +13,7 @@ import mimetypes
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field, PrivateAttr
 
@@ -40,11 +41,13 @@ from recollect.ports.query import Compare, Filter, OneOf, Order, Query, equal
 from recollect.ports.steps import Absent, Delete, Insert, Put, Step, Touch, Update
 from recollect.retry import retry_unless_pinned
 from recollect.services.agents.agents import at_work
-from recollect.services.erasure import erase_traces, owing
-from recollect.services.requests import PageReply, Reply, Request
+from recollect.services.legal_holds import refuse_held
+from recollect.services.parties import restorable_until, shown, stamps
+from recollect.services.requests import AS_GIVEN, PageReply, Reply, Request
+from recollect.services.secrets import masked_file
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made, rewritten
-from recollect.services.workspaces.blobs import collect, use_steps
+from recollect.services.workspaces.blobs import use_steps
 
 TRIES = 50
 
@@ -60,6 +63,11 @@ class WorkspaceView(Reply):
     bytes: int
     snapshots: int
     created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+    version: int
+    restorable_until: datetime | None = Field(None, description="Set for a removed one: `workspace.restore` until then")
 
 
 class AddWorkspaceRequest(Request):
@@ -78,7 +86,7 @@ def add(tenant: Tenant, request: AddWorkspaceRequest) -> WorkspaceView:
     workspace: Workspace = made(Workspace, tenant, **own, **fields)
     entry = logged(tenant, "create", "add workspace", None, id=workspace.id)
     commit(tenant, [*at_work(tenant, request.agent), Insert(workspace), entry])
-    return _view(tenant, workspace)
+    return workspace_view(tenant, workspace)
 
 
 class WorkspaceRequest(Request):
@@ -89,13 +97,14 @@ class WorkspaceRequest(Request):
 
 def show(tenant: Tenant, request: WorkspaceRequest) -> WorkspaceView:
     """A workspace with how much is in it."""
-    return _view(tenant, load(tenant, Workspace, request.id))
+    return workspace_view(tenant, load(tenant, Workspace, request.id))
 
 
 class ListWorkspacesRequest(Request):
     """Which workspaces to list."""
 
     agent: Id | None = Field(None, description="Only of this agent")
+    removed: bool = Field(False, description="List removed ones that can be restored instead")
     limit: int = Field(50, ge=1, le=1000, description="How many at most")
     after: QueryText | None = Field(None, description="The `next` of the page before")
 
@@ -109,23 +118,9 @@ class WorkspacePage(PageReply[WorkspaceView]):
 def list_workspaces(tenant: Tenant, request: ListWorkspacesRequest) -> WorkspacePage:
     """Workspaces, the newest first."""
     where = (equal("agent_id", request.agent),) if request.agent else ()
-    page = tenant.find(Query(Workspace, where, (Order("id", descending=True),), request.limit, request.after))
-    return WorkspacePage(workspaces=[_view(tenant, one) for one in page.records], next=page.next)
-
-
-class DropWorkspaceReply(Reply):
-    id: str
-    blobs: int
-
-
-def drop(tenant: Tenant, request: WorkspaceRequest) -> DropWorkspaceReply:
-    """Delete a workspace for good: files, snapshots, and content that nothing else uses, traces included."""
-    workspace = load(tenant, Workspace, request.id)
-    entry = logged(tenant, "delete", "drop workspace", None, id=workspace.id)
-    commit(tenant, [Delete(Workspace, workspace.id), owing(tenant, workspace.id), entry])
-    blobs, _ = collect(tenant)
-    erase_traces(tenant)
-    return DropWorkspaceReply(id=workspace.id, blobs=blobs)
+    newest = (Order("id", descending=True),)
+    page = tenant.find(Query(Workspace, where, newest, request.limit, request.after, shown(request.removed)))
+    return WorkspacePage(workspaces=[workspace_view(tenant, one) for one in page.records], next=page.next)
 
 
 class FileRequest(WorkspaceRequest):
@@ -137,8 +132,8 @@ class FileRequest(WorkspaceRequest):
 class WriteFileRequest(FileRequest):
     """A file to write."""
 
-    text: Text | None = Field(None, description="Its content, as text")
-    base64: str | None = Field(None, description="Its content as base64, if it is not text")
+    text: Annotated[Text | None, AS_GIVEN] = Field(None, description="Its content, as text")
+    base64: Annotated[str | None, AS_GIVEN] = Field(None, description="Its content as base64, if it is not text")
     media_type: Text | None = Field(None, description="Its media type; guessed from its name by default")
     version: int | None = Field(
         None, ge=0, description="Write only if it still has this version; 0: only if it does not exist"
@@ -164,9 +159,10 @@ class FileView(Reply):
 
 def write(tenant: Tenant, request: WriteFileRequest) -> FileView:
     """Write a file: create it, or replace its content."""
-    data = content_of(request)
+    data, masked = masked_file(tenant, request.path, content_of(request))
     workspace = load(tenant, Workspace, request.id)
-    return retry_unless_pinned(request.version, lambda: _written(tenant, workspace.id, request, data))
+    written = retry_unless_pinned(request.version, lambda: _written(tenant, workspace.id, request, data))
+    return written.model_copy(update={"masked": masked})
 
 
 def content_of(request: WriteFileRequest) -> Content:
@@ -250,7 +246,7 @@ class WorkspaceChange:
         agent = at_work(self._tenant, self._workspace.agent_id)
         for tries in range(TRIES):
             uses = use_steps(self._tenant, contents)
-            buckets = [Put(_changed_bucket(self._tenant, self._workspace.id, one)) for one in sorted(self._buckets)]
+            buckets = [Put(changed_bucket(self._tenant, self._workspace.id, one)) for one in sorted(self._buckets)]
             touch = Touch(Workspace, self._workspace.id, add=counted)
             steps = [*agent, *extra, *uses, *self._steps, *(self._guards if guarded else ()), *buckets, touch, entry]
             try:
@@ -304,7 +300,7 @@ def _below(folder: str) -> tuple[Filter, ...]:
     return (Compare("path", ">", f"{folder}/"), Compare("path", "<", f"{folder}0"))
 
 
-def _changed_bucket(tenant: Tenant, workspace: str, bucket: str) -> ChangedBucket:
+def changed_bucket(tenant: Tenant, workspace: str, bucket: str) -> ChangedBucket:
     id = hashlib.sha256(f"{workspace}/{bucket}".encode()).hexdigest()[:32]
     changed: ChangedBucket = made(ChangedBucket, tenant, id=id, workspace_id=workspace, bucket=bucket)
     return changed
@@ -355,11 +351,12 @@ class FilesReply(Reply):
     files: list[str]
 
 
-def remove(tenant: Tenant, request: RemoveFileRequest) -> FilesReply:
+def remove_file(tenant: Tenant, request: RemoveFileRequest) -> FilesReply:
     """Remove a file or folder. Its content stays as long as a snapshot uses it; `prune` deletes the rest."""
 
     def attempt() -> FilesReply:
         change = WorkspaceChange(tenant, load(tenant, Workspace, request.id))
+        refuse_held(tenant, {"workspace": [request.id]})
         files = _meant(tenant, request.id, request.path, request.folder)
         for file in files:
             change.take(file)
@@ -414,7 +411,7 @@ def file_view(file: WorkspaceFile) -> FileView:
     )
 
 
-def _view(tenant: Tenant, workspace: Workspace) -> WorkspaceView:
+def workspace_view(tenant: Tenant, workspace: Workspace) -> WorkspaceView:
     return WorkspaceView(
         id=workspace.id,
         agent=workspace.agent_id,
@@ -423,5 +420,6 @@ def _view(tenant: Tenant, workspace: Workspace) -> WorkspaceView:
         files=workspace.files,
         bytes=workspace.size,
         snapshots=tenant.count(Query(Snapshot, (equal("workspace_id", workspace.id),))),
-        created_at=workspace.created_at,
+        **stamps(workspace),
+        restorable_until=restorable_until(tenant, workspace),
     )

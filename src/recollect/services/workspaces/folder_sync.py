@@ -9,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from recollect.domain.record import Text
-from recollect.domain.workspaces import InnerPath, Workspace, WorkspaceFile, blob_hash
+from recollect.domain.text.secrets import MARK
+from recollect.domain.workspaces import Content, InnerPath, Workspace, WorkspaceFile, blob_hash
 from recollect.errors import DamagedData
 from recollect.ports.folders import Found
 from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.retry import retry_unless_pinned
-from recollect.services.requests import Reply
-from recollect.services.tenant import Core, Tenant
+from recollect.services.requests import AS_GIVEN, Reply
+from recollect.services.secrets import masked_file
+from recollect.services.tenant import Tenant
 from recollect.services.transaction import load
 from recollect.services.workspaces.blobs import BATCH_BYTES, read_blob, steadily, stored_file
 from recollect.services.workspaces.files import WorkspaceChange, WorkspaceRequest
@@ -32,7 +35,7 @@ _PATH: TypeAdapter[str] = TypeAdapter(InnerPath)
 class PullRequest(WorkspaceRequest):
     """A folder to fill a workspace from."""
 
-    folder: str = Field(min_length=1, description="The folder on this machine")
+    folder: Annotated[str, AS_GIVEN] = Field(min_length=1, description="The folder on this machine")
     exclude: list[Text] = Field(
         default_factory=lambda: [".git", "__pycache__"],
         description="Names or paths to leave out; * matches anything",
@@ -68,13 +71,15 @@ def pull(tenant: Tenant, request: PullRequest) -> PullReply:
     return report
 
 
-def _batches(core: Core, request: PullRequest, report: PullReply) -> Iterator[dict[str, bytes]]:
-    batch: dict[str, bytes] = {}
+def _batches(tenant: Tenant, request: PullRequest, report: PullReply) -> Iterator[dict[str, Content]]:
+    batch: dict[str, Content] = {}
     size = 0
-    for found in core.folders.read(Path(request.folder).expanduser(), core.workspaces.file_bytes):
-        data = _wanted(found, request.exclude, report)
-        if data is None:
+    for found in tenant.folders.read(Path(request.folder).expanduser(), tenant.workspaces.file_bytes):
+        wanted = _wanted(found, request.exclude, report)
+        if wanted is None:
             continue
+        data, masked = masked_file(tenant, found.path, wanted)
+        report.masked += masked
         if batch and (size + len(data) > BATCH_BYTES or len(batch) >= FILES_AT_ONCE):
             yield batch
             batch, size = {}, 0
@@ -101,7 +106,7 @@ def _wanted(found: Found, exclude: Sequence[str], report: PullReply) -> bytes | 
     return found.data
 
 
-def _pull_some(tenant: Tenant, id: str, batch: dict[str, bytes], report: PullReply) -> None:
+def _pull_some(tenant: Tenant, id: str, batch: dict[str, Content], report: PullReply) -> None:
     workspace = load(tenant, Workspace, id)
     query = Query(WorkspaceFile, (equal("workspace_id", id), OneOf("path", tuple(batch))))
     there = {file.path: file for file in tenant.find(query).records}
@@ -132,21 +137,36 @@ def _remove_others(tenant: Tenant, id: str, seen: set[str]) -> int:
 class PushRequest(WorkspaceRequest):
     """A folder to write a workspace out to."""
 
-    folder: str = Field(min_length=1, description="The folder on this machine; created if it does not exist")
+    folder: Annotated[str, AS_GIVEN] = Field(
+        min_length=1, description="The folder on this machine; created if it does not exist"
+    )
     snapshot: Text | None = Field(None, description="From this snapshot instead of the current files")
 
 
 class PushReply(Reply):
     files: int
     folder: str
+    left_out: list[SkippedFile] = Field(default_factory=list)
 
 
 def push(tenant: Tenant, request: PushRequest) -> PushReply:
     """Write the files of a workspace to a folder. Other files in it stay; symlinks are never followed."""
     load(tenant, Workspace, request.id)
     folder = Path(request.folder).expanduser()
-    files = tenant.folders.write(folder, _contents(tenant, request))
-    return PushReply(files=files, folder=str(folder))
+    left_out: list[SkippedFile] = []
+    files = tenant.folders.write(folder, _without_masked(folder, _contents(tenant, request), left_out))
+    return PushReply(files=files, folder=str(folder), left_out=left_out)
+
+
+def _without_masked(
+    folder: Path, contents: Iterator[tuple[str, bytes]], left_out: list[SkippedFile]
+) -> Iterator[tuple[str, bytes]]:
+    """A file in the folder may have the secrets whose marks are in the workspace: it is not overwritten."""
+    for path, data in contents:
+        if MARK.encode() in data and (folder / path).exists():
+            left_out.append(SkippedFile(path=path, why="its secrets are masked; the file in the folder stays as it is"))
+        else:
+            yield path, data
 
 
 def _contents(tenant: Tenant, request: PushRequest) -> Iterator[tuple[str, bytes]]:

@@ -22,11 +22,12 @@ from recollect.ports.query import OneOf, Order, Query, equal
 from recollect.ports.steps import Delete, Insert, Put, Require, Step, Touch
 from recollect.retry import retry
 from recollect.services.erasure import erase_traces, owing
+from recollect.services.legal_holds import refuse_held
 from recollect.services.requests import PageReply, Reply
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import commit, load, logged, made
 from recollect.services.workspaces.blobs import collect, insert_nodes, load_nodes, read_blob, reuse_steps, steadily
-from recollect.services.workspaces.files import WorkspaceChange, WorkspaceRequest
+from recollect.services.workspaces.files import WorkspaceChange, WorkspaceRequest, WorkspaceView
 
 T = TypeVar("T")
 LARGEST_DIFF_BYTES = 200_000
@@ -251,17 +252,18 @@ def entry_of(tenant: Tenant, workspace: str, snapshot: str, path: str) -> Entry:
 
 
 class RestoreRequest(WorkspaceRequest):
-    """A snapshot to go back to."""
+    """A snapshot to go back to, or a removed workspace to restore."""
 
-    snapshot: Id = Field(description="The snapshot")
+    snapshot: Id | None = Field(None, description="The snapshot; without one, the workspace was removed")
     dry_run: bool = Field(False, description="Only report the differences")
 
 
 class RestoreSnapshotReply(Reply):
     """The differences that were changed, from the current files to those of the snapshot."""
 
-    snapshot: str
-    files: list[FileDifference]
+    snapshot: str | None = None
+    files: list[FileDifference] = Field(default_factory=list)
+    workspace: WorkspaceView | None = Field(None, description="The workspace, if it was removed and is restored")
 
 
 def restore(tenant: Tenant, request: RestoreRequest) -> RestoreSnapshotReply:
@@ -270,7 +272,7 @@ def restore(tenant: Tenant, request: RestoreRequest) -> RestoreSnapshotReply:
 
 
 def _restored(tenant: Tenant, request: RestoreRequest) -> RestoreSnapshotReply:
-    target = _root(tenant, request.id, request.snapshot)
+    target = _root(tenant, request.id, request.snapshot or "")
     workspace = load(tenant, Workspace, request.id)
     found = _differences_to_now(tenant, workspace, target)
     turned = [Difference(one.path, one.after, one.before) for one in found]
@@ -323,6 +325,7 @@ def prune(tenant: Tenant, request: PruneSnapshotsRequest) -> PruneSnapshotsReply
     ids = [id for id, _ in rows]
     if request.dry_run:
         return PruneSnapshotsReply(snapshots=ids)
+    refuse_held(tenant, {"workspace": [request.id]})
     if ids:
         entry = logged(tenant, "delete", "prune snapshots", None, id=request.id, count=len(ids))
         commit(tenant, [*(Delete(Snapshot, id) for id in ids), owing(tenant, ids[0]), entry])

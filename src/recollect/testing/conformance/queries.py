@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -12,9 +13,11 @@ from recollect.domain.memory import Memory, Tag
 from recollect.domain.tenancy import User
 from recollect.errors import InvalidInput
 from recollect.ports.query import (
+    AllOf,
     AnyOf,
     Compare,
     Filter,
+    Has,
     Holds,
     IsNull,
     Linked,
@@ -108,6 +111,11 @@ BAD_FILTERS: list[Filter] = [
     Compare("metadata", "=", "\ud800", key="a"),
     Compare("metadata", "=", 1, key="\ud800"),
     Compare("text", "=", "x", key="a"),
+    Compare("metadata", "=", 1, key=("a",) * 40),
+    Compare("metadata", "=", 1, key=("a", 0)),  # type: ignore[arg-type]
+    Has("text", "a"),
+    Has("metadata", "\ud800"),
+    Holds("metadata", NOON, "a"),  # type: ignore[arg-type]
     OneOf("colour", ()),
     OneOf("priority", (1, "two")),
     OneOf("author", ("Ann", "\ud800")),
@@ -118,6 +126,8 @@ BAD_FILTERS: list[Filter] = [
     Holds("namespaces", "\ud800"),
     AnyOf((IsNull("author"), IsNull("colour"))),
     Linked(Tag, "colour"),
+    Linked(Tag, "memory_id", by="colour"),
+    AllOf((IsNull("author"), IsNull("colour"))),
     Linked(Tag, "memory_id", (equal("colour", "red"),)),
 ]
 
@@ -196,6 +206,57 @@ class QueryRules:
         assert ids(store, acme, Query(Memory, (Compare("metadata", "=", "here", key),))) == ["it"]
         assert ids(store, acme, Query(Memory, (Compare("metadata", "!=", "here", key),))) == ["others"]
 
+    def test_members_of_members_are_found_by_their_path(self, store: RecordStore, acme: Scope) -> None:
+        """Only through objects: a list has no members, and neither a number nor a dot is a way into anything."""
+        paths = {
+            "deep": {"a": {"b": {"c": 1}}},
+            "dotted": {"a.b.c": 1, "a": {"b.c": 1}},
+            "list": {"a": [{"b": {"c": 1}}], "0": {"b": {"c": 1}}},
+            "text": {"a": {"b": {"c": "1"}}},
+            "true": {"a": {"b": {"c": True}}},
+            "null": {"a": {"b": {"c": None}}},
+            "real": {"a": {"b": {"c": 2.5}}},
+            "short": {"a": {"b": 1}},
+            "none": {},
+        }
+        stored(store, acme, *(memory(acme, name, metadata=value) for name, value in paths.items()))
+        way = ("a", "b", "c")
+        expected: list[tuple[Filter, set[str]]] = [
+            (Compare("metadata", "=", 1, way), {"deep"}),
+            (Compare("metadata", "=", 1.0, way), {"deep"}),
+            (Compare("metadata", "!=", 1, way), paths.keys() - {"deep"}),
+            (Compare("metadata", "=", "1", way), {"text"}),
+            (Compare("metadata", "=", True, way), {"true"}),
+            (Compare("metadata", "=", None, way), {"null"}),
+            (Compare("metadata", ">", 1, way), {"real"}),
+            (Compare("metadata", "=", 1, ("a", "b.c")), {"dotted"}),
+            (Compare("metadata", "=", 1, ("a", "0", "b", "c")), set()),
+            (Compare("metadata", "=", 1, ("0", "b", "c")), {"list"}),
+            (Has("metadata", way), {"deep", "text", "true", "null", "real"}),
+            (Has("metadata", way, wanted=False), {"dotted", "list", "short", "none"}),
+            (Has("metadata", ("a", "0")), set()),
+            (Has("metadata", "a", wanted=False), {"none"}),
+        ]
+        for given, found in expected:
+            assert set(ids(store, acme, Query(Memory, (given,)))) == found, given
+
+    @pytest.mark.parametrize(
+        "key", ['a"b', "a'b", "$", "a.b", "", "[0]", "\\", "/", "~1", "ключ", "' OR 1=1 --"], ids=ascii
+    )
+    def test_a_hostile_name_within_a_path_is_a_name(self, store: RecordStore, acme: Scope, key: str) -> None:
+        stored(store, acme, memory(acme, "it", content={"x": {key: {key: ["here", 1]}}}))
+        stored(store, acme, memory(acme, "other", content={"x": {"y": {"z": ["here", 1]}}, key: "here"}))
+        for given in (Has("content", ("x", key, key)), Holds("content", "here", ("x", key, key))):
+            assert ids(store, acme, Query(Memory, (given,))) == ["it"]
+
+    def test_a_list_in_a_member_holds_values_of_any_type(self, store: RecordStore, acme: Scope) -> None:
+        lists: dict[str, Any] = {"int": [1], "real": [1.5, 2.0], "text": ["1"], "yes": [True, False], "null": [None]}
+        lists |= {"deep": [[1], {"k": 1}], "scalar": 1, "object": {"1": 1}, "empty": []}
+        stored(store, acme, *(memory(acme, name, metadata={"k": {"l": value}}) for name, value in lists.items()))
+        for value, expected in ((1, "int"), (1.0, "int"), (2, "real"), ("1", "text"), (False, "yes"), (None, "null")):
+            assert ids(store, acme, Query(Memory, (Holds("metadata", value, ("k", "l")),))) == [expected]
+        assert ids(store, acme, Query(Memory, (Holds("metadata", "k", "k"),))) == []
+
     def test_a_value_with_quotes_is_a_value(self, store: RecordStore, acme: Scope) -> None:
         hostile = ("' OR 1=1 --", '"; DROP TABLE "memory"; --', "%", "_", "\\", "a\nb", "🙂", "\u202e", "null", "true")
         for number, value in enumerate(hostile):
@@ -265,6 +326,9 @@ class QueryRules:
             ((AnyOf((low, high)), nobody), ""),
             ((AnyOf((low, nobody)), AnyOf((high, nobody))), "b"),
             ((low, high), ""),
+            ((AnyOf((AllOf((low, nobody)), high)),), "c"),
+            ((AnyOf((AllOf((low, IsNull("author", wanted=False))), high)),), "ac"),
+            ((AllOf(()),), "abc"),
             ((), "abc"),
         ):
             assert ids(store, acme, Query(Memory, where)) == list(expected)
@@ -291,6 +355,26 @@ class QueryRules:
         stored(store, acme, tag(acme, "b", "sea"))
         tagged = Linked(Memory, "user_id", (Linked(Tag, "memory_id", (equal("tag", "sea"),)),))
         assert ids(store, acme, Query(User, (tagged,))) == ["eve"]
+
+    def test_linked_by_a_field_asks_for_what_the_record_refers_to(self, store: RecordStore, acme: Scope) -> None:
+        stored(store, acme, user(acme), user(acme, "eve"), memory(acme, "c"))
+        stored(store, acme, memory(acme, "a", user_id="ann"), memory(acme, "b", user_id="eve", is_deleted=True))
+        stored(store, acme, tag(acme, "a", "sea"), tag(acme, "c", "sea"))
+        anns = Linked(Memory, "id", (equal("user_id", "ann"),), by="memory_id")
+        assert [one.memory_id for one in store.find(acme, Query(Tag, (anns,))).records] == ["a"]
+        its_user = Linked(User, "id", by="user_id")
+        whose = Linked(Memory, "id", (its_user,), by="memory_id")
+        assert [one.memory_id for one in store.find(acme, Query(Tag, (whose,))).records] == ["a"]
+        for where, expected in (
+            ((its_user,), ["a"]),
+            ((Linked(User, "id", by="user_id", wanted=False),), ["c"]),
+            ((AnyOf((its_user, AllOf((IsNull("user_id"), equal("id", "c"))))),), ["a", "c"]),
+            ((Linked(User, "id", (equal("id", "nobody"),), by="user_id"),), []),
+        ):
+            assert ids(store, acme, Query(Memory, where)) == expected
+        remembered = Linked(Memory, "user_id", (equal("id", "b"),))
+        assert ids(store, acme, Query(User, (remembered,))) == []
+        assert ids(store, acme, Query(User, (replace(remembered, deleted=True),))) == ["eve"]
 
     @pytest.mark.parametrize("bad", BAD_FILTERS, ids=lambda bad: ascii(bad)[:60])
     @pytest.mark.parametrize("filled", [False, True], ids=["empty", "filled"])

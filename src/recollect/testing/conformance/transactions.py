@@ -19,7 +19,7 @@ from recollect.errors import (
     RequirementFailed,
     VersionConflict,
 )
-from recollect.ports.query import Compare, IsNull, OneOf, Query, equal
+from recollect.ports.query import Compare, Holds, IsNull, OneOf, Query, equal
 from recollect.ports.records import RecordStore, Scope, revised
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 from recollect.testing.conformance.makers import NOON, agent, ids, memory, search, session, stored, tag, user
@@ -247,6 +247,13 @@ class TransactionRules:
         before = store.changes(acme, 0)
         assert store.transact(acme, [Delete(User, "nobody")]).deleted == 0
         assert store.changes(acme, 0) == before
+
+    def test_the_first_step_that_fails_says_why(self, store: RecordStore, acme: Scope) -> None:
+        senseless = Absent(AgentState, (Holds("state_data", "1"),))  # it is encrypted
+        with pytest.raises(NotFound):
+            store.transact(acme, [Update(user(acme, "nobody")), senseless])
+        with pytest.raises(InvalidInput):
+            store.transact(acme, [senseless, Update(user(acme, "nobody"))])
 
     def test_delete_where_deletes_what_passes_all_filters(self, store: RecordStore, acme: Scope) -> None:
         priorities = {"a": 1, "b": 5, "c": 9, "d": 9}

@@ -11,9 +11,11 @@ from rich.table import Table
 from recollect.services.agents.blocks import BlockHistory, BlockPage
 from recollect.services.agents.states import StatePage
 from recollect.services.agents.tools import ToolPage
-from recollect.services.conversations.messages import MessagePage, MessageView, SearchMessagesReply
+from recollect.services.conversations.message_revisions import MessageHistory
+from recollect.services.conversations.message_search import SearchMessagesReply
+from recollect.services.conversations.messages import MessagePage, MessageView
 from recollect.services.conversations.prompts import Prompt
-from recollect.services.conversations.sessions import SessionPage
+from recollect.services.conversations.sessions import SessionPage, SessionView
 from recollect.services.workspaces.file_reading import FileContent
 from recollect.services.workspaces.files import FilePage, WorkspacePage
 from recollect.services.workspaces.folder_sync import PullReply
@@ -58,6 +60,15 @@ def found(renderer: Renderer, reply: SearchMessagesReply) -> None:
         _message(renderer, hit)
     if not reply.hits:
         renderer.console.print("Nothing found.")
+    renderer.notes(reply.notes)
+
+
+def message_history(renderer: Renderer, reply: MessageHistory) -> None:
+    rows = [
+        (one.number, renderer.when(one.held_from), _short(one.text or ""), one.why or "", one.by or "")
+        for one in reply.entries
+    ]
+    _table(renderer, ("version", "since", "text", "changed because", "by"), rows)
 
 
 def sessions(renderer: Renderer, reply: SessionPage) -> None:
@@ -67,7 +78,7 @@ def sessions(renderer: Renderer, reply: SessionPage) -> None:
             one.type,
             one.title,
             one.messages,
-            _status(one.archived, one.ended_at),
+            _status(one),
             one.id,
         )
         for one in reply.sessions
@@ -75,8 +86,10 @@ def sessions(renderer: Renderer, reply: SessionPage) -> None:
     _table(renderer, ("started", "type", "title", "messages", "", "id"), rows, reply.next)
 
 
-def _status(archived: bool, ended_at: object) -> str:
-    return "archived" if archived else "ended" if ended_at else ""
+def _status(session: SessionView) -> str:
+    if session.cold_at is not None:
+        return "in cold storage"
+    return "archived" if session.archived else "ended" if session.ended_at else ""
 
 
 def prompt(renderer: Renderer, reply: Prompt) -> None:
@@ -158,6 +171,7 @@ def _short(text: str) -> str:
 RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     MessagePage: messages,
     SearchMessagesReply: found,
+    MessageHistory: message_history,
     SessionPage: sessions,
     Prompt: prompt,
     BlockPage: blocks,

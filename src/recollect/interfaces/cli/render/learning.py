@@ -1,4 +1,4 @@
-"""Patterns and summaries for people: success drawn as an interval, summaries as a tree."""
+"""Patterns, summaries and extracted facts for people: success drawn as an interval, summaries as a tree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from recollect.services.learning.extraction import ExtractReply
 from recollect.services.learning.pattern_use import ApplyReply, EpisodeLine, PatternView, ReportReply, SuggestReply
 from recollect.services.learning.patterns import LearnReply
 from recollect.services.learning.rollup import MakeSummaryReply, RollUpReply, SummaryTree
@@ -122,6 +123,28 @@ def _notes(show: Renderer, notes: Sequence[str]) -> None:
         show.console.print(f"[yellow]note:[/] {escape(note)}")
 
 
+FINDINGS = {"new": "green", "contradiction": "yellow", "duplicate": "dim", "outdated": "dim"}
+
+
+def extracted(show: Renderer, reply: ExtractReply) -> None:
+    for one in reply.proposals:
+        show.console.print(
+            f"[{FINDINGS[one.finding]}]{one.finding:13}[/] {one.category:11} {escape(one.text)}  "
+            f"[dim]{escape(one.id or '')}[/]"
+        )
+        if one.known:
+            relation = {"duplicate": "known as", "contradiction": "would replace"}.get(one.finding, "newer is")
+            show.console.print(f"              [dim]{relation}: {escape(one.known_text)}  {escape(one.known[0])}[/]")
+    proposed = sum(one.finding in ("new", "contradiction") for one in reply.proposals)
+    then = "; review them before they are relied on" if proposed and not reply.dry_run else ""
+    show.console.print(
+        f"messages read: {reply.read}, {'to propose' if reply.dry_run else 'proposed'}: {proposed}{then}"
+    )
+    if reply.remaining:
+        show.console.print(f"[dim]{reply.remaining} messages are left: run it again[/]")
+    _notes(show, reply.notes)
+
+
 LEARNING: dict[type, Callable[[Renderer, Any], None]] = {
     SuggestReply: suggested,
     PatternView: pattern,
@@ -132,4 +155,5 @@ LEARNING: dict[type, Callable[[Renderer, Any], None]] = {
     RollUpReply: rolled_up,
     SummaryView: summary,
     SummaryTree: tree,
+    ExtractReply: extracted,
 }

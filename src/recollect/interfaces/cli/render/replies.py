@@ -17,15 +17,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from recollect.app.key_changes import NewKey, StoreKey
 from recollect.catalogue import Operation
-from recollect.interfaces.cli.render import agents, frameworks, runs
+from recollect.interfaces.cli.render import (
+    agents,
+    backups,
+    connections,
+    found,
+    frameworks,
+    imports,
+    measurements,
+    privacy,
+    queries,
+    relations,
+    retention,
+    runs,
+    sources,
+)
 from recollect.interfaces.cli.render.learning import LEARNING
 from recollect.services.access.projects import ProjectPage
 from recollect.services.access.users import UserPage
 from recollect.services.admin.activity import Activity
 from recollect.services.admin.audit import LogPage
 from recollect.services.admin.copy import CopyReply
-from recollect.services.admin.export import RestoreBackupReply
 from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, VerifyReply
 from recollect.services.admin.partitions import PartitionsReply
 from recollect.services.admin.removal import Removal
@@ -37,11 +51,20 @@ from recollect.services.recall.context import Context
 from recollect.services.recall.recall import RecallReply
 from recollect.services.recall.user_sql import SqlReply
 from recollect.services.recall.why_not import WhyNot
+from recollect.services.requests import Reply
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
 LISTED = 20
-INTERNAL = {"content_hash", "identity", "is_deleted", "organization_id", "seq"}  # shown by --json alone
+INTERNAL = {
+    "content_hash",
+    "created",
+    "identity",
+    "is_deleted",
+    "masked",
+    "organization_id",
+    "seq",
+}  # shown by --json alone
 
 
 class Renderer:
@@ -50,11 +73,17 @@ class Renderer:
         self.console = console or _console()
 
     def show(self, operation: Operation, reply: BaseModel) -> None:
+        self._show(reply)
+        masked, created = (reply.masked, reply.created) if isinstance(reply, Reply) else ([], [])
+        self.notes([f"added {one.type} {one.id}, which was not there yet" for one in created])
+        self.notes([f"masked in {one.field}: {one.kind}" + f", {one.count} times" * (one.count > 1) for one in masked])
+
+    def _show(self, reply: BaseModel) -> None:
         for type, render in _RENDERERS.items():
             if isinstance(reply, type):
                 render(self, reply)
                 return
-        self._fields(reply.model_dump(mode="json"))
+        self.fields(reply.model_dump(mode="json", exclude=set(Reply.model_fields)))
 
     @contextmanager
     def progress(self, title: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
@@ -77,7 +106,7 @@ class Renderer:
         if not reply.hits:
             self.console.print("Nothing found.")
         for place, hit in enumerate(reply.hits, 1):
-            status = f"[{COLOURS[hit.status]}]{hit.status}[/]"
+            status = f"[{COLOURS[hit.status]}]{hit.status}[/]" if hit.type == "memory" else "[blue]message[/]"
             said = f"  [dim]{escape(hit.author)}, {self.when(hit.occurred_at)}[/]" if hit.author else ""
             text = f"… {hit.passage.text} …" if hit.passage else hit.text
             self.console.print(f"[bold]{place:2}[/] [cyan]{hit.match:5.2f}[/]  {escape(text)}  {status}{said}")
@@ -91,10 +120,12 @@ class Renderer:
         self.notes(reply.notes)
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Beside what was asked for, so that who reads that with a program is not given more."""
-        aside = Console(stderr=True, highlight=False, soft_wrap=True)
         for note in notes:
-            aside.print(f"[yellow]note:[/] {escape(note)}")
+            self.aside(note, "note: ")
+
+    def aside(self, text: str, mark: str = "") -> None:
+        """Beside what was asked for, so that who reads that with a program is not given more."""
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[yellow]{mark}[/]{escape(text)}")
 
     def why_not(self, reply: WhyNot) -> None:
         for reason in reply.reasons:
@@ -116,10 +147,11 @@ class Renderer:
         for citation in reply.citations:
             self.console.print(_citation(citation.source, citation.state, citation.note))
         for link in reply.links:
-            self.console.print(f"{escape(link.type)} {'→' if link.direction == 'to' else '←'} {escape(link.id)}")
+            away = f"  [dim]in cold storage: recollect cold restore {escape(link.cold)}[/]" if link.cold else ""
+            self.console.print(f"{escape(link.type)} {'→' if link.direction == 'to' else '←'} {escape(link.id)}{away}")
 
     def receipt(self, reply: Receipt) -> None:
-        self._fields(reply.model_dump(mode="json", exclude_defaults=True, exclude=INTERNAL))
+        self.fields(reply.model_dump(mode="json", exclude_defaults=True, exclude=INTERNAL))
 
     def memories(self, reply: MemoryPage) -> None:
         table = Table("when", "status", "kind", "text", _whole("id"), box=None, header_style="dim")
@@ -205,6 +237,8 @@ class Renderer:
     def stats(self, reply: Stats) -> None:
         self.console.print(
             f"{reply.memories} memories, {reply.forgotten} forgotten, {reply.uncited} without a citation"
+            + (", encrypted" if reply.encrypted else "")
+            + {"sealed": ", texts encrypted", "sealing": ", texts are being encrypted"}.get(reply.texts, "")
         )
         for title, counts in (("kind", reply.kinds), ("status", reply.statuses)):
             most = max(counts.values(), default=0) or 1
@@ -224,9 +258,14 @@ class Renderer:
                 f"[green]✓[/] {escape(one.organization)}: {one.records:,} records, {one.written:,} written"
             )
             self.console.print(f"  [dim]identical on both sides: {one.hash}[/]")
+        self.notes(reply.notes)
 
-    def restored(self, reply: RestoreBackupReply) -> None:
-        self.console.print(f"restored {reply.memories} memories to {escape(reply.store)}, all checked")
+    def store_key(self, reply: StoreKey) -> None:
+        self.console.print(f"{escape(reply.store)}: {reply.says}")
+
+    def new_key(self, reply: NewKey) -> None:
+        """The key alone: it may go into a pipe."""
+        print(reply.key or f"wrote a new key to {reply.path}")
 
     def layout(self, reply: PartitionsReply) -> None:
         table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
@@ -254,7 +293,7 @@ class Renderer:
         if reply.cut:
             self.console.print(f"[dim]the first {len(reply.rows)} rows; --limit shows more[/]")
 
-    def _fields(self, values: Mapping[str, object]) -> None:
+    def fields(self, values: Mapping[str, object]) -> None:
         table = Table.grid(padding=(0, 2))
         for name, value in values.items():
             if value not in (None, "", [], {}):
@@ -285,6 +324,8 @@ def _citation(source: str, state: str, note: str) -> str:
 
 
 _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
+    **imports.RENDERERS,
+    **queries.RENDERERS,  # first, for some of its replies refine others
     RecallReply: Renderer.recalled,
     Context: Renderer.packed,
     WhyNot: Renderer.why_not,
@@ -302,11 +343,20 @@ _RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     Stats: Renderer.stats,
     Activity: Renderer.activity,
     CopyReply: Renderer.copied,
-    RestoreBackupReply: Renderer.restored,
+    StoreKey: Renderer.store_key,
+    NewKey: Renderer.new_key,
     PartitionsReply: Renderer.layout,
     SqlReply: Renderer.rows,
     **agents.RENDERERS,
+    **backups.RENDERERS,
+    **measurements.RENDERERS,
+    **connections.RENDERERS,
     **LEARNING,
     **runs.RENDERERS,
     **frameworks.RENDERERS,
+    **found.RENDERERS,
+    **privacy.RENDERERS,
+    **relations.RENDERERS,
+    **retention.RENDERERS,
+    **sources.RENDERERS,
 }

@@ -1,4 +1,4 @@
-"""Runs for people: a list, and the timeline of one."""
+"""Runs for people: a list, the timeline of one, the steps that wait for approval, the cycles of an agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from recollect.domain.record import clipped
+from recollect.services.runs.approval import WaitingPage
+from recollect.services.runs.cycles import CyclePage
 from recollect.services.runs.history import RunPage, RunView, StepView, Timeline
 from recollect.services.runs.queue import ClaimReply
 
@@ -19,14 +21,20 @@ if TYPE_CHECKING:
 STATUSES = {
     "queued": "cyan",
     "running": "bold cyan",
+    "interrupted": "yellow",
+    "waiting": "bold yellow",
     "paused": "yellow",
     "succeeded": "green",
     "failed": "red",
     "cancelled": "dim",
 }
 MARKS = {"success": "[green]●[/]", "error": "[red]✗[/]", "timeout": "[red]◷[/]", "uncertain": "[yellow]?[/]"}
-STATES = {"open": "[cyan]◌[/]", "uncertain": "[yellow]?[/]", "again": "[cyan]↻[/]", "abandoned": "[dim]◌[/]"}
+STATES = {
+    "open": "[cyan]◌[/]", "waiting": "[yellow]◷[/]", "approved": "[green]◌[/]",
+    "uncertain": "[yellow]?[/]", "again": "[cyan]↻[/]", "abandoned": "[dim]◌[/]",
+}  # fmt: skip
 WIDTH = 70
+_UNDONE = {"open": "no result yet", "again": "to be done again", "waiting": "waits for approval"}
 
 
 def run_page(renderer: Renderer, reply: RunPage) -> None:
@@ -38,8 +46,7 @@ def run_page(renderer: Renderer, reply: RunPage) -> None:
             escape(_short(run.next)), f"[dim]{escape(run.id)}[/]",
         )  # fmt: skip
     renderer.console.print(table)
-    more = f"; more with --after {reply.next}" if reply.next else ""
-    renderer.console.print(f"[dim]{len(reply.runs)} of {reply.total}{more}[/]")
+    _count(renderer, len(reply.runs), reply.total, reply.next, "0 of 0")
 
 
 def run(renderer: Renderer, reply: RunView) -> None:
@@ -69,6 +76,10 @@ def timeline(renderer: Renderer, reply: Timeline) -> None:
     for step in reply.abandoned:
         table.add_row(*(f"[dim]{cell}[/]" for cell in _row(renderer, step)), "[dim]abandoned[/]")
     renderer.console.print(table)
+    for step in reply.timeline:
+        if step.missing_artifacts:
+            named = ", ".join(_json(one, 80) for one in step.missing_artifacts)
+            renderer.console.print(f"[yellow]step {step.number}: not in the workspace:[/] {escape(named)}")
     for fork in reply.forks:
         renderer.console.print(f"[dim]forked as[/] {escape(fork)}")
 
@@ -77,7 +88,7 @@ def _row(renderer: Renderer, step: StepView) -> list[str]:
     took = step.seconds
     if took is None and step.recorded_at is not None:
         took = (step.recorded_at - step.proposed_at).total_seconds()
-    outcome = step.outcome or {"open": "no result yet", "again": "to be done again"}.get(step.state, step.state)
+    outcome = step.outcome or _UNDONE.get(step.state, step.state)
     mark = MARKS[step.outcome] if step.outcome else STATES.get(step.state, "·")
     again = f" (attempt {step.attempts})" if step.attempts > 1 else ""
     told = step.summary or str((step.error or {}).get("message", ""))
@@ -115,4 +126,34 @@ def claimed(renderer: Renderer, reply: ClaimReply) -> None:
     renderer.console.print(f"[dim]fence:[/] {reply.fence}")
 
 
-RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {RunPage: run_page, RunView: run, ClaimReply: claimed}
+def waiting(renderer: Renderer, reply: WaitingPage) -> None:
+    say = renderer.console.print
+    for step in reply.steps:
+        say(f"[bold]{escape(_called(step))}[/]", soft_wrap=True)
+        say(f"  {escape(_short(step.goal))}[dim], step {step.number}, until {renderer.when(step.waits_until)}[/]")
+        if step.tool is not None and step.reasoning:
+            say(f"  [dim]{escape(_short(step.reasoning))}[/]")
+        say(f"  [dim]recollect run approve {escape(step.run)} --step {step.number}[/]", soft_wrap=True)
+    _count(renderer, len(reply.steps), reply.total, reply.next, "Nothing waits for approval.")
+
+
+def cycles(renderer: Renderer, reply: CyclePage) -> None:
+    table = Table.grid(padding=(0, 2))
+    for step in reply.cycles:
+        table.add_row(f"[dim]{escape(step.agent)}[/]", f"[bold]{step.index}[/]", *_row(renderer, step))
+    renderer.console.print(table)
+    _count(renderer, len(reply.cycles), reply.total, reply.next, "There are no cycles.")
+
+
+def _count(renderer: Renderer, shown: int, total: int, after: str | None, none: str) -> None:
+    more = f"; more with --after {after}" if after else ""
+    renderer.console.print(f"[dim]{shown} of {total}{more}[/]" if total else none)
+
+
+RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
+    RunPage: run_page,
+    RunView: run,
+    ClaimReply: claimed,
+    WaitingPage: waiting,
+    CyclePage: cycles,
+}

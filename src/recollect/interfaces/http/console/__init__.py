@@ -7,12 +7,22 @@ changes something is sent by the page's script to the API itself, with the proof
 from __future__ import annotations
 
 from recollect.interfaces.http.app import Endpoint, Service
-from recollect.interfaces.http.console import admin_pages, agent_pages, conversation_pages, memory_pages, sign_in
+from recollect.interfaces.http.console import (
+    admin_pages,
+    agent_pages,
+    conversation_pages,
+    data_pages,
+    memory_pages,
+    privacy_pages,
+    sign_in,
+)
 from recollect.interfaces.http.console.page_context import page_endpoint
 from recollect.settings import Settings
 
 
 def endpoints(service: Service, settings: Settings) -> list[Endpoint]:
     """Every page, with what they are drawn with and the way in and out."""
-    pages = [*memory_pages.PAGES, *conversation_pages.PAGES, *agent_pages.PAGES, *admin_pages.pages(settings)]
-    return [*sign_in.endpoints(service), *(page_endpoint(service, page) for page in pages)]
+    pages = [*memory_pages.PAGES, *conversation_pages.PAGES, *data_pages.PAGES, *agent_pages.PAGES]
+    pages += [*privacy_pages.PAGES, *admin_pages.pages(settings)]
+    files = [*sign_in.endpoints(service), *data_pages.endpoints(service)]
+    return [*files, *(page_endpoint(service, page) for page in pages)]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from recollect.domain.access import PERMISSIONS, ROLES
+from recollect.domain.audit import AccessOperation
 from recollect.domain.record import now
 from recollect.errors import InvalidInput
 from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.settings import Settings, shown
 
-OPERATIONS_LOGGED = ("create", "read", "update", "delete", "search")
+OPERATIONS_LOGGED = get_args(AccessOperation)
 FILTERS = ("memory", "operation", "by", "action", "since", "until")
 
 

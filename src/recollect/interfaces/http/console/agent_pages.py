@@ -1,4 +1,5 @@
-"""Pages about agents: what they are told and given, their runs step by step, their workspaces, what they learned."""
+"""Pages about agents: what they are told and given, their runs step by step, what waits for approval, their workspaces,
+what they learned."""
 
 from __future__ import annotations
 
@@ -47,6 +48,12 @@ def run(context: PageContext) -> TemplateValues:
     )
     agent = context.names("agent", [shown.agent]).get(shown.agent, "agent")
     return {"run": shown, "agent": agent, "resumable": RESUMABLE}
+
+
+def approvals(context: PageContext) -> TemplateValues:
+    page = context.call("run.waiting", after=context.query("after"), limit=50)
+    names = context.names("agent", (one.agent for one in page.steps))
+    return {"steps": page.steps, "next": page.next, "total": page.total, "names": names}
 
 
 def workspaces(context: PageContext) -> TemplateValues:
@@ -103,6 +110,7 @@ PAGES = (
     Page("/agents/{id}", "agent.html", "agent.show", agent),
     Page("/runs", "runs.html", "run.list", runs),
     Page("/runs/{id}", "run.html", "run.show", run),
+    Page("/approvals", "approvals.html", "run.waiting", approvals),
     Page("/workspaces", "workspaces.html", "workspace.list", workspaces),
     Page("/workspaces/{id}", "workspace.html", "workspace.show", workspace),
     Page("/patterns", "patterns.html", "pattern.show", patterns),

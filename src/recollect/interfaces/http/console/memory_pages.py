@@ -8,15 +8,19 @@ from typing import Any
 
 from recollect.domain.kinds import KINDS
 from recollect.domain.memory import TRANSITIONS
+from recollect.domain.review import REASONS
 from recollect.errors import InvalidInput, NotFound
 from recollect.interfaces.http.console.page_context import Page, PageContext, TemplateValues
 from recollect.interfaces.http.console.templating import chart, fans, parts, slices, weekly, word_diff
 
-REVIEWED_AT_ONCE = 20
+REVIEW_SIZES = ("20", "50", "100")
+STRONG_LIKENESS = 0.9  # below that, nothing is chosen for whoever reviews
 PERIODS = {"30": "30 days", "90": "90 days", "365": "a year"}
 MOST_BARS = 100
 HITS, MOST_HITS = 15, 100
 CITED_AT_ONCE = 30
+DEFAULT_HOPS, MOST_DRAWN = "2", 60
+MESSAGES = {"": None, "yes": True, "no": False}
 STATES = ("broken", "claimed", "unreachable", "unchecked", "holds")
 STATUSES = ("hypothesis", "verified", "published", "archived")
 
@@ -24,12 +28,14 @@ STATUSES = ("hypothesis", "verified", "published", "archived")
 def overview(context: PageContext) -> TemplateValues:
     stats = context.call("stats")
     period = int(context.query("days")) if context.query("days") in PERIODS else 30
-    days = context.call("activity", days=period).days
+    by = "stored" if context.query("by") == "stored" else "happened"
+    days = context.call("activity", days=period, by=by).days
     uses = [(day.date, day.accesses) for day in days]
     uses = weekly(uses) if period > MOST_BARS else uses
     return {
         "stats": stats,
         "period": period,
+        "by": by,
         "periods": PERIODS,
         "unit": "week" if period > MOST_BARS else "day",
         "growth": chart([day.date for day in days], [day.total for day in days]),
@@ -53,7 +59,10 @@ def _filters(context: PageContext) -> TemplateValues:
 
 
 def search(context: PageContext) -> TemplateValues:
-    return {"kinds": list(KINDS), "statuses": STATUSES, "chosen": _filters(context), **results(context)}
+    is_user = context.principal.key.user_id is not None
+    saved = context.call("user.searches").searches if is_user else []
+    facts = {"kinds": list(KINDS), "statuses": STATUSES, "chosen": _filters(context), "is_user": is_user}
+    return {**facts, "saved": saved, **results(context)}
 
 
 def results(context: PageContext) -> TemplateValues:
@@ -61,13 +70,15 @@ def results(context: PageContext) -> TemplateValues:
     query, filters = context.query("q").strip(), _filters(context)
     by, forgotten, limit = context.query("by"), bool(context.query("forgotten")), _how_many(context)
     wanted = context.query("why_not").strip()
+    messages = context.query("messages") if context.query("messages") in MESSAGES else ""
     facts: TemplateValues = {"q": query, "by": by, "forgotten": forgotten, "limit": limit, "most": MOST_HITS}
+    facts |= {"messages": messages}
     facts |= {"hits": [], "lines": [], "notes": [], "missed": None, "meant": [], "problem": None}
     facts |= {"next": None, "total": 0, "wanted": wanted, "is_narrowed": bool(filters)}
     try:
         if query and not forgotten:
             asked = {"query": query, "by": by, "limit": limit, **filters}
-            found = context.call("recall", **asked)
+            found = context.call("recall", include_messages=MESSAGES[messages], **asked)
             facts |= {"hits": [(hit, parts(hit.parts)) for hit in found.hits], "notes": found.notes}
             context.learn_cited_names(one for hit in found.hits for one in hit.citations)
             facts |= _missed(context, wanted, asked) if wanted else {}
@@ -120,6 +131,31 @@ def memory(context: PageContext) -> TemplateValues:
     }
 
 
+def graph(context: PageContext) -> TemplateValues:
+    """The memories around one and the links between them: a list, from which the page draws."""
+    hops = context.query("hops") if context.query("hops") in ("1", "2", "3") else DEFAULT_HOPS
+    type = context.query("type")
+    found = context.call(
+        "relations.graph", of=context.id, hops=int(hops), types=[type] if type else None, limit=MOST_DRAWN
+    )
+    links: dict[str, list[Any]] = {node.id: [] for node in found.nodes}
+    for edge in found.edges:
+        links[edge.source].append(edge)
+    return {
+        "first": found.nodes[0],
+        "nodes": found.nodes,
+        "edges": found.edges,
+        "links": links,
+        "texts": {node.id: node.text for node in found.nodes},
+        "types": sorted({edge.type for edge in found.edges} | ({type} if type else set())),
+        "type": type,
+        "hops": hops,
+        "default_hops": DEFAULT_HOPS,
+        "more": found.more,
+        "notes": found.notes,
+    }
+
+
 def _owners(context: PageContext, fields: Mapping[str, str | None]) -> dict[str, str]:
     """The names of those a memory belongs to, by the fields that hold their ids."""
     found = {}
@@ -140,17 +176,27 @@ def _history(states: list[Any]) -> list[TemplateValues]:
 
 
 def review(context: PageContext) -> TemplateValues:
-    """What nobody has judged yet, the newest first, each with its evidence.
+    """What nobody has judged yet, the most urgent first, each with the reasons and its evidence.
 
     Summaries that roll up others stand and fall with those: they are shown to who chooses their kind.
     """
-    chosen = {"kinds": context.queries("kinds"), "author": context.query("author").strip()}
-    after = context.query("after")
-    waits = {"statuses": ["hypothesis"], "rolled_up": False, **chosen}
-    page = context.call("list", limit=REVIEWED_AT_ONCE, after=after, **waits)
+    chosen: dict[str, Any] = {name: context.query(name).strip() for name in ("author", "session", "reason")}
+    chosen |= {"kinds": context.queries("kinds"), "reason": chosen["reason"] if chosen["reason"] in REASONS else ""}
+    size = context.query("size") if context.query("size") in REVIEW_SIZES else REVIEW_SIZES[0]
+    page = context.call("review.list", limit=int(size), after=context.query("after"), **chosen)
     cited = _evidence(context, [line.id for line in page.memories])
-    waiting = [(line, cited[line.id]) for line in page.memories]
-    return {"waiting": waiting, "next": page.next, "total": page.total, "kinds": list(KINDS), "chosen": chosen}
+    return {
+        "waiting": [(line, cited[line.id]) for line in page.memories],
+        "next": page.next,
+        "total": page.total,
+        "by_reason": [(name, page.by_reason[name]) for name in REASONS if page.by_reason.get(name)],
+        "notes": page.notes,
+        "kinds": list(KINDS),
+        "chosen": chosen,
+        "is_narrowed": any(chosen.values()),
+        "size": size,
+        "sizes": REVIEW_SIZES,
+    }
 
 
 def _evidence(context: PageContext, ids: list[str]) -> dict[str, list[Any]]:
@@ -172,7 +218,8 @@ def near(context: PageContext) -> TemplateValues:
     found = context.call("recall", query=shown.text[:2000], by="meaning", limit=5).hits
     if not found:  # where no model makes vectors, words will do
         found = context.call("recall", query=shown.text[:2000], by="words", limit=5).hits
-    return {"id": context.id, "hits": [hit for hit in found if hit.id != context.id][:4]}
+    others = [hit for hit in found if hit.id != context.id and hit.type == "memory"]
+    return {"id": context.id, "hits": others[:4], "strong": STRONG_LIKENESS}
 
 
 def citations(context: PageContext) -> TemplateValues:
@@ -193,8 +240,9 @@ PAGES = (
     Page("/search", "search.html", "recall", search),
     Page("/search/results", "results.html", "recall", results),
     Page("/memories/{id}", "memory.html", "show", memory),
+    Page("/memories/{id}/graph", "graph.html", "relations.graph", graph),
     Page("/memories/{id}/near", "near.html", "recall", near),
-    Page("/review", "review.html", "list", review),
+    Page("/review", "review.html", "review.list", review),
     Page("/citations", "citations.html", "citation.list", citations),
     Page("/{rest:path}", "problem.html", "stats", missing),
 )

@@ -7,9 +7,10 @@ load but our own files: the Content-Security-Policy says so, and no template has
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from recollect.catalogue import OPERATIONS, Operation, invoke
 from recollect.errors import Denied, NotFound, RecollectError, Unauthenticated
-from recollect.interfaces.http.app import COOKIE, Endpoint, Service
+from recollect.interfaces.http.app import COOKIE, PREFIX, Endpoint, Service
 from recollect.interfaces.http.console.templating import rendered
 from recollect.services.access import keys as access
 from recollect.services.access.authorize import Principal, authorize
@@ -54,14 +55,22 @@ class Link(NamedTuple):
 MENU = (
     Link("", "Overview", "o", "stats", "Memory"),
     Link("/search", "Search", "s", "recall", "Memory"),
-    Link("/review", "Review", "r", "list", "Memory"),
+    Link("/review", "Review", "r", "review.list", "Memory"),
     Link("/citations", "Citations", "i", "citation.list", "Memory"),
     Link("/sessions", "Sessions", "c", "session.list", "Memory"),
     Link("/patterns", "Patterns", "p", "pattern.show", "Memory"),
+    Link("/ask", "Ask", "q", "query.run", "Data"),
+    Link("/sources", "Sources", "d", "source.list", "Data"),
+    Link("/connections", "Connections", "n", "connection.list", "Data"),
     Link("/agents", "Agents", "a", "agent.list", "Agents"),
     Link("/runs", "Runs", "t", "run.list", "Agents"),
+    Link("/approvals", "Approvals", "v", "run.waiting", "Agents"),
     Link("/workspaces", "Workspaces", "w", "workspace.list", "Agents"),
     Link("/audit", "Audit", "l", "log", "Service"),
+    Link("/privacy", "Privacy", "y", "privacy.find", "Service"),
+    Link("/retention", "Retention", "h", "retention.preview", "Service"),
+    Link("/cold", "Cold storage", "f", "cold.list", "Service"),
+    Link("/backups", "Backups", "b", "backup.list", "Service"),
     Link("/users", "Users", "u", "user.revise", "Service"),
     Link("/keys", "Keys", "k", "key.list", "Service"),
     Link("/settings", "Settings", "e", "doctor", "Service"),
@@ -85,6 +94,11 @@ class PageContext:
     request: Request
     principal: Principal
 
+    @property
+    def is_poll(self) -> bool:
+        """Whether an open page asks for what is new: that alone is not in the access log, but an answer is."""
+        return bool(self.request.headers.get("x-recollect-poll"))
+
     def may(self, operation: str) -> bool:
         """Whether there is such an operation and the visitor may use it."""
         known = OPERATIONS.get(operation)
@@ -93,10 +107,11 @@ class PageContext:
         return known.permission != "operate" or self.principal.scope.organization_id == self.service.operator
 
     def call(self, operation: str, /, **fields: Any) -> Any:
-        """Ask an operation as every interface does: authorized, logged, inside the visitor's scope."""
+        """Ask an operation as every interface does: authorized, logged, in the visitor's scope; looking is no use."""
         known = self.allowed(operation)
         given = {name: value for name, value in fields.items() if value not in (None, "", [])}
-        return invoke(known, self.service.core, self.principal.scope, given)
+        reading: Literal["view", "poll"] = "poll" if self.is_poll else "view"
+        return invoke(known, self.service.core, replace(self.principal.scope, reading=reading), given)
 
     def allowed(self, operation: str) -> Operation:
         """The operation, if the visitor may use it; a refusal is in the access log."""
@@ -163,6 +178,13 @@ class PageContext:
     def introduced(self) -> access.SignedInUser:
         return access.introduced(self.service.core, self.principal)
 
+    def api(self, operation: str, **ids: str) -> str:
+        """The path of an operation in the API, for the script of a page to ask."""
+        path = OPERATIONS[operation].route.partition(" ")[2]
+        for name, id in ids.items():
+            path = path.replace(f"{{{name}}}", quote(id, safe=""))
+        return PREFIX + path
+
     def frame(self) -> TemplateValues:
         """What stands around every page."""
         token = self.request.cookies.get(COOKIE, "")
@@ -180,6 +202,7 @@ class PageContext:
             "may": self.may,
             "here_with": self.here_with,
             "person": self.person,
+            "api": self.api,
             "zone": self.introduced.timezone,
         }
 
@@ -196,8 +219,16 @@ def page_endpoint(service: Service, page: Page) -> Endpoint:
 def _rendered_page(service: Service, request: Request, page: Page) -> Response:
     context = PageContext(service, request, service.principal(request))
     try:
-        context.allowed(page.needs)
-        return html(page.template, **context.frame(), **page.gather(context))
+        needed = context.allowed(page.needs)
+        shown = html(page.template, **context.frame(), **page.gather(context))
+        if not context.is_poll:
+            return shown
+        shown.headers["etag"] = f'"{sha256(shown.body).hexdigest()[:32]}"'
+        if request.headers.get("if-none-match") == shown.headers["etag"]:
+            return Response(status_code=304, headers={"etag": shown.headers["etag"]} | SECURITY_HEADERS)
+        viewing = replace(context.principal.scope, reading="view")
+        with service.core.journal.attend(viewing, needed.access, needed.name, dict(request.path_params)):
+            return shown
     except RecollectError as error:
         return html("problem.html", error.http_status, **context.frame(), problem=error)
 

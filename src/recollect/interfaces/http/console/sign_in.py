@@ -7,7 +7,6 @@ time; tries are counted by address and by account. The cookie cannot be read by 
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,11 +15,10 @@ from starlette.responses import RedirectResponse, Response
 
 from recollect.errors import Denied, InvalidInput, NotFound, RateLimited, Unauthenticated
 from recollect.interfaces.http.app import COOKIE, Endpoint, Service, address_of
-from recollect.interfaces.http.client_address import client_network
 from recollect.interfaces.http.console.page_context import ROOT, SECURITY_HEADERS, SIGN_IN, html, shown
 from recollect.interfaces.http.console.templating import STATIC, VERSION
-from recollect.interfaces.http.limits import TRIES_BY_ACCOUNT, TRIES_BY_ADDRESS
 from recollect.interfaces.http.request_parsing import body_of
+from recollect.interfaces.http.sign_in import attempted, password_key, take_try
 from recollect.services.access import keys, passwords
 
 MOST_FORM_BYTES = 8192
@@ -71,7 +69,7 @@ async def _enter(service: Service, request: Request) -> Response:
     given = _fields(await body_of(request, MOST_FORM_BYTES))
     try:
         token = await service.run(lambda: _token(service, request, given))
-    except (Unauthenticated, RateLimited, InvalidInput) as error:
+    except (Unauthenticated, Denied, RateLimited, InvalidInput) as error:
         return _form(service, request, given, error)
     response = RedirectResponse(_inside(given.get("next", "")), 303, SECURITY_HEADERS)
     secure = service.settings.secure_cookies or request.url.scheme == "https"
@@ -87,29 +85,14 @@ def _fields(body: bytes) -> dict[str, str]:
 
 
 def _token(service: Service, request: Request, given: dict[str, str]) -> str:
-    """What the cookie holds from now on. Tries count before anything is looked at, so that nothing is told by them."""
-    address, key = address_of(request), given.get("key", "").strip()
-    service.rates.take(f"sign-in from {client_network(address)}", TRIES_BY_ADDRESS)
+    """What the cookie holds from now on."""
+    key = given.get("key", "").strip()
+    take_try(service, request)
     if key:
-        _try(lambda: keys.authenticate(service.core, key, address))
+        attempted(lambda: keys.authenticate(service.core, key, address_of(request)))
         return key
     organization, email = given.get("organization") or service.operator, given.get("email", "").strip()
-    service.rates.take(f"sign-in as {organization} {email.casefold()}", TRIES_BY_ACCOUNT)
-    password = given.get("password", "")
-    return str(_try(lambda: passwords.sign_in(service.core, organization, email, password, address)).key)
-
-
-def _try(enter: Callable[[], Any]) -> Any:
-    """One answer for whatever is wrong, an organization's odd name included."""
-    try:
-        return enter()
-    except RateLimited:
-        raise
-    except (Unauthenticated, InvalidInput, NotFound):
-        raise Unauthenticated(
-            "wrong email, password or key",
-            remedy="check what you typed, or ask an administrator of the organization for a key",
-        ) from None
+    return password_key(service, request, organization, email, given.get("password", "")).key
 
 
 def _inside(path: str) -> str:

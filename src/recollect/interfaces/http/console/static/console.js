@@ -81,7 +81,7 @@
   }
 
   // `asks` names what may be said along with the yes: why, or a label.
-  const questions = { why: ["Reason", "Kept in the history"], label: ["Label", "Optional name"] };
+  const questions = { why: ["Reason", "Kept in the history"], reason: ["Reason", "Kept with it"], label: ["Label", "Optional name"] };
   function confirmed(title, text, asks) {
     const dialog = $("#confirm");
     $("#confirm-title").textContent = title;
@@ -175,7 +175,7 @@
   async function merge(id, card) {
     await neighbours(card);
     const into = $('[data-neighbours] input[type="radio"]:checked', card)?.value;
-    if (!into) throw new Error("There is no similar memory to merge into");
+    if (!into) throw new Error("Select the similar memory to merge into first");
     await ask("POST", `${pathOf(into)}/merge`, { others: [id], why: "merged in review" });
   }
 
@@ -248,7 +248,7 @@
     if (!whole) return;
     whole.checked = chosen > 0 && chosen === boxes.length;
     whole.indeterminate = chosen > 0 && chosen < boxes.length;
-    $("[data-chosen]").textContent = chosen ? `${chosen} selected` : "Select all";
+    $("[data-chosen]").textContent = chosen ? `${chosen} selected` : "Select all on this page";
     all("[data-bulk]").forEach((button) => { button.disabled = !chosen; });
   }
   document.addEventListener("change", ({ target }) => {
@@ -260,7 +260,7 @@
 
   // --- what buttons say in their attributes ----------------------------------------------------------------------
   async function send(button, method) {
-    const { title, text, ask: asks, body: fixed, done, goes } = button.dataset;
+    const { title, text, ask: asks, body: fixed, done, goes, then } = button.dataset;
     const given = title ? await confirmed(title, text, asks) : {};
     if (!given) return;
     const body = fixed ? JSON.parse(fixed) : {};
@@ -268,7 +268,7 @@
     const path = button.dataset.post ?? button.dataset.patch ?? button.dataset.delete;
     await once(button, async () => {
       const made = await ask(method, path, body);
-      reload(done ?? "Done", goes ? goes + encodeURIComponent(made.id) : undefined);
+      reload(done ?? "Done", then ?? (goes ? goes + encodeURIComponent(made.id) : undefined));
     });
   }
 
@@ -415,16 +415,30 @@
     const mine = (asked += 1);
     place.setAttribute("aria-busy", "true");
     const answer = await attempt(() => fragment(`/console/search/results?${query}`));
-    if (mine !== asked) return; // a later question was asked meanwhile
+    const found = answer?.ok ? await answer.text() : "";
+    if (mine !== asked) return; // a later question was asked meanwhile: its answer must stay
     place.setAttribute("aria-busy", "false");
     if (!answer) return;
     if (answer.status === 401) { askToSignIn(); return; }
     if (!answer.ok) { tell("The search failed; try again", true); return; }
-    place.innerHTML = await answer.text();
+    place.innerHTML = found;
     history.replaceState(null, "", `/console/search${query.size ? "?" + query : ""}`);
   }
   search?.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(refresh, 180); });
   search?.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); refresh(); });
+
+  $("[data-save-search]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target, kept = new URLSearchParams([...new FormData(search)].filter(([, value]) => value));
+    if (!kept.size) { tell("Ask something first", true); return; }
+    await once(event.submitter, async () => {
+      await ask("PUT", form.dataset.saveSearch, { name: form.elements.name.value, search: String(kept) });
+      reload("Saved");
+    });
+  });
+
+  // What the scripts of single pages work with.
+  window.recollect = { $, all, ask, attempt, confirmed, fragment, once, reached, reload, tell, proof: () => proof, signedOut: askToSignIn };
 
   // --- keyboard --------------------------------------------------------------------------------------------------
   const items = () => all("[data-item]");
@@ -472,6 +486,7 @@
     g: () => { isGoing = true; document.body.classList.add("going"); setTimeout(() => { isGoing = false; document.body.classList.remove("going"); }, 1500); },
     j: () => step(1),
     k: () => step(-1),
+    n: () => $('a[rel="next"]')?.click(),
     t: switchTheme,
   };
 

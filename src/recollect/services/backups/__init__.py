@@ -1,0 +1,1 @@
+"""Backups: made, recorded, rotated, and proven by restoring them."""

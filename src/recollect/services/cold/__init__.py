@@ -1,0 +1,1 @@
+"""Cold storage: old sessions are moved into files, found there, and restored."""
