@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 import recollect
 from seeds import load_profile
@@ -38,7 +41,90 @@ def mem(empty_store: Path, tmp_path: Path) -> Iterator[Any]:
         yield opened
 
 
+STORES = ("sqlite", "postgres", "duckdb", "dynamodb", "memory")
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the package has no types
+    """The tests of a file, or of one store in it, run in one of the processes: what they share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        test = super()._split_scope(nodeid)
+        file, _, rest = test.partition("::")
+        _, _, given = rest.partition("[")
+        store = next((name for name in STORES if given.startswith(name)), "") if rest else ""
+        return f"{file} {store}".strip()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    return FileScheduling(config, log)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Show a failure when it happens: a run that is stopped before its end has then named it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\n{report.nodeid} failed in its {report.when}\n{str(report.longrepr)[-2000:]}", flush=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loaded_once() -> Iterator[None]:
+    """A store that is opened loads its models anew, which takes longer than most tests: here the same weights, read and
+    checked each time, are made ready once for each process. One that was forked has none of its parent's threads.
+    """
+    from recollect.adapters.models import minilm, query_ranker
+
+    ready: dict[tuple[Any, ...], Any] = {}
+    make, load = minilm._session, query_ranker.QueryRanker._load
+
+    def session(weights: bytes, threads: int, spin: bool) -> Any:
+        place = (os.getpid(), hashlib.sha256(weights).digest(), threads, spin)
+        if place not in ready or sys.modules["onnxruntime"] is None:  # a test took it away
+            ready[place] = make(weights, threads, spin)
+        return ready[place]
+
+    def ranker(self: Any) -> Any:
+        place = (os.getpid(), hashlib.sha256(self._content()).digest(), self._threads)
+        if place not in ready:
+            ready[place] = load(self)
+        self._session = ready[place]
+        return self._session
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minilm, "_session", session)
+        patch.setattr(query_ranker.QueryRanker, "_load", ranker)
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_engine() -> Iterator[Any]:
+    from recollect.adapters.data.engine import DuckDBEngine
+
+    engine = DuckDBEngine(size=2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def one_engine(shared_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One data engine for all tests that ask for it: its processes take longer to start than most tests take."""
+    from recollect.app.data import EngineOnDemand
+
+    monkeypatch.setattr(EngineOnDemand, "__call__", lambda self: shared_engine)
+    monkeypatch.setattr(EngineOnDemand, "close", lambda self: None)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[dict[str, str]]:
+    from s3_server import s3_server
+
+    with s3_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(s3: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an unused part of a bucket."""
+    from s3_server import BUCKET
+
+    for name, value in s3.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{tmp_path.name}"

@@ -63,7 +63,7 @@ def _arguments(operation: Operation, fields: Fields) -> list[str]:
         kind = shape_of(field.annotation)[0]
         flag = "--" + ("cite" if name == "cites" else option_name(name, kind).replace("_", "-"))
         if isinstance(value, bool):
-            made += [flag] if value else [f"--no-{flag[2:]}"] if field.default is True else []
+            made += [flag] if value else [f"--no-{flag[2:]}"] if field.default is not False else []
         elif name not in operation.positional:
             made += [part for one in _words(value) for part in (flag, one)]
     return [*made, "--", *(word for name in operation.positional if name in fields for word in _words(fields[name]))]
@@ -94,6 +94,8 @@ def doors_of(operation: Operation, fields: Fields) -> list[Door]:
     shut = set()
     if operation.name not in _TOOLS:
         shut |= {over_mcp, over_stdio}
+    if operation.group == "organization":
+        shut |= {in_process, by_command}  # who opens the store reaches every organization in it
     typed = [isinstance(value, dict | list) and _is_nested(value) for value in fields.values()]
     if operation.name in HIDDEN or any(typed) or "vector" in fields:
         shut |= {by_command}

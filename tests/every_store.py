@@ -9,6 +9,13 @@ from typing import Any
 from chroma_server import chroma
 from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.records.duckdb.store import DuckdbStore
+from recollect.adapters.records.dynamodb.store import DynamoStore
+from recollect.adapters.records.postgres.store import PostgresStore
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.app.stores import file_of
+from recollect.ports.keys import KeyService
+from recollect.ports.records import RecordStore
 
 EVERY_STORE: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: str(folder / "store.db"),
@@ -16,6 +23,15 @@ EVERY_STORE: dict[str, Callable[[Path], str]] = {
     "dynamodb": lambda folder: dynamodb().new_store(),
     "postgres": lambda folder: server().new_store(),
 }
+
+
+def store_with_keys(address: str, key_service: KeyService | None) -> RecordStore:
+    """An open store whose encrypted fields are sealed; its file, where it has one, is not encrypted as a whole."""
+    path = file_of(address)
+    if path is not None:
+        return (DuckdbStore if address.startswith("duckdb") else SqliteStore)(path, key_service=key_service)
+    return (DynamoStore if address.startswith("dynamodb") else PostgresStore)(address, key_service=key_service)
+
 
 VECTOR_SEARCH = (*EVERY_STORE, "memory", "chroma", "pgvector beside")
 

@@ -9,10 +9,17 @@ from typing import Any
 from recollect import cite
 from recollect.domain.agents import Lease
 from recollect.domain.audit import Erasure
+from recollect.domain.backups import Backup
+from recollect.domain.cold import ColdArchive, ColdLink, ColdRecord
+from recollect.domain.conversations import Session
 from recollect.domain.memory import IndexTask
+from recollect.domain.privacy import ErasureCertificate
 from recollect.domain.record import now
-from recollect.domain.sources import Connection, Field, QueryRun, Source, Table
+from recollect.domain.retention import LegalHold, RetentionClock, RetentionRule
+from recollect.domain.sources import Connection, Field, QueryRun, Source, SourceVersion, StoredObject, Table
+from recollect.domain.tenancy import OrganizationSecret
 from recollect.ports.steps import Insert
+from recollect.services.memories.data_vectors import embedding_steps
 
 Ids = Callable[[str], str]
 BESIDES = ("file.txt", "notes.md")
@@ -30,6 +37,7 @@ def fill(mem: Any, word: str, folder: Path, ids: Ids = str) -> None:
     """At least one record of every type, the way users make them where there is a way; `ids` makes ids of names."""
     mem.user.add(f"Ann {word}", id=ids("ann"), email=f"ann@{word}.example", preferences={"tea": True})
     mem.project.add(f"Project {word}", id=ids("project"), owner=ids("ann"))
+    mem.project.add_member(ids("project"), ids("ann"), "admin")
     mem.agent.add(f"Bee {word}", id=ids("bee"))
     mem.session.add(f"Talk about the {word}", id=ids("talk"), user=ids("ann"), agent=ids("bee"), project=ids("project"))
     _memories(mem, word, ids, folder)
@@ -40,6 +48,7 @@ def fill(mem: Any, word: str, folder: Path, ids: Ids = str) -> None:
     _run(mem, word, ids)
     _checkpoints_and_items(mem, word, ids)
     _not_yet_made_by_anything(mem, word, ids)
+    mem.kind.add("kind_" + ids("kind").replace("-", "_").lower(), f"Of the {word}")
     mem.key.add(f"key {word}", scopes=["read"])
     mem.recall(word)
     mem.audit.seal()
@@ -161,26 +170,114 @@ def _not_yet_made_by_anything(mem: Any, word: str, ids: Ids) -> None:
     scope = mem._scope
     told = {"organization_id": scope.organization_id}
     kept = [
+        OrganizationSecret(**told, id=ids("own secret"), value="5f" * 32),
         Source(
             **told,
             id=ids("source"),
             name=f"prices of the {word}",
             path="prices.csv",
             content_hash="h",
+            size=17,
+            status="profiled",
+            format="csv",
             project_id=ids("project"),
         ),
-        Table(**told, id=ids("table"), source_id=ids("source"), name="prices", description=f"what the {word} costs"),
-        Field(**told, id=ids("field"), table_id=ids("table"), name="price", type="number"),
-        Connection(**told, id=ids("connection"), name="warehouse", engine="postgresql", address="db.example"),
+        SourceVersion(
+            **told,
+            id=ids("source-version"),
+            source_id=ids("source"),
+            number=1,
+            content_hash="h",
+            size=17,
+            format="csv",
+            path="prices.csv",
+            tables=[{"name": "prices", "columns": ["price"]}],
+        ),
+        StoredObject(**told, id=ids("object"), source_id=ids("source"), digest="h", size=17, purpose="table"),
+        Table(
+            **told,
+            id=ids("table"),
+            source_id=ids("source"),
+            name="prices",
+            description=f"what the {word} costs",
+            row_count=2,
+            digest="h",
+            size=17,
+            rejected_count=1,
+            rejected=[{"line": 3, "text": f"{word},,"}],
+            profiled="whole",
+            fingerprint="f",
+        ),
+        Field(
+            **told,
+            id=ids("field"),
+            table_id=ids("table"),
+            name="price",
+            type="number",
+            sample_values=[4, 9],
+            meaning="money",
+        ),
+        Connection(
+            **told,
+            id=ids("connection"),
+            name="warehouse",
+            engine="postgresql",
+            address="db.example",
+            facts={"read_only": True},
+            checked_at=now(),
+        ),
         QueryRun(
             **told,
             id=ids("query"),
             question=f"what does the {word} cost?",
             sql="SELECT 1",
             connection_id=ids("connection"),
+            source_ids=[ids("source")],
+            states={ids("source"): {"name": "prices", "revision": 1, "hash": "sha256:0"}},
+            rows=[[4]],
+            result_hash="h",
+            reading=[f"what the {word} costs"],
+            confidence=0.8,
         ),
+        Session(**told, id=ids("cold"), title=f"Long ago about the {word}", cold_at=now()),
+        ColdArchive(
+            **told,
+            id=ids("cold"),
+            session_id=ids("cold"),
+            status="stored",
+            address="file:///cold/storage/",
+            place="elsewhere",
+            digest="o1:" + "0" * 64,
+            manifest="o1:" + "1" * 64,
+            bytes=100,
+            counts={"memory": 1},
+            first_at=now(),
+            last_at=now(),
+        ),
+        ColdRecord(
+            **told, id=ids("moved"), archive_id=ids("cold"), record_table="memory", record_id=ids("cold memory")
+        ),
+        ColdLink(
+            **told,
+            id=ids("cold link"),
+            source_memory_id=ids("fact"),
+            target_archive_id=ids("cold"),
+            link={
+                "id": ids("cold link"),
+                "source_id": ids("fact"),
+                "target_id": ids("cold memory"),
+                "type": "supports",
+            },
+        ),
+        RetentionRule(**told, id=ids("rule"), kind="observation", keep_days=3650, then="archive", reason=word),
+        RetentionClock(**told, id=ids("clock"), applied_at=now()),
+        LegalHold(**told, id=ids("hold"), subject_type="user", subject_id=ids("ann"), reason=word, released_at=now()),
         IndexTask(**told, id=ids("owed"), memory_id=ids("fact"), namespace="long_term", model="another"),
         Erasure(**told, id=ids("erasure")),
+        ErasureCertificate(**told, id=ids("certificate"), subject="k1:0", status="done", document={"deleted": {}}),
+        Backup(**told, id=ids("backup"), place=f"/backups/{word}", kind="sqlite", made_at=now(), bytes=7, digest="d"),
         Lease(**told, id=ids("held"), holder="worker", fence=3, expires_at=now()),
     ]
-    mem._core.store.transact(scope, [Insert(one) for one in kept])
+    described = [one for one in kept if isinstance(one, Source | Table | Field)]
+    tenant = mem._core.for_scope(scope)
+    tenant.transact([*(Insert(one) for one in kept), *embedding_steps(tenant, described)])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import hypothesis.core
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
 EVERYDAY = 1
@@ -44,8 +44,9 @@ def some(count: int, of: Iterable[T], purpose: str, *, seed: int = SEED, soak: b
 
 def load_profile() -> None:
     """For Hypothesis: every day derived from the tests themselves, else from the seed, and from nothing remembered."""
-    settings.register_profile("everyday", derandomize=True)
-    settings.register_profile("soak", print_blob=True, database=None)
+    unhurried = [HealthCheck.too_slow]  # it looks at a clock, and a busy machine is no mistake of the code
+    settings.register_profile("everyday", derandomize=True, suppress_health_check=unhurried)
+    settings.register_profile("soak", print_blob=True, database=None, suppress_health_check=unhurried)
     is_everyday = not SOAK and SEED == EVERYDAY
     settings.load_profile("everyday" if is_everyday else "soak")
     if not is_everyday:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from recollect.adapters import citation_lookup, git_repositories, public_fetch
-from recollect.adapters.citation_lookup import GONE, LocalCitationLookup
+from recollect.adapters.citation_lookup import LocalCitationLookup
 from recollect.domain import provenance
 from recollect.domain.provenance import CitationCheck, FileCitation, cite, line_hash, page_hash
 from recollect.errors import InvalidInput, NotFound, Unavailable
@@ -420,4 +420,4 @@ class TestLogAndPages:
         assert page.check(LocalCitationLookup(fetch=True)).state == state
 
     def test_no_page_has_the_hash_of_a_gone_one(self) -> None:
-        assert len(GONE) != len(page_hash(b""))
+        assert len(provenance.GONE_PAGE) != len(page_hash(b""))

@@ -268,3 +268,63 @@ def test_it_is_said_what_can_be_cited_over_the_service(tmp_path: Path) -> None:
     found = findings(tmp_path / "a.db", CITATION_ROOTS=str(tmp_path / "code"))["citation_roots"]
     assert found.well
     assert found.says == f"files in {tmp_path / 'code'} can be cited over the service"
+
+
+def test_the_place_of_large_content_is_tried_and_nothing_is_made(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    assert "objects" not in findings(store)
+    finding = findings(store, OBJECTS=str(tmp_path / "content"))["objects"]
+    assert (finding.well, "will be created" in finding.says) == (True, True)
+    (tmp_path / "file").touch()
+    wrong = findings(store, OBJECTS=str(tmp_path / "file"))["objects"]
+    assert (wrong.well, "not a folder" in wrong.says) == (False, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_stored_files_must_not_be_citable(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("store: memory://\nobjects: shared/content\ncitation_roots: [shared]\n")
+    (tmp_path / "shared").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        finding = findings(tmp_path / "settings.yaml")["citation_roots"]
+    assert (finding.well, "stored files" in finding.says) == (False, True)
+
+
+# -- what is unsafe ----------------------------------------------------------------------------------------------------
+
+
+def unsafe(source: Any = None, **environment: str) -> dict[str, str]:
+    return {name: finding.says for name, finding in findings(source, **environment).items() if not finding.well}
+
+
+def test_files_that_everybody_can_read_are_named(tmp_path: Path) -> None:
+    store, key = tmp_path / "team.db", tmp_path / "key"
+    recollect.open(store, embedder="hash").close()
+    assert unsafe(store) == {}
+    store.chmod(0o644)
+    assert "the store" in unsafe(store)["permissions"]
+    store.chmod(0o600)
+    key.write_text("a key of more than sixteen letters")
+    key.chmod(0o604)
+    assert "a file with a key" in unsafe(tmp_path / "new.db", KEY_FILE=str(key))["permissions"]
+
+
+def test_secrets_in_the_settings_file_are_named_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("store: memory://\nkey: a secret of many letters\nvectors: {url: 'http://ann:xyzzy@host:1'}\n")
+    found = [finding for finding in check_settings(file) if finding.name == "secrets"]
+    assert [finding.says.rpartition(" ")[2] for finding in found] == ["`key`", "`vectors.url`"]
+    assert not any("xyzzy" in finding.says + finding.remedy for finding in check_settings(file))
+    file.write_text("store: memory://\nkey: ${THE_KEY}\n")
+    assert "secrets" not in unsafe(file, STORE="memory://")
+
+
+def test_open_doors_are_named() -> None:
+    assert "unencrypted" in unsafe("memory://", SERVER__HOST="0.0.0.0")["network"]
+    assert "network" not in unsafe("memory://", SERVER__HOST="0.0.0.0", SERVER__PROXIES="10.0.0.0/8")
+    assert "10.0.0.0/8" in unsafe("memory://", CONNECTIONS__HOSTS="db.example,10.0.0.0/8")["connections"]
+    assert "connections" not in unsafe("memory://", CONNECTIONS__HOSTS="db.example,10.0.0.0/24")
+    notes = findings("memory://", FETCH="true", SERVER__HOST="0.0.0.0", SERVER__PROXIES="10.0.0.1")
+    assert {"fetch", "encryption", "backups"} <= notes.keys()
+    assert all(notes[name].well for name in ("fetch", "encryption", "backups"))
+    assert "backups" not in findings("memory://", BACKUPS__TO="/backups", BACKUPS__EVERY_HOURS="24")

@@ -1,4 +1,7 @@
-"""The benchmarks run through at a tiny size: they are promises' evidence, so they must not rot."""
+"""The benchmarks run through at a tiny size: they are promises' evidence, so they must not rot.
+
+Six of the eleven each day, others with each seed; all in a soak.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seeds import SOAK
+from seeds import SOAK, some
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+BENCHES = (
+    *("peers", "service", "scale", "postgres", "stores", "checkpoints", "workspaces", "data", "secret_masking"),
+    *("runtime", "langgraph"),
+)
+TODAY = some(6, BENCHES, "benchmarks")
+
+
+def in_turn(bench: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(bench not in TODAY, reason="its turn is with another seed, or with RECOLLECT_SOAK=1")
 
 
 def run(script: str, *options: str) -> str:
@@ -50,6 +64,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@in_turn("peers")
 def test_recollect_alone_is_measured_and_drawn(alone: Path) -> None:
     report = json.loads((alone / "peers.json").read_text())
     assert list(report["sizes"]) == ["100", "200"]
@@ -63,10 +78,12 @@ def test_chroma_runs_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not peers_here("sqlite_vec", "pysqlite3"), reason="langgraph-checkpoint-sqlite is not installed")
+@in_turn("langgraph")
 def test_sqlite_store_runs_beside_it(tmp_path: Path) -> None:
     assert "langgraph" in run_peers(tmp_path, "recollect", "langgraph")["ratios"]["200"]
 
 
+@in_turn("peers")
 def test_a_report_names_neither_the_host_nor_a_path(alone: Path) -> None:
     written = (alone / "peers.json").read_text()
     assert platform.node() not in written
@@ -93,6 +110,7 @@ def run_service(out: Path, *products: str) -> dict[str, Any]:
     return report
 
 
+@in_turn("service")
 def test_the_service_alone_is_measured_and_drawn(tmp_path: Path) -> None:
     report = run_service(tmp_path, "recollect")
     assert report["cells"]["recall"]["3"]["recollect"]["per_second"] > 0
@@ -102,10 +120,12 @@ def test_the_service_alone_is_measured_and_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not peers_here("fastapi", "chromadb"), reason="fastapi and chromadb are not installed")
+@in_turn("service")
 def test_other_services_run_beside_it(tmp_path: Path) -> None:
     assert set(run_service(tmp_path, "recollect", "bare", "chroma")["ratios"]["recall"]["1"]) == {"bare", "chroma"}
 
 
+@in_turn("scale")
 def test_scale_measures_every_scope(tmp_path: Path) -> None:
     run("scale.py", "--rows", "12000", "--dimensions", "32", "--queries", "10", "--out", str(tmp_path))
     (report,) = json.loads((tmp_path / "scale.json").read_text())
@@ -131,6 +151,7 @@ def test_a_chart_escapes_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2,000" in drawn
 
 
+@in_turn("postgres")
 def test_postgres_is_measured_and_drawn(tmp_path: Path) -> None:
     run("postgres.py", "--rows", "200", "--adds", "5", "--recalls", "5", "--cell-seconds", "2", "--out", str(tmp_path))
     report = json.loads((tmp_path / "postgres.json").read_text())
@@ -139,6 +160,7 @@ def test_postgres_is_measured_and_drawn(tmp_path: Path) -> None:
     assert platform.node() not in json.dumps(report)
 
 
+@in_turn("stores")
 def test_every_store_is_measured(tmp_path: Path) -> None:
     stores = ("sqlite", "memory", "dynamodb")
     run("stores.py", "--stores", *stores, "--rows", "100", "--times", "5", "--out", str(tmp_path))
@@ -150,6 +172,7 @@ def test_every_store_is_measured(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     not peers_here("langgraph.checkpoint.sqlite"), reason="langgraph-checkpoint-sqlite is not installed"
 )
+@in_turn("checkpoints")
 def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> None:
     run("checkpoints.py", "--steps", "30", "--out", str(tmp_path))
     savers = json.loads((tmp_path / "checkpoints.json").read_text())["savers"]
@@ -157,6 +180,7 @@ def test_checkpoints_are_measured_beside_the_sqlite_saver(tmp_path: Path) -> Non
     assert all(saver["steps_per_second"] > 0 for saver in savers.values())
 
 
+@in_turn("workspaces")
 def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
     run("workspaces.py", "--files", "300", "--changes", "3", "--rounds", "3", "--out", str(tmp_path))
     report = json.loads((tmp_path / "workspaces.json").read_text())
@@ -164,6 +188,26 @@ def test_the_cost_of_a_snapshot_is_measured(tmp_path: Path) -> None:
     assert report["snapshot_bytes_median"] < report["first_snapshot_bytes"] / 10
 
 
+@in_turn("data")
+def test_the_data_engine_is_measured(tmp_path: Path) -> None:
+    run("data.py", "--rows", "20000", "--queries", "3", "--out", str(tmp_path))
+    report = json.loads((tmp_path / "data.json").read_text())
+    assert report["profile_whole"]["cpu_seconds"] > 0
+    assert report["query_ms"] > 0
+
+
+@in_turn("secret_masking")
+def test_secrets_are_found_and_ordinary_text_is_not_taken_for_them(tmp_path: Path) -> None:
+    sizes = ("--each", "3", "--package-files", "20", "--remembers", "3")
+    run("secret_masking.py", *sizes, "--chats", str(tmp_path), "--out", str(tmp_path))
+    report = json.loads((tmp_path / "secrets.json").read_text())
+    assert min(report["found"].values()) > 0.6
+    assert report["corpora"]["ids, hashes and images"]["found"] == 0
+    assert report["corpora"]["memories"]["found"] == 0
+    assert report["remember"]["mask"]["p50_ms"] > 0
+
+
+@in_turn("runtime")
 def test_runs_are_measured(tmp_path: Path) -> None:
     run("runtime.py", "--steps", "16", "--cycles", "30", "--resumes", "3", "--out", str(tmp_path))
     report = json.loads((tmp_path / "runtime.json").read_text())

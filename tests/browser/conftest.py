@@ -47,6 +47,7 @@ def address(filled: SimpleNamespace) -> Iterator[str]:
         **os.environ,
         "RECOLLECT_EMBEDDER__PROVIDER": "hash",
         "RECOLLECT_CITATION_ROOTS": str(filled.folder),
+        "RECOLLECT_CONNECTIONS__FOLDERS": str(filled.folder),
     }
     command = [
         sys.executable,

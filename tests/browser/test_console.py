@@ -22,14 +22,23 @@ PAGES = (
     "/sessions",
     "/agents",
     "/runs",
+    "/approvals",
     "/workspaces",
     "/patterns",
+    "/sources",
+    "/ask",
+    "/connections",
     "/audit",
+    "/privacy",
+    "/retention?preview=1",
+    "/cold",
+    "/backups",
     "/users",
     "/keys",
     "/settings",
     "/account",
 )
+FOR_ADMINS = ("/audit", "/privacy", "/retention?preview=1", "/backups", "/users", "/keys", "/settings")
 # The contrast of every piece of text with what is behind it, by the rule of WCAG 2.
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 AXE = Path(__file__).parents[2] / ".node/axe/node_modules/axe-core/axe.min.js"
@@ -41,9 +50,15 @@ def pages(ids: dict[str, str], purpose: str) -> list[str]:
 
 
 def every_page(ids: dict[str, str]) -> list[str]:
-    more = [f"/memories/{ids['memory']}", f"/sessions/{ids['session']}", f"/agents/{ids['agent']}"]
-    more += [f"/runs/{ids[name]}" for name in ("run", "failed", "asks", "rewound")]
+    more = [
+        f"/memories/{ids['memory']}",
+        f"/memories/{ids['memory']}/graph",
+        f"/sessions/{ids['session']}",
+        f"/agents/{ids['agent']}",
+    ]
+    more += [f"/runs/{ids[name]}" for name in ("run", "failed", "asks", "rewound", "waiting")]
     more += [f"/workspaces/{ids['workspace']}?since={ids['since']}&path=weekly.md", f"/patterns/{ids['pattern']}"]
+    more += [f"/sources/{ids['source']}", *(f"/ask?run={ids[name]}" for name in ("query", "asked", "markup query"))]
     return [*PAGES, *more, *hostile_pages(ids)]
 
 
@@ -94,6 +109,58 @@ def test_why_not_explains_what_was_missed(visit: Any, filled: Any) -> None:
     page.get_by_text("its status is not published").wait_for()
 
 
+def test_eight_hits_on_a_screen_the_newest_answer_stays_and_a_search_is_saved(visit: Any) -> None:
+    page = visit("/search?q=release+of+the+service&messages=yes", viewport={"width": 1280, "height": 800})
+    shown = [hit.bounding_box() for hit in page.locator(".hit").all()]
+    assert sum(box["y"] + box["height"] <= 800 for box in shown) >= 8
+    held: list[Any] = []
+    page.route("**/search/results?q=first*", lambda route: held.append(route))  # the first answer comes last
+    page.get_by_label("Question").fill("first")
+    page.wait_for_timeout(300)
+    page.get_by_label("Question").fill("billing pool")
+    page.locator(".hit", has_text="The billing pool has 20 connections").first.wait_for()
+    assert len(held) == 1
+    held[0].fulfill(body="<p>too late</p>")
+    page.wait_for_timeout(200)
+    assert page.get_by_text("too late").count() == 0
+    page.get_by_text("Saved searches").click()
+    page.get_by_label("Name of this search").fill("pools & <b>")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.locator("#told", has_text="Saved").wait_for()
+    page.goto("/console/search")
+    page.get_by_text("Saved searches (1)").click()
+    page.get_by_role("link", name="pools & <b>").click()
+    page.wait_for_url("**q=billing+pool**")
+    page.get_by_text("Saved searches (1)").click()
+    page.get_by_role("button", name="Remove the saved search pools").click()
+    page.locator("#told", has_text="Removed").wait_for()
+    assert page.get_by_text("Saved searches (1)").count() == 0
+
+
+def test_a_graph_is_walked_by_click_and_keyboard(visit: Any, filled: Any) -> None:
+    page = visit(f"/memories/{filled.ids['memory']}/graph")
+    nodes = page.locator("#drawing a")
+    assert nodes.count() == page.locator("[data-node]").count() == 6
+    assert page.locator("#drawing path[marker-end]").count() == page.locator("[data-edge]").count() == 5
+    page.locator("#drawing a.first").focus()
+    page.keyboard.press("ArrowDown")
+    chosen = page.evaluate("document.activeElement.dataset.at")
+    assert chosen != filled.ids["memory"]
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/memories/{chosen}/graph")
+    assert page.evaluate("document.activeElement.dataset.at") == chosen
+    assert page.locator('[data-hops="0"]').get_attribute("data-node") == chosen
+    page.locator(f'#drawing a[data-at="{filled.ids["memory"]}"] circle').click()
+    page.wait_for_url(f"**/memories/{filled.ids['memory']}/graph")
+    page.go_back()
+    page.locator(f'[data-hops="0"][data-node="{chosen}"]').wait_for()
+    page.get_by_role("link", name="1 link away").click()
+    page.wait_for_url("**hops=1")
+    assert nodes.count() == page.locator("[data-node]").count() == 2
+    page.get_by_role("link", name="Open the memory in the middle").click()
+    page.wait_for_url(f"**/memories/{chosen}")
+
+
 def test_why_not_takes_words_where_nobody_knows_the_id(visit: Any, filled: Any) -> None:
     page = visit(f"/memories/{filled.ids['memory']}")
     page.get_by_role("link", name="Why was it not found?").click()
@@ -131,6 +198,9 @@ def test_a_hypothesis_is_approved_by_keyboard_and_another_merged(visit: Any) -> 
     merged = page.locator(".review > li.at").get_attribute("data-id")
     page.locator(f'[data-id="{merged}"] .near, [data-id="{merged}"] .neighbours p').first.wait_for()
     page.keyboard.press("m")
+    page.locator("#told", has_text="Select the similar memory").wait_for()
+    page.locator(f'[data-id="{merged}"] .near input').first.check()
+    page.keyboard.press("m")
     page.locator("#told", has_text="Merged").wait_for()
     page.goto(f"/console/memories/{id}")
     assert page.locator("h1 + .facts .status").inner_text() == "verified"
@@ -162,7 +232,7 @@ def test_a_merge_and_verdicts_in_bulk_are_taken_back(visit: Any) -> None:
     page = visit("/review?kinds=observation")
     cards = page.locator(".review > li")
     before = [card.get_attribute("data-id") for card in cards.all()]
-    page.locator(f'[data-id="{before[0]}"] .near input').first.wait_for()
+    page.locator(f'[data-id="{before[0]}"] .near input').first.check()
     page.locator(f'[data-id="{before[0]}"]').get_by_role("button", name="Merge into").click()
     page.locator("#told", has_text="Merged").wait_for()
     page.get_by_role("button", name="Undo").click()
@@ -180,7 +250,7 @@ def test_a_merge_is_taken_back_on_the_page_of_the_memory_too(visit: Any) -> None
     page = visit("/review?kinds=reflection")
     card = page.locator(".review > li").first
     id = card.get_attribute("data-id")
-    card.locator(".near input").first.wait_for()
+    card.locator(".near input").first.check()
     card.get_by_role("button", name="Merge into").click()
     page.locator("#told", has_text="Merged").wait_for()
     page.goto(f"/console/memories/{id}")
@@ -227,9 +297,10 @@ def test_a_reader_reads_and_finds_no_dead_button(visit: Any, filled: Any) -> Non
     page = visit(who="priya")
     assert page.get_by_role("link", name="Audit").count() == 0
     allowed = {"Menu", "Switch between light and dark", "Keyboard shortcuts", "Sign out", "Search", "Filter", "Compare"}
-    allowed |= {"Change the password"}  # their own
+    allowed |= {"Change the password", "Pause updates"}  # their own
+    allowed |= {"Ask", "Run", "Find"}  # questions are a way to read, and a button for each part of an answer
     readable = [
-        path for path in pages(filled.ids, "a reader") if path not in ("/audit", "/users", "/keys", "/settings")
+        path for path in pages(filled.ids, "a reader") if path not in FOR_ADMINS and not path.startswith("/ask?run=")
     ]
     for path in readable:
         page.goto(f"/console{path}")
@@ -315,6 +386,42 @@ def test_runs_say_how_they_went_and_go_on(visit: Any, filled: Any) -> None:
     mailer.get_by_role("button", name="Resume").click()
     page.locator("#told", has_text="Resumed").wait_for()
     assert mailer.locator(".status").inner_text() == "queued"
+
+
+def test_a_page_of_runs_keeps_itself_up_to_date(visit: Any, filled: Any, address: str) -> None:
+    page = visit("/runs")
+    proof = page.locator('meta[name="recollect-proof"]').get_attribute("content")
+    goal = "Water the plants while somebody watches"
+    made = page.request.post(
+        f"{address}/v1/runs", data={"goal": goal, "agent": filled.ids["agent"]}, headers={"x-recollect-csrf": proof}
+    )
+    assert made.ok
+    page.locator(".run", has_text=goal).wait_for()
+    assert page.get_by_role("status").filter(has_text="Live").count() == 1
+    page.get_by_role("button", name="Pause updates").click()
+    page.request.post(f"{address}/v1/runs/{made.json()['id']}/cancel", headers={"x-recollect-csrf": proof}, data={})
+    page.wait_for_timeout(4000)
+    assert page.locator(".run", has_text=goal).locator(".status").inner_text() == "queued"
+    page.get_by_role("button", name="Resume updates").click()
+    page.locator(".run.cancelled", has_text=goal).wait_for()
+
+
+def test_steps_that_wait_are_approved_and_rejected_with_a_reason(visit: Any, filled: Any) -> None:
+    page = visit("/approvals")
+    assert page.locator(".run").count() == 2
+    page.locator(".run", has_text="Refund order 18").get_by_role("button", name="Reject").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the photo shows a whole one")
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="Rejected").wait_for()
+    assert page.locator(".run").count() == 1
+    page.goto(f"/console/runs/{filled.ids['waiting']}")
+    assert page.get_by_text("Step 1 waits for approval").is_visible()
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="Approved").wait_for()
+    assert "approved by Maya" in page.inner_text(".timeline")
+    page.goto("/console/approvals")
+    assert page.get_by_text("Nothing waits for approval").is_visible()
 
 
 def test_snapshots_are_named_and_compared(visit: Any, filled: Any) -> None:
@@ -507,6 +614,41 @@ def test_somebody_changes_their_password_and_stays_signed_in_here_alone(visit: A
     assert page.get_by_role("heading", name="Your account").is_visible()
     elsewhere.reload()
     assert elsewhere.get_by_role("heading", name="Sign in").is_visible()
+
+
+def test_a_person_is_erased_after_a_preview_and_a_typed_id(visit: Any, filled: Any, address: str) -> None:
+    page = visit("/privacy")
+    proof = page.locator('meta[name="recollect-proof"]').get_attribute("content")
+    headers = {"x-recollect-csrf": proof}
+    id = page.request.post(f"{address}/v1/users", data={"name": "Zebedee Quirk"}, headers=headers).json()["id"]
+    page.request.post(f"{address}/v1/memories", data={"content": "keeps bees", "user": id}, headers=headers)
+    page.get_by_label("User (id)").fill(id)
+    page.get_by_role("button", name="Find").click()
+    page.get_by_role("heading", name="About Zebedee Quirk").wait_for()
+    page.get_by_label("On whose request").fill("their own")
+    page.get_by_role("button", name="Preview the erasure").click()
+    dialog = page.get_by_role("dialog", name="Erase this person for good?")
+    dialog.get_by_text("Nothing was changed yet").wait_for()
+    assert "memory: 1" in dialog.inner_text()
+    assert dialog.get_by_role("button", name="Do it").is_disabled()
+    dialog.get_by_label("To confirm, type").fill("something else")
+    assert dialog.get_by_role("button", name="Do it").is_disabled()
+    dialog.get_by_label("To confirm, type").fill(id)
+    dialog.get_by_role("button", name="Do it").click()
+    page.locator("#told", has_text="Erased").wait_for()
+    page.get_by_role("button", name="Verify the certificate").first.click()
+    page.get_by_text("It is genuine").wait_for()
+    page.goto("/console/retention")
+    page.get_by_text("Place a hold").click()
+    page.get_by_label("Id", exact=True).fill(filled.ids["agent"])
+    page.get_by_label("On a").select_option("agent")
+    page.get_by_role("region", name="Legal holds").get_by_label("Reason").fill("case 17")
+    page.get_by_role("button", name="Place the hold").click()
+    page.locator("#told", has_text="Placed").wait_for()
+    page.get_by_role("button", name="Release the hold").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    page.locator("#told", has_text="Released").wait_for()
+    assert page.get_by_text("No legal hold is in force").is_visible()
 
 
 def test_what_broke_is_found_from_the_overview_and_dealt_with(visit: Any) -> None:

@@ -33,7 +33,7 @@ from recollect.domain.memory import Embedding, IndexTask, Memory, Relationship, 
 from recollect.domain.provenance import Citation
 from recollect.domain.record import Record
 from recollect.ports.query import Query, TextQuery
-from recollect.services.memories.embeddings import facets_of, text_of
+from recollect.services.memories.embedded_records import embedded_memory
 from recollect.testing.fakes import HashEmbedder
 from seeds import SEED, SOAK
 
@@ -310,10 +310,10 @@ def _assert_vectors(memory: Memory, vectors: list[Embedding]) -> None:
     wanted = [] if memory.is_deleted else [("long_term", "hash-64")]
     assert [(one.namespace, one.model) for one in vectors] == wanted, f"{memory.id} lacks its vector"
     for one in vectors:
-        text = text_of(memory)
+        text = embedded_memory(memory).text
         assert one.text_hash == hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         assert one.vector == HashEmbedder().embed_query(text).astype("<f2").tobytes()
-        assert one.facets == facets_of(memory)
+        assert one.facets == embedded_memory(memory).facets
 
 
 def assert_whole(mem: Any, ledger: Ledger, chance: random.Random, *, recalls: int = 5) -> None:

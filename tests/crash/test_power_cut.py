@@ -1,8 +1,9 @@
 """An acknowledged write survives a power cut.
 
 A child writes on a disk that keeps only what was synced (power_cut_vfs.py); each image that a cut leaves is opened like
-any store and compared with what was acknowledged when the power went. The bar: 1,000 cuts, 0 lost, 0 corrupt. That the
-disk is cruel enough is proven by a store that syncs less: it loses acknowledged writes.
+any store and compared with what was acknowledged when the power went. The bar: 1,000 cuts, 0 lost, 0 corrupt;
+`make test` cuts 52 times, on two of four disks. That the disk is cruel enough is proven by a store that syncs less: it
+loses acknowledged writes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pytest
 
 import recollect
 from recollect.errors import RecollectError
+from seeds import some
 
 NAME = "cut.db"
 
@@ -52,7 +54,7 @@ def write_through_cuts(children: Any, folder: Path, start: Path | None, ledger: 
     return log
 
 
-@pytest.mark.parametrize("disk", range(4))
+@pytest.mark.parametrize("disk", some(2, range(4), "disks whose power is cut"))
 def test_no_acknowledged_write_is_lost_and_nothing_is_corrupt_after_a_power_cut(
     disk: int, folder: Path, children: Any, compare: Any, chance: random.Random, times: Any
 ) -> None:

@@ -100,6 +100,30 @@ def test_killed_at_every_seam_runs_end_as_if_nothing_had_been(
     print(f"{sum(killed.values())} kills, {asked} steps asked about")
 
 
+def test_killed_while_steps_wait_for_approval_nothing_is_lost_or_done_unapproved(
+    scene: SimpleNamespace, children: Any, chance: random.Random
+) -> None:
+    scene.mem.agent.revise("bee", config_overrides={"approve": "tools"})
+    goals, approved, killed = ["task 0 of 2"], set[tuple[str, int]](), 0
+    seams = ["after run.propose", "before effect", "before run.record"]
+    lives = 0
+    while not lives or any(run.ended_at is None for run in scene.mem.run.list()):
+        given = {"seam": seams[lives % len(seams)], "crossing": 1, "lease_seconds": agent.LEASE_SECONDS}
+        child = children.start("drive", path=scene.path, world=scene.folder / "world", goals=goals, **given)
+        killed += child.wait() == -9
+        lives += 1
+        give_up_leases(scene.mem)
+        answer_questions(scene.mem, scene.world, chance)
+        assert sum(scene.world.effects().values()) <= len(approved)
+        for step in scene.mem.run.waiting():
+            assert (step.run, step.number) not in approved
+            scene.mem.run.approve(step.run, step=step.number, cycle=step.cycle)
+            approved.add((step.run, step.number))
+    assert killed >= len(seams)
+    assert len(approved) == sum(scene.world.effects().values())
+    assert_all_as_if_nothing_had_been(scene, goals)
+
+
 def test_killed_before_any_statement_a_run_ends_as_if_nothing_had_been(
     scene: SimpleNamespace, children: Any, chance: random.Random, times: Any
 ) -> None:

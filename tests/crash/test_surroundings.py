@@ -547,3 +547,21 @@ class Slow(HashEmbedder):
             self.asked.set()
             assert self.go_on.wait(30)
         return vectors
+
+
+def test_a_place_of_backups_without_room_is_told_and_keeps_what_it_has(
+    tmp_path: Path, small_disk: Path, fill: Any
+) -> None:
+    place = f"{small_disk}/backups/"
+    with recollect.open(tmp_path / "store.db", embedder="hash") as mem:
+        mem.remember("before the disk was full")
+        kept = mem.backup(place)
+        ballast = fill(small_disk, leave=50_000)
+        mem.remember_many([f"{random.Random(number).randbytes(500).hex()} word" for number in range(500)])
+        with pytest.raises(StoreFull):
+            mem.backup(place)
+        assert [one.id for one in mem.backup.list(place=place)] == [kept.id]
+        assert mem.backup.list()[0].error.startswith("store_full")
+        assert mem.backup.drill(kept.id).sound
+        ballast.unlink()
+        assert mem.backup(place).verified

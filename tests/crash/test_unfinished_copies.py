@@ -53,8 +53,8 @@ PUSH = """
 RESTORE = """
     import os, sys
     from recollect import app
-    from recollect.app import store_copies
-    store_copies._refuse_damage = lambda store, source: os.kill(os.getpid(), 9)
+    from recollect.app import store_restore
+    store_restore._refuse_damage = lambda store, source: os.kill(os.getpid(), 9)
     app.restore_backup(sys.argv[1], sys.argv[2])
 """
 

@@ -13,9 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 import recollect.domain as domain  # registers the records
+from recollect.catalogue import OPERATIONS
 from recollect.domain.kinds import KINDS
 from recollect.domain.provenance import AnyCitation
 from recollect.domain.record import RECORDS
+from recollect.settings import Settings
 
 CHECKOUT = Path(__file__).parents[2]
 SEEDS = CHECKOUT.parent / "shared" / "seeds"
@@ -75,6 +77,10 @@ def declared(index: Any) -> set[tuple[str, ...]]:
         return {unique.fields for unique in shape.unique}
     if index.way == "text":
         return {(field,) for field in shape.text.fields} if shape.text else set()
+    if index.way == "members":
+        return {(field,) for field in ("content", "metadata") if Settings(indexed=[f"{field}.member"])}
+    if index.way == "filter":
+        return {(field,) for field in OPERATIONS[f"{index.record}.list"].request.model_fields}
     assert index.way == "key"
     return {()}
 

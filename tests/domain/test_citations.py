@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 
 from recollect.domain.provenance import (
+    GONE_PAGE,
     AnyCitation,
     Citation,
     CitationCheck,
+    CitedData,
     CommitCitation,
     FileCitation,
     LogCitation,
+    QueryCitation,
     UrlCitation,
     UserCitation,
     cite,
@@ -22,20 +26,37 @@ from recollect.domain.provenance import (
     line_hash,
     read_citation,
 )
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, NotFound
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 HASH = "0123456789abcdef0123456789abcdef01234567"
 
+RUN = QueryCitation(
+    run="run-9",
+    sql="select sum(amount) from sales",
+    sources={"s1": CitedData(name="sales", hash="o1:1")},
+    tables={"sales": "t1"},
+    result_hash="r1",
+    row_count=1,
+    values=[[1234]],
+)
+
 
 class SmallLookup:
-    """A lookup of one file, one commit, one log entry and one page."""
+    """A lookup of one file, one commit, one log entry, one page and one run of a query."""
 
     is_confined = False
     fetches = False
 
-    def __init__(self, lines: list[str] | None = None, page: str | None = None, is_cut_off: bool = False) -> None:
+    def __init__(
+        self,
+        lines: list[str] | None = None,
+        page: str | None = None,
+        is_cut_off: bool = False,
+        data: QueryCitation | None = None,
+    ) -> None:
         self.lines = lines
+        self.data = data
         self.page = page
         self.is_cut_off = is_cut_off
 
@@ -73,8 +94,18 @@ class SmallLookup:
             raise LookupError("nobody can look")
         return self.page
 
+    def query_run(self, run: str) -> QueryCitation | None:
+        return RUN if run == RUN.run else None
 
-LOOKUP = SmallLookup(lines=["one", "two", "three"])
+    def query_result(self, cited: QueryCitation) -> QueryCitation:
+        if self.is_cut_off:
+            raise LookupError("nobody can look")
+        if self.data is None:
+            raise NotFound("the source 'sales' was removed")
+        return self.data
+
+
+LOOKUP = SmallLookup(lines=["one", "two", "three"], data=RUN)
 CUT_OFF = SmallLookup(is_cut_off=True)
 
 EVERY_TYPE: list[AnyCitation] = [
@@ -83,6 +114,7 @@ EVERY_TYPE: list[AnyCitation] = [
     cite.user("alice", "said so in review"),
     cite.file("a.py", lines=(1, 2)),
     cite.url("https://example.org/a", title="A", crawled_at=NOON, content_hash="p1:00"),
+    cite.query("run-9"),
 ]
 
 
@@ -160,7 +192,8 @@ class TestCommits:
 
 class TestLogs:
     def test_an_unknown_entry_breaks_it(self) -> None:
-        assert cite.log("run-8").check(LOOKUP) == CitationCheck(state="broken", note="log entry run-8 is not recorded")
+        note = "log entry run-8 is not recorded here; a log of another system is cited with its excerpt"
+        assert cite.log("run-8").check(LOOKUP) == CitationCheck(state="broken", note=note)
 
     def test_times_are_kept_in_utc(self) -> None:
         cited = cite.log("run-7", timestamp=NOON.astimezone(timezone(timedelta(hours=7))))
@@ -256,6 +289,55 @@ class TestPages:
             cite.url(url)
 
 
+class TestQueries:
+    def test_sealing_takes_everything_from_the_run(self) -> None:
+        given = QueryCitation(run="run-9", sql="select 1", values=[["forged"]])
+        assert given.sealed(LOOKUP) == RUN
+
+    @pytest.mark.parametrize("given", [cite.query("run-8"), cite.query("run-9", result_hash="r2")])
+    def test_an_unknown_run_or_another_result_is_refused(self, given: AnyCitation) -> None:
+        with pytest.raises(InvalidInput) as refused:
+            given.sealed(LOOKUP)
+        assert refused.value.remedy
+
+    def test_a_run_that_read_nothing_cannot_be_cited(self) -> None:
+        lookup = SmallLookup()
+        lookup.query_run = lambda run: RUN.model_copy(update={"sources": {}})  # type: ignore[method-assign]
+        with pytest.raises(InvalidInput, match="cannot be cited"):
+            cite.query("run-9").sealed(lookup)
+
+    @pytest.mark.parametrize(
+        ("update", "state", "note"),
+        [
+            ({}, "holds", "the query gives the same result"),
+            ({"sources": {"s1": CitedData(name="sales", revision=2, hash="o1:2")}}, "holds", "version 2 of sales"),
+            ({"result_hash": "r2", "values": [[1300]]}, "broken", "the answer changed: was 1,234, is 1,300"),
+            (
+                {"result_hash": "r2", "values": [[1234], [8]], "row_count": 2},
+                "broken",
+                "is 8, 1 row before, 2 rows now",
+            ),
+            ({"result_hash": "r2", "values": [], "row_count": 0}, "broken", "was 1,234, 1 row before, 0 rows now"),
+            ({"result_hash": "r2"}, "broken", "in rows after the first"),
+            ({"result_hash": None, "row_count": None}, "broken", "1 row before, over a million rows now"),
+        ],
+    )
+    def test_the_query_is_run_again(self, update: dict[str, Any], state: str, note: str) -> None:
+        found = RUN.check(SmallLookup(data=RUN.model_copy(update=update)))
+        assert found.state == state
+        assert note in found.note
+
+    def test_what_cannot_be_run_proves_nothing_and_what_is_gone_breaks_it(self) -> None:
+        assert RUN.check(CUT_OFF).state == "unreachable"
+        assert RUN.check(SmallLookup()) == CitationCheck(
+            state="broken", note="the query can no longer be run: the source 'sales' was removed"
+        )
+
+    def test_its_source_names_all_it_read(self) -> None:
+        two = {**RUN.sources, "s0": CitedData(name="customers", hash="o1:9")}
+        assert RUN.model_copy(update={"sources": two}).source() == "query:s0,s1"
+
+
 class TestReading:
     @pytest.mark.parametrize(
         "given",
@@ -286,7 +368,7 @@ class TestReading:
     def test_a_citation_without_a_type_is_told_the_types(self) -> None:
         with pytest.raises(InvalidInput) as refused:
             read_citation({"path": "a.py"})
-        assert refused.value.remedy == 'give "type": commit, log, user, file or url'
+        assert refused.value.remedy == 'give "type": commit, log, user, file, url or query'
 
     def test_the_error_does_not_repeat_what_was_given(self) -> None:
         with pytest.raises(InvalidInput) as refused:
@@ -301,6 +383,7 @@ class TestReading:
             ({"type": "user", "user_id": "alice"}, UserCitation(user_id="alice")),
             ({"type": "file", "path": "a.py"}, FileCitation(path="a.py")),
             ({"type": "url", "url": "https://example.org/"}, UrlCitation(url="https://example.org/")),
+            ({"type": "query", "run": "run-9"}, QueryCitation(run="run-9")),
         ],
     )
     def test_json_and_makers_give_the_same(self, given: dict[str, Any], expected: AnyCitation) -> None:
@@ -324,6 +407,7 @@ class TestOneLine:
             ("commit:1a2b3c4", cite.commit("1a2b3c4")),
             ("log:42", cite.log("42")),
             ("url:https://example.org/a", cite.url("https://example.org/a")),
+            ("query:run-9", cite.query("run-9")),
         ],
     )
     def test_a_citation_can_be_written_on_one_line(self, text: str, expected: AnyCitation) -> None:
@@ -334,3 +418,85 @@ class TestOneLine:
         with pytest.raises(InvalidInput) as refused:
             cite.parse(text)
         assert refused.value.remedy
+
+
+# As document C and programs in JavaScript write them, and what is stored of each.
+IN_CAMEL_CASE: list[tuple[dict[str, Any], AnyCitation]] = [
+    (
+        {"type": "commit", "hash": HASH, "repo": "app", "message": "Fix the parser", "diffSummary": "+1 -1"},
+        cite.commit(HASH, repo="app", message="Fix the parser", diff_summary="+1 -1"),
+    ),
+    (
+        {"type": "log", "logId": "run-7", "timestamp": "2026-03-04T12:00:00.000Z", "context": "npm test"},
+        cite.log("run-7", NOON, "npm test"),
+    ),
+    ({"type": "user", "userId": "ann", "comment": "맞아요"}, cite.user("ann", "맞아요")),
+    (
+        {"type": "file", "path": "a.py", "lineHash": line_hash(["one", "two", "three"])},
+        cite.file("a.py", line_hash=line_hash(["one", "two", "three"])),
+    ),
+    ({"type": "file", "path": "a.py", "firstLine": 2, "lastLine": 3}, cite.file("a.py", (2, 3))),
+    (
+        {"type": "url", "url": "https://authjs.dev/x", "title": "Auth.js", "crawledAt": "2026-03-04T12:00:00Z"},
+        cite.url("https://authjs.dev/x", "Auth.js", NOON),
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "read"), IN_CAMEL_CASE)
+def test_camel_case_is_read_and_stored_as_ours(given: dict[str, Any], read: AnyCitation) -> None:
+    assert read_citation(given) == read
+    kept = read_citation(given).model_dump(mode="json", exclude_none=True)
+    assert not any(any(map(str.isupper, name)) for name in kept)
+    assert read_citation(kept) == read
+
+
+def test_a_field_given_in_both_ways_or_misspelt_is_refused_by_our_name() -> None:
+    with pytest.raises(InvalidInput, match="not a citation"):
+        read_citation({"type": "log", "log_id": "1", "logId": "2"})
+    with pytest.raises(InvalidInput, match="log_id") as refused:
+        read_citation({"type": "log", "logID": "2"})
+    assert "log_id" in refused.value.remedy
+
+
+def test_a_plain_sha_256_of_a_file_is_checked() -> None:
+    for text in ("one\ntwo\nthree", "one\ntwo\nthree\n"):
+        plain = hashlib.sha256(text.encode()).hexdigest()
+        for given in (plain, plain.upper(), f"sha256:{plain}"):
+            assert cite.file("a.py", line_hash=given).check(LOOKUP).state == "holds"
+    assert cite.file("a.py", (2, 2), line_hash=hashlib.sha256(b"two").hexdigest()).check(LOOKUP).state == "holds"
+    assert cite.file("a.py", line_hash="0" * 64).check(LOOKUP).state == "broken"
+    assert cite.file("a.py", line_hash="abc").check(LOOKUP).state == "unreachable"
+
+
+def test_the_log_of_another_system_is_recorded_with_its_excerpt_and_hash() -> None:
+    job = cite.log("ci/4711", NOON, "make test", excerpt="981 passed in 12 s")
+    assert isinstance(job, LogCitation)
+    sealed = job.sealed(LOOKUP)
+    assert sealed.log_hash is not None
+    assert sealed.check(LOOKUP) == CitationCheck(state="holds", note="an excerpt of log ci/4711 is recorded")
+    changed = sealed.model_copy(update={"excerpt": "982 passed in 12 s"})
+    assert changed.check(LOOKUP).state == "broken"
+    whole = cite.log("ci/4711", excerpt="981 passed", log_hash="sha256:77")
+    assert whole.sealed(LOOKUP) == whole  # the hash of the whole log is kept as it was given
+    assert "with its excerpt" in cite.log("ci/4711").check(LOOKUP).note
+    for wrong in ({"excerpt": ""}, {"excerpt": "x" * 20_001}, {"log_hash": "sha256:77"}):
+        with pytest.raises(InvalidInput):
+            read_citation({"type": "log", "log_id": "ci/4711", **wrong})
+
+
+def test_who_recorded_it_attests_the_log_of_another_system() -> None:
+    job = cite.log("ci/4711", excerpt="981 passed").sealed(LOOKUP)
+    fields = {"organization_id": "o", "memory_id": "m", "type": "log", "source": job.source()}
+    kept = Citation(**fields, evidence=job.model_dump(mode="json"), entered_by="ci-key", entered_through="door")
+    assert kept.evidence_kind == "attested_log"
+    assert kept.looked_up(LOOKUP)["state"] == "holds"
+    assert str(kept.looked_up(LOOKUP)["note"]).endswith("attested by ci-key")
+    own = Citation(**fields, evidence=cite.log("run-7").model_dump(mode="json"))
+    assert own.evidence_kind == "log"
+
+
+def test_a_page_that_is_gone_is_not_recorded_as_one() -> None:
+    page = cite.url("https://example.org/")
+    assert page.sealed(SmallLookup(page=GONE_PAGE)) == page
+    assert page.sealed(SmallLookup(page="p1:1")).content_hash == "p1:1"

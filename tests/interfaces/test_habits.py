@@ -14,7 +14,7 @@ from recollect.interfaces.cli.main import run
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("search", "recall"), ("query", "recall"), ("add", "remember"), ("delete", "forget, or erase for good"),
+        ("search", "recall"), ("retrieve", "recall"), ("add", "remember"), ("delete", "forget, or erase for good"),
         ("update", "revise"), ("get_all", "list"), ("remembr", "remember"),
     ],
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +13,28 @@ from recollect.catalogue import OPERATIONS
 from recollect.services.requests import ListReply, PageReply
 
 LISTS = sorted(name for name in OPERATIONS if name == "list" or name.endswith(".list"))
-OTHER_ORDERS = {"message.list": "oldest first", "workspace.files": "by path"}
+OTHER_ORDERS = {
+    "message.list": "oldest first",
+    "workspace.files": "by path",
+    "connection.list": "by name",
+    "organization.list": "by id",
+    "cycle.list": "latest first",
+    "embedding.list": "by model",
+    "kind.list": "by name",
+    "tag.list": "by name",
+    "retention.list": "most specific first",
+    "review.list": "most urgent first",
+}
 
 
-def made(mem: Any) -> dict[str, Callable[[str], object]]:
+def made(mem: Any, tmp_path: Path) -> dict[str, Callable[[str], object]]:
     """How to add one more of each noun, by a name."""
     bee = mem.agent.add("Bee").id
     desk = mem.workspace.add(bee, "desk").id
+    mem.source.add(base64=_table("queried"), name="queried")
     return {
+        "source.list": lambda name: mem.source.add(base64=_table(name), name=name).id,
+        "query.list": lambda name: mem.query.run(f"SELECT '{name}' FROM queried").run,
         "list": lambda name: mem.remember(f"{name} is remembered").id,
         "user.list": lambda name: mem.user.add(name).id,
         "agent.list": lambda name: mem.agent.add(name).id,
@@ -28,17 +44,32 @@ def made(mem: Any) -> dict[str, Callable[[str], object]]:
         "key.list": lambda name: mem.key.add(name, scopes=["read"]).id,
         "block.list": lambda name: mem.block.add(name, "a value").id,
         "tool.list": lambda name: mem.tool.add(name, "does it").id,
-        "state.list": lambda name: mem.state.save(mem.agent.add(name).id, {"at": name}).agent,
+        "state.list": lambda name: mem.state.save(mem.agent.add(name).id, {"at": name}).id,
         "workspace.list": lambda name: mem.workspace.add(bee, name).id,
         "workspace.snapshots": lambda name: mem.workspace.snapshot(desk, name).id,
+        "backup.list": lambda name: mem.backup(f"{tmp_path}/backups/", verify=False).id,
+        "hold.list": lambda name: mem.hold.place(user=mem.user.add(name).id, reason=name).id,
+        "cold.list": lambda name: _moved(mem, name, tmp_path),
         "citation.list": lambda name: (
             mem.show(mem.remember(f"{name} said so", cites=["url:http://x/"]).id).citations[0].id
         ),
     }
 
 
+def _table(value: str) -> str:
+    return base64.b64encode(f"value\n{value}\n".encode()).decode()
+
+
+def _moved(mem: Any, name: str, tmp_path: Path) -> str:
+    """A session in cold storage."""
+    session = mem.session.add(name).id
+    mem.message.add("user", name, session=session)
+    return str(mem.cold.store(session=session, to=str(tmp_path / "cold")).moved[0].session)
+
+
 def name_of(one: Any) -> str:
-    return str(getattr(one, "id", None) or one.agent)
+    names = (getattr(one, name, None) for name in ("id", "run", "session", "agent"))
+    return str(next(name for name in names if name is not None))
 
 
 def test_every_list_operation_answers_with_a_list() -> None:
@@ -48,8 +79,8 @@ def test_every_list_operation_answers_with_a_list() -> None:
         assert issubclass(OPERATIONS[name].reply, ListReply), name
 
 
-def test_lists_iterate_and_begin_with_the_newest(mem: Any) -> None:
-    ways = made(mem)
+def test_lists_iterate_and_begin_with_the_newest(mem: Any, tmp_path: Path) -> None:
+    ways = made(mem, tmp_path)
     assert set(LISTS) - set(ways) - set(OTHER_ORDERS) == {"checkpoint.list"}
     for name, add in ways.items():
         operation = OPERATIONS[name]

@@ -34,6 +34,7 @@ class Step:
     repeatable: bool
     state: str = "open"
     value: int | None = None
+    decided: str | None = None
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Run:
     is_held: bool = False
     is_let_go: bool = False
     given_up: int = 0
+    is_guarded: bool = False
 
     @property
     def last(self) -> Step | None:
@@ -59,7 +61,9 @@ class Run:
         last = self.last
         if last is None or last.state == "done":
             return "think"
-        return "act" if last.state == "again" or (last.state == "open" and last.repeatable) else "ask"
+        if last.state == "waiting":
+            return "wait"
+        return "act" if last.state in ("again", "approved") or (last.state == "open" and last.repeatable) else "ask"
 
     def done(self) -> int:
         return len(self.steps) - (self.last is not None and self.last.state != "done")
@@ -94,10 +98,10 @@ class RunsFollowTheModel(RuleBasedStateMachine):
             self.mem.close()
             shutil.rmtree(self.folder)
 
-    @rule(priority=st.sampled_from([5, 5, 8]))
-    def start(self, priority: int) -> None:
-        view = self.mem.run.start("collect", agent="bee", priority=priority)
-        self.runs.append(Run(view.id, priority))
+    @rule(priority=st.sampled_from([5, 5, 8]), is_guarded=st.booleans())
+    def start(self, priority: int, is_guarded: bool) -> None:
+        view = self.mem.run.start("collect", agent="bee", priority=priority, approve="tools" if is_guarded else "never")
+        self.runs.append(Run(view.id, priority, is_guarded=is_guarded))
 
     def _one(self, pick: int) -> Run:
         return self.runs[pick % len(self.runs)]
@@ -122,7 +126,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
         assert (got.run and got.run.id) == (wanted and wanted.id)
         if wanted is not None:
             assert (got.fence, got.todo) == (wanted.fence, wanted.todo)
-            if wanted.last is not None and wanted.last.state == "again":
+            if wanted.last is not None and wanted.last.state in ("again", "approved"):
                 wanted.last.state = "open"
             self.holders.append((wanted, wanted.fence))
 
@@ -137,7 +141,9 @@ class RunsFollowTheModel(RuleBasedStateMachine):
             expected = IllegalTransition
         assert refused(lambda: self.mem.run.propose(run.id, fence, tool="fly", repeatable=repeatable)) is expected
         if expected is None:
-            run.steps.append(Step(repeatable))
+            run.steps.append(Step(repeatable, "waiting" if run.is_guarded else "open"))
+            if run.is_guarded:
+                run.status, run.is_held, run.is_let_go = "waiting", False, True
 
     @precondition(lambda self: self.holders)
     @rule(pick=PICK, value=st.integers(0, 999))
@@ -219,7 +225,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
         run = self._one(pick)
-        expected = None if run.status in (*OPEN, "cancelled") else IllegalTransition
+        expected = None if run.status in (*OPEN, "waiting", "cancelled") else IllegalTransition
         assert refused(lambda: self.mem.run.cancel(run.id)) is expected
         run.status = run.status if expected else "cancelled"
 
@@ -250,7 +256,7 @@ class RunsFollowTheModel(RuleBasedStateMachine):
         assert refused(lambda: made.append(self.mem.run.fork(run.id, after=after))) is expected
         if made:
             shared = [Step(one.repeatable, one.state, one.value) for one in run.steps[:after]]
-            self.runs.append(Run(made[0].id, run.priority, steps=shared, base=after))
+            self.runs.append(Run(made[0].id, run.priority, steps=shared, base=after, is_guarded=run.is_guarded))
 
     @precondition(lambda self: self.runs)
     @rule(pick=PICK, to=st.integers(0, 5), paused=st.booleans())
@@ -277,12 +283,30 @@ class RunsFollowTheModel(RuleBasedStateMachine):
             last.value = 7 if verdict == "happened" else None
             run.status = "queued" if resume and run.status == "paused" else run.status
 
+    @precondition(lambda self: self.runs)
+    @rule(pick=PICK, decision=st.sampled_from(["approved", "rejected"]))
+    def decide(self, pick: int, decision: str) -> None:
+        waiting = [run for run in self.runs if run.status == "waiting"]
+        run = waiting[pick % len(waiting)] if waiting and pick % 4 else self._one(pick)
+        last, is_waiting = run.last, run.status == "waiting"
+        expected: type[RecollectError] | None = None
+        if last is None:
+            expected = InvalidInput
+        elif not is_waiting and last.decided != decision:
+            expected = IllegalTransition
+        verbs = {"approved": self.mem.run.approve, "rejected": lambda id: self.mem.run.reject(id, "not now")}
+        assert refused(lambda: verbs[decision](run.id)) is expected
+        if is_waiting:
+            assert last is not None
+            last.decided, last.state, run.status = decision, "approved" if decision == "approved" else "done", "queued"
+
     @invariant()
     def every_run_is_as_the_model_says(self) -> None:
         for run in getattr(self, "runs", []):
             shown = self.mem.run.show(run.id)
             steps = [(one.state, (one.output or {}).get("value")) for one in shown.timeline]
-            assert (shown.status, steps) == (run.status, [(one.state, one.value) for one in run.steps])
+            status = "interrupted" if run.status == "running" and not run.is_held else run.status
+            assert (shown.status, steps) == (status, [(one.state, one.value) for one in run.steps])
             assert [one.number for one in shown.timeline] == list(range(1, len(run.steps) + 1))
             assert (shown.held_until is not None) is run.is_held
 

@@ -35,7 +35,20 @@ from recollect.domain.provenance import Citation
 from recollect.domain.record import RECORDS, Record
 from recollect.domain.tenancy import Organization, User
 from recollect.errors import RecollectError
-from recollect.ports.query import AnyOf, Compare, Filter, Holds, IsNull, Linked, OneOf, Order, Query, TextQuery
+from recollect.ports.query import (
+    AnyOf,
+    Compare,
+    Filter,
+    Has,
+    Holds,
+    IsNull,
+    Key,
+    Linked,
+    OneOf,
+    Order,
+    Query,
+    TextQuery,
+)
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Absent, Delete, DeleteWhere, Insert, Put, Require, Step, Touch, Update
 from seeds import SOAK
@@ -52,8 +65,9 @@ MOMENTS = (
 
 IDS = ("a", "b", "c", "' OR 1=1 --")
 SCALARS = (None, True, False, 0, 1, 1.0, 1.5, -2, 2**62, "", "1", "a", "é", "b'\"")
-KEYS = ("k", 'q"', "", "$.k")
+KEYS: tuple[Key, ...] = ("k", 'q"', "", "$.k", ("k", "k"), ("k", "0"), ("k", 'q"', ""))
 JSON = ({}, *({"k": value} for value in SCALARS), {'q"': 1, "": "a"}, {"$.k": True, "k": [1, "a"]}, {"k": {"k": 1}})
+JSON += ({"k": [*SCALARS, [1]]}, {"k": {"k": [1.0, None], "0": "é"}}, {"k": {'q"': {"": True}, "k": None}})
 TEXTS = (*WORDS, "cat moon", "fox fox rock", "zinc lamp cat fox")
 
 POOLS: dict[type[Record], dict[str, tuple[Any, ...]]] = {
@@ -118,6 +132,8 @@ def filters(record: type[Record], depth: int = 1) -> st.SearchStrategy[Filter]:
         plain.append(st.builds(IsNull, st.just(name), st.booleans()))
         if kind == "json":
             plain.append(st.builds(Holds, st.just(name), st.sampled_from(("x", "1", "long_term", "a"))))
+            plain.append(st.builds(Holds, st.just(name), st.sampled_from(SCALARS), st.sampled_from((None, *KEYS))))
+            plain.append(st.builds(Has, st.just(name), st.sampled_from(KEYS), st.booleans()))
             plain.append(st.builds(Compare, st.just(name), OPERATORS, st.sampled_from(SCALARS), st.sampled_from(KEYS)))
         else:
             plain.append(st.builds(Compare, st.just(name), OPERATORS, values))

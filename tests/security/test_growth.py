@@ -7,10 +7,12 @@ not enough the test fails until CASES says what it needs.
 
 from __future__ import annotations
 
+import base64
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,13 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "hyphens": lambda size: ("a-" * size)[:size],
     "numbers": lambda size: ("1." * size)[:size],
     "months": lambda size: ("in May since " * size)[:size],
+    "dates": lambda size: ("21.1.24-5/3 last week before the 3 to " * size)[:size],
     "spaces": lambda size: "x" + " " * (size - 2) + "x",
     "lines": lambda size: ("```a\n" * size)[:size],
     "words": lambda size: " ".join(f"w{number}" for number in range(size // 8))[:size],
     "sentences": lambda size: " ".join(f"S{number}. " for number in range(size // 8))[:size],
     "Chinese": lambda size: "".join(chr(0x4E00 + number * 7 % 20000) for number in range(size)),
+    "keys": lambda size: ("key=eyJaaaaaaaa.://a:-----BEGIN PRIVATE KEY----- " * size)[:size],
     "marks": lambda size: ("e\u0301\u0301" * size)[:size],
 }
 UNBOUNDED = 40_000
@@ -98,8 +102,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def mem(template: Path, tmp_path: Path) -> Iterator[Any]:
-    """One of its own for each operation: what others stored must not weigh in."""
+def mem(template: Path, tmp_path: Path, one_engine: None) -> Iterator[Any]:
+    """One of its own for each operation: what others stored must not weigh in. The engine keeps nothing of them."""
     with recollect.open(shutil.copy(template, tmp_path / "store.db"), embedder="hash", citation_roots=[]) as made:
         yield made
 
@@ -121,13 +125,24 @@ def _run(mem: Any, agent: str | None = None) -> dict[str, Any]:
 BY_ROUTE: dict[str, Callable[[Any], str]] = {
     "/memories/{id}": _memory,
     "/sessions/{id}": lambda mem: mem.session.add("Talk").id,
+    "/messages/{id}": lambda mem: mem.message.add("user", "hello").id,
     "/agents/{id}": _agent,
     "/blocks/{id}": lambda mem: mem.block.add("persona", "kind").id,
     "/tools/{id}": lambda mem: mem.tool.add(f"look_{new_id()}", "looks").id,
     "/projects/{id}": lambda mem: mem.project.add("House").id,
     "/users/{id}": lambda mem: mem.user.add("Ann").id,
     "/workspaces/{id}": lambda mem: mem.workspace.add(_agent(mem)).id,
+    "/sources/{id}": lambda mem: _source(mem),
+    "/connections/{id}": lambda mem: mem.connection.add(**_outside(mem)).id,
 }
+
+
+def _outside(mem: Any) -> dict[str, Any]:
+    """A small database beside the store, to connect to."""
+    path = mem._core.store.path.with_name("outside.db")
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE IF NOT EXISTS sales (id INTEGER PRIMARY KEY, region TEXT)")
+    return {"name": f"shop {new_id()}", "address": f"sqlite:///{path}"}
 
 
 def _proposed(mem: Any) -> dict[str, Any]:
@@ -144,6 +159,12 @@ def _uncertain(mem: Any) -> dict[str, Any]:
     return {"id": driven["id"], "verdict": "happened"}
 
 
+def _waiting(mem: Any) -> str:
+    run = mem.run.start("go", agent=_agent(mem), approve="always").id
+    mem.run.propose(run, mem.run.claim("worker", id=run).fence, tool="look")
+    return str(run)
+
+
 def _cited(mem: Any, note: str = "said so") -> str:
     return str(mem.remember("the sky is grey", cites=[f"user:ann:{note}"]).id)
 
@@ -158,6 +179,12 @@ def _paused(mem: Any) -> str:
     id = mem.run.start("go", agent=_agent(mem)).id
     mem.run.pause(id)
     return str(id)
+
+
+def _member(mem: Any) -> dict[str, Any]:
+    project, user = mem.project.add("House").id, mem.user.add("Ann").id
+    mem.project.add_member(project, user)
+    return {"id": project, "user": user}
 
 
 def _stepped(mem: Any) -> str:
@@ -202,25 +229,71 @@ def _file(mem: Any) -> dict[str, Any]:
     return {"id": _snapshots(mem)["id"], "path": "notes.txt"}
 
 
+def _source(mem: Any) -> str:
+    """Without rows: what is tried is the text of the request."""
+    return str(mem.source.add(base64=CSV, name="sales").id)
+
+
+def _asked(mem: Any) -> dict[str, Any]:
+    _source(mem)
+    return {"run": mem.query.run("select sum(amount) from sales", question="how much was sold?").run}
+
+
+def _person(mem: Any) -> str:
+    user: str = mem.user.add("Ann Lee", id=new_id()).id
+    mem.remember("She likes tea", user=user)
+    return user
+
+
+CSV = base64.b64encode(b"region,amount\nnorth,10\nsouth,20\n").decode()
+
+
+def _cold(mem: Any) -> str:
+    session: str = mem.session.add("Talk").id
+    mem.cold.store(session=session)
+    return session
+
+
 CASES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    **{f"{verb}_many": lambda mem: {"all": True} for verb in ("forget", "erase", "archive", "promote", "demote")},
     "agent.revise": lambda mem: {"description": "new"},
+    "ask": lambda mem: {"question": "how many sales?", "sources": [_source(mem)]},
     "block.add": lambda mem: {"label": "human"},
     "block.replace": lambda mem: {"old": "kind", "new": "stern"},
     "block.revise": lambda mem: {"description": "new"},
     "checkpoint.delete": lambda mem: {"thread": "a thread"},
     "checkpoint.write": lambda mem: {"slots": [[0, "channel"]], "values": ["AAAA"]},
+    "cold.show": lambda mem: {"id": _cold(mem)},
+    "cold.restore": lambda mem: {"id": _cold(mem)},
+    "cold.store": lambda mem: {"session": mem.session.add("Talk").id},
+    "connection.add": _outside,
     "demote": lambda mem: {"id": _promoted(mem)},
     "episode.from_run": lambda mem: {"run": _finished(mem)},
+    "hold.place": lambda mem: {"session": mem.session.add("Talk").id},
+    "hold.release": lambda mem: {"id": mem.hold.place(session=mem.session.add("Talk").id, reason="x").id},
     "merge": lambda mem: {"others": [_cited(mem)]},
     "message.add": lambda mem: {"session": mem.session.add("Talk").id, "text": "hello"},
+    "message.revise": lambda mem: {"text": "hello again"},
     "pattern.apply": lambda mem: {"id": _pattern(mem)},
     "pattern.report": lambda mem: {"application": mem.pattern.apply(_pattern(mem), "mend the old pool").application},
+    "privacy.erase": lambda mem: {"user": _person(mem)},
+    "privacy.export": lambda mem: {"user": _person(mem)},
+    "privacy.find": lambda mem: {"user": _person(mem)},
+    "privacy.verify": lambda mem: {"certificate": mem.privacy.erase(user=_person(mem)).certificate},
     "project.revise": lambda mem: {"description": "new"},
     "promote": lambda mem: {"id": _cited(mem)},
+    "query.chart": _asked,
+    "query.export": _asked,
+    "query.judge": lambda mem: {**_asked(mem), "verdict": "right"},
+    "query.remember": _asked,
+    "query.run": lambda mem: {"sql": "select 1", "sources": [_source(mem)]},
     "relate": lambda mem: {"to": _cited(mem)},
     "restore": lambda mem: {"id": _forgotten(mem)},
+    "retention.remove": lambda mem: {"id": mem.retention.set(keep_days=9, then="archive").id},
+    "retention.set": lambda mem: {"keep_days": 36500, "then": "archive"},
     "revise": lambda mem: {"content": "the sky is red"},
     "roll_back": lambda mem: {"source": mem.show(_cited(mem)).citations[0].source},
+    "run.approve": lambda mem: {"id": _waiting(mem)},
     "run.cancel": lambda mem: {"id": _run(mem)["id"]},
     "run.fail": _run,
     "run.finish": _run,
@@ -228,12 +301,15 @@ CASES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "run.pause": lambda mem: {"id": _run(mem)["id"]},
     "run.propose": _run,
     "run.record": _proposed,
+    "run.reject": lambda mem: {"id": _waiting(mem)},
     "run.release": _run,
     "run.resume": lambda mem: {"id": _paused(mem)},
     "run.rewind": lambda mem: {"id": _stepped(mem), "to": 0},
     "run.settle": _uncertain,
     "run.start": lambda mem: {"agent": _agent(mem)},
     "session.revise": lambda mem: {"title": "new"},
+    "source.add": lambda mem: {"base64": CSV, "name": "sales"},
+    "source.revise": lambda mem: {"description": "new"},
     "state.save": lambda mem: {"agent": _agent(mem)},
     "tool.revise": lambda mem: {"description": "new"},
     "unmerge": lambda mem: {"id": _merged(mem)},
@@ -242,7 +318,18 @@ CASES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "workspace.diff": _snapshots,
     "workspace.move": _file,
     "workspace.read": _file,
+    "agent.add": lambda mem: {"name": "Bee"},
+    "project.add": lambda mem: {"name": "House"},
+    "user.add": lambda mem: {"name": "Ann"},
+    "organization.revise": lambda mem: {"name": "Ours", "id": None},
+    "organization.suspend": lambda mem: {"id": mem.organization.add(id=new_id()).id},
+    "organization.resume": lambda mem: {"id": mem.organization.add(id=new_id()).id},
+    "organization.remove": lambda mem: {"id": mem.organization.add(id=new_id()).id},
+    "organization.show": lambda mem: {"id": None},
+    "project.add_member": lambda mem: {"user": mem.user.add("Ann").id},
+    "project.remove_member": _member,
     "workspace.remove": _file,
+    "workspace.remove_file": _file,
     "workspace.write": lambda mem: {"text": "hello"},
 }
 
@@ -281,15 +368,19 @@ def _cost(mem: Any, operation: Operation, field: str, value: Any) -> float:
 
 @pytest.mark.parametrize("name", text_taking())
 def test_four_times_the_text_takes_at_most_six_times_the_time(name: str, mem: Any) -> None:
-    """With every hostile text in a soak; else with four in each field, others for each and with each seed."""
+    """With every hostile text in a soak; else with two in each field, others for each and with each seed."""
     operation = OPERATIONS[name]
     for field, size, fill in text_fields(operation):
-        for what, text in some(4, HOSTILE.items(), f"{name} {field}"):
-            if _cost(mem, operation, field, fill(text(size))) < CHEAP:
+        for what, text in some(2, HOSTILE.items(), f"{name} {field}"):
+            large = _cost(mem, operation, field, fill(text(size)))
+            if large < CHEAP:
                 continue
             small = min(_cost(mem, operation, field, fill(text(size // 4))) for _ in range(4))
-            large = min(_cost(mem, operation, field, fill(text(size))) for _ in range(4))
-            assert large <= MOST_GROWTH * max(small, LEAST), f"{field} with {what}: {small:.3f} s, then {large:.3f} s"
+            most = MOST_GROWTH * max(small, LEAST)
+            for _ in range(4):  # the least of them counts: once it is small enough the others say nothing more
+                if large > most:
+                    large = min(large, _cost(mem, operation, field, fill(text(size))))
+            assert large <= most, f"{field} with {what}: {small:.3f} s, then {large:.3f} s"
 
 
 @pytest.mark.parametrize("name", sorted(one.name for one in operations() if one.permission == "read"))

@@ -372,7 +372,10 @@ def _asked(service: Door, operation: Operation, fields: dict[str, Any]) -> None:
 
 def test_what_works_on_files_of_the_machine_is_offered_by_no_door(machine: Path) -> None:
     local = [one for one in OPERATIONS.values() if one.local]
-    assert {one.name for one in local} == {"export", "import_", "backup", "workspace.pull", "workspace.push"}
+    assert {one.name for one in local} == {
+        "export", "import_", "backup", "backup.drill", "backup.remove", "privacy.export",
+        "workspace.pull", "workspace.push",
+    }  # fmt: skip
     assert not {one.name for one in local} & {one.name for one in offered()}
     for profile in PROFILES:
         assert not {one.name.replace(".", "_") for one in local} & set(tools(profile))

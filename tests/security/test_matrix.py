@@ -74,7 +74,7 @@ def test_all_that_is_wrong_with_a_key_looks_alike(world: Any) -> None:
 
 def test_a_suspended_user_is_out_at_once_and_a_role_bounds_the_key(world: Any) -> None:
     user = world.mine.user.add("Cid", email="cid@mine.org").id
-    made = world.mine.key.add("cid's", scopes=["read", "admin"], user=user)
+    made = world.mine.key.add("cid's", scopes=["read", "admin"], user=user, own_only=False)
     operation = OPERATIONS["stats"]
     assert ask(world, operation, made.key).status_code == 401  # a user without a role comes in nowhere
     world.mine.user.revise(user, role="reader")

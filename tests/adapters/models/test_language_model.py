@@ -214,3 +214,23 @@ def test_the_scripted_model_follows_its_script() -> None:
     with pytest.raises(ModelFailed, match="does not fit"):
         model.ask(PROMPT, Fruit)
     assert model.asked == [PROMPT] * 3
+
+
+def test_facts_are_extracted_from_talk_over_the_wire() -> None:
+    """What a server is asked for by `session.extract`: a strict JSON schema, the talk as data."""
+    fact = {"text": "The user lives in Porto.", "category": "fact", "message": 2, "quote": "I moved to Porto"}
+    with serving(said(json.dumps({"facts": [fact]}))) as server:
+        with recollect.open("memory://", embedder="hash", language_model=server.model()) as mem:
+            mem.session.add(id="s")
+            talk: Any = [{"role": "assistant", "text": "Hi"}, {"role": "user", "text": "I moved to Porto."}]
+            mem.message.add_many(talk, session="s")
+            reply = mem.session.extract("s")
+        assert [(one.text, one.finding) for one in reply.proposals] == [("The user lives in Porto.", "new")]
+        assert (reply.made_by, reply.usage["prompt_tokens"]) == ("toy", 12)
+        (asked,) = server.asked
+    schema = asked["response_format"]["json_schema"]
+    assert (schema["name"], schema["strict"]) == ("ExtractedFacts", True)
+    (one,) = schema["schema"]["$defs"].values()
+    assert one["required"] == ["text", "category", "message", "quote"]
+    assert one["additionalProperties"] is False
+    assert "[2] user (user)" in asked["messages"][1]["content"]

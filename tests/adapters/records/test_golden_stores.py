@@ -19,6 +19,7 @@ from golden.make import EMBEDDER, HERE, ORGANIZATIONS, WORDS, listed
 from postgres_server import BIN, server
 from recollect.app import restore_backup
 from recollect.domain.record import RECORDS
+from recollect.services.admin.export import AUDIT, LEFT_OUT
 from seeds import some
 
 VERSIONS = sorted(path.name.removesuffix(".listing.json.xz") for path in HERE.glob("*.listing.json.xz"))
@@ -106,15 +107,24 @@ def test_a_golden_store_was_made_by_the_pinned_migrations(version: str, tmp_path
     assert recorded == {number: pins[number] for number in recorded}
 
 
-@pytest.mark.parametrize("kind", STORES)
-@pytest.mark.parametrize("version", VERSIONS)
+def versions_and_kinds() -> list[tuple[str, str]]:
+    """Every version in SQLite; of each other store the newest and an older one, all of them in a soak."""
+    return [
+        (version, kind)
+        for kind in STORES
+        for version in (VERSIONS if kind == "sqlite" else [*some(1, VERSIONS[:-1], f"golden {kind}"), VERSIONS[-1]])
+    ]
+
+
+@pytest.mark.parametrize(("version", "kind"), versions_and_kinds())
 def test_a_golden_store_means_what_it_meant(version: str, kind: str, tmp_path: Path) -> None:
     address = STORES[kind](version, tmp_path)
     known = json.loads(golden(version, "listing.json"))
     assert differences(known, listed(address), exact=True) == []
     for name in ORGANIZATIONS:
         with recollect.open(address, embedder=EMBEDDER, organization=name, citation_root=tmp_path) as mem:
-            assert mem.verify().problems == []
+            # a golden store has its records alone, without the large content that they name
+            assert [one for one in mem.verify().problems if one.table != "object"] == []
             assert mem.audit.verify().sound
             found_again(mem, known[name], WORDS[name])
     assert differences(known, listed(address), exact=False) == []
@@ -124,15 +134,11 @@ def test_a_golden_store_means_what_it_meant(version: str, kind: str, tmp_path: P
 def test_a_golden_export_is_imported_and_means_what_it_meant(version: str, tmp_path: Path) -> None:
     (tmp_path / "export.jsonl").write_bytes(golden(version, "export.jsonl"))
     known = json.loads(golden(version, "listing.json"))[ORGANIZATIONS[0]]
-    brought = {
-        table: records
-        for table, records in known.items()
-        if table not in GROWING | {"organization", "lease", "api_key"}
-    }
+    brought = {table: records for table, records in known.items() if table not in GROWING | (LEFT_OUT - AUDIT)}
     address = str(tmp_path / "store.db")
     with recollect.open(address, embedder=EMBEDDER, organization=ORGANIZATIONS[0]) as mem:
         mem.import_(str(tmp_path / "export.jsonl"))
-        assert mem.verify().problems == []
+        assert [one for one in mem.verify().problems if one.table != "object"] == []
         found_again(mem, known, WORDS[ORGANIZATIONS[0]])
     assert differences({"": brought}, {"": listed(address)[ORGANIZATIONS[0]]}, exact=False) == []
 

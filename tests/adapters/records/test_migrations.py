@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import recollect.domain  # noqa: F401 - registers the records
 from every_store import EVERY_STORE
-from recollect.adapters.records.common import migrations
+from recollect.adapters.records.common import ddl, migrations
+from recollect.adapters.records.sqlite.connection import connect
 from recollect.app.stores import examine_store, record_store
 from recollect.domain.record import RECORDS
 from recollect.errors import StoreError
@@ -42,6 +45,36 @@ def test_the_migrations_build_nothing_else() -> None:
         assert {tuple(column) for column in built[name]["columns"]} == {tuple(column) for column in table["columns"]}
         assert built[name]["unique"] == table["unique"]
         assert sorted(built[name]["indexes"]) == sorted(table["indexes"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_new_store_has_the_tables_that_all_migrations_in_turn_would_make(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once, in_turn = ((tmp_path / name) for name in ("at-once", "in-turn"))
+    for folder in (at_once, in_turn):
+        folder.mkdir()
+        record_store(EVERY_STORE[kind](folder))[0].close()
+        monkeypatch.setattr(ddl.Ddl, "make", lambda self, run: [])
+    shape = shape_of(kind, at_once)
+    assert all(shape)
+    assert shape == shape_of(kind, in_turn)
+
+
+def shape_of(kind: str, folder: Path) -> list[list[tuple[object, ...]]]:
+    """The columns in their order, the indexes and the migrations; not what older rows would be filled with."""
+    migrated = "SELECT number, name, checksum FROM recollect_migrations ORDER BY number"
+    if kind == "duckdb":
+        columns = "SELECT table_name, column_index, column_name, data_type, is_nullable FROM duckdb_columns()"
+        indexes = "SELECT table_name, index_name, sql FROM duckdb_indexes() ORDER BY ALL"
+        with duckdb.connect(str(folder / "store.duckdb"), read_only=True) as file:
+            asked = (f"{columns} WHERE NOT internal ORDER BY ALL", indexes, migrated)
+            return [file.execute(query).fetchall() for query in asked]
+    columns = "SELECT t.name, c.cid, c.name, c.type, c.'notnull' FROM sqlite_schema t, pragma_table_info(t.name) c"
+    indexes = "SELECT tbl_name, name, sql FROM sqlite_schema WHERE type = 'index' ORDER BY 1, 2"
+    with closing(connect(folder / "store.db", writable=False)) as connection:
+        asked = (f"{columns} WHERE t.type = 'table' ORDER BY 1, 2", indexes, migrated)
+        return [connection.execute(query).fetchall() for query in asked]
 
 
 def test_a_declared_field_that_no_migration_makes_is_noticed() -> None:

@@ -11,6 +11,8 @@ import pytest
 from citus_rules import Watched, watch
 from dynamodb_server import dynamodb
 from postgres_server import server
+from recollect.adapters.encryption.master_key import MasterKey
+from recollect.adapters.records.duckdb import file as duckdb_file
 from recollect.adapters.records.duckdb.store import DuckdbStore
 from recollect.adapters.records.dynamodb.store import DynamoStore
 from recollect.adapters.records.in_memory import MemoryStore
@@ -20,9 +22,13 @@ from recollect.domain.record import Record
 from recollect.ports.records import RecordStore
 from recollect.testing.conformance import RecordStoreContract
 from recollect.testing.conformance.makers import every_type
-from seeds import some
+from seeds import SOAK, some
+from without_openssl import WITHOUT_OPENSSL
 
-STORES = ("memory", "sqlite", "duckdb", "postgres", "dynamodb")
+# An encrypted DuckDB file is the same code on slower pages: all of it only in a soak.
+SLOW = ("duckdb encrypted",) if SOAK else ()
+STORES = ("memory", "sqlite", "sqlite encrypted", "duckdb", *SLOW, "postgres", "dynamodb")
+KEY = MasterKey("a key for tests that nobody keeps")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +36,13 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made once and copied: making the tables takes longer than most of the tests."""
     path = tmp_path_factory.mktemp("empty") / "records.db"
     SqliteStore(path).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def empty_encrypted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "records.db"
+    SqliteStore(path, master=KEY).close()
     return path
 
 
@@ -47,12 +60,18 @@ class TestRecordStores(RecordStoreContract):
         request: pytest.FixtureRequest,
         tmp_path: Path,
         empty_file: Path,
+        empty_encrypted: Path,
         empty_duckdb: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> Iterator[RecordStore]:
         store: RecordStore = MemoryStore()
         if request.param == "sqlite":
             store = SqliteStore(Path(shutil.copy(empty_file, tmp_path)))
+        elif request.param == "sqlite encrypted":
+            store = SqliteStore(Path(shutil.copy(empty_encrypted, tmp_path)), master=KEY)
+        elif request.param == "duckdb encrypted":
+            monkeypatch.setattr(duckdb_file, "CRYPTOGRAPHY", WITHOUT_OPENSSL)
+            store = DuckdbStore(tmp_path / "records.duckdb", master=KEY)
         elif request.param == "duckdb":
             store = DuckdbStore(Path(shutil.copy(empty_duckdb, tmp_path)))
         elif request.param == "postgres":
@@ -86,7 +105,7 @@ class TestRecordStores(RecordStoreContract):
                 opened.append(DynamoStore(before.address))
             else:
                 assert isinstance(before, SqliteStore | DuckdbStore)
-                opened.append(type(before)(before.path))
+                opened.append(type(before)(before.path, master=KEY if before.capabilities.encrypted else None))
             return opened[-1]
 
         yield again if store.capabilities.durable else None

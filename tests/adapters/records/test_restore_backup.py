@@ -12,7 +12,7 @@ import pytest
 import recollect
 from postgres_server import BIN, server
 from recollect.app import restore_backup
-from recollect.errors import DamagedData, InvalidInput, NotARecollectStore, Unavailable
+from recollect.errors import DamagedData, InvalidInput, NotARecollectStore, Unavailable, WrongKey
 from recollect.interfaces.cli.main import run
 
 
@@ -50,8 +50,9 @@ def test_a_duckdb_file_is_restored_whole(tmp_path: Path) -> None:
         assert exported(again, tmp_path / "two.jsonl").splitlines() == before.splitlines()
         assert again.doctor().well
     assert not list(tmp_path.glob("*restoring*"))
-    with pytest.raises(InvalidInput, match="is not a backup of a"):
-        restore_backup(tmp_path / "copy.duckdb", tmp_path / "c.db")
+    assert restore_backup(tmp_path / "copy.duckdb", tmp_path / "c.db").memories == 2  # another kind of store
+    with recollect.open(tmp_path / "c.db", embedder="hash") as other:
+        assert exported(other, tmp_path / "three.jsonl").splitlines() == before.splitlines()
 
 
 def test_a_database_is_restored_whole(tmp_path: Path) -> None:
@@ -93,16 +94,24 @@ def test_a_damaged_backup_leaves_nothing(tmp_path: Path) -> None:
     assert tables == [(0,)]
 
 
-def test_a_backup_of_another_kind_of_store_is_refused(tmp_path: Path) -> None:
-    with filled(tmp_path / "a.db") as mem:
-        mem.backup(str(tmp_path / "copy.db"))
+def test_what_the_target_cannot_read_is_refused(tmp_path: Path) -> None:
+    with filled(server().emptied_store(), postgres_tools=BIN) as mem:
+        mem.backup(str(tmp_path / "copy.dump"))
     with pytest.raises(InvalidInput, match="not a backup of a"):
-        restore_backup(tmp_path / "copy.db", server().new_database())
+        restore_backup(tmp_path / "copy.dump", tmp_path / "b.db")
     (tmp_path / "letter.txt").write_text("dear store")
     with pytest.raises(NotARecollectStore):
         restore_backup(tmp_path / "letter.txt", tmp_path / "b.db")
     with pytest.raises(InvalidInput, match="cannot read"):
         restore_backup(tmp_path / "nowhere", tmp_path / "b.db")
+
+
+def test_an_encrypted_backup_without_its_key_is_named(tmp_path: Path) -> None:
+    with filled(tmp_path / "a.db", key="correct horse battery") as mem:
+        mem.backup(str(tmp_path / "copy.db"))
+    with pytest.raises(WrongKey, match=r"'copy\.db' is encrypted, and no key was given"):
+        restore_backup(tmp_path / "copy.db", tmp_path / "b.db")
+    assert not (tmp_path / "b.db").exists()
 
 
 def test_an_older_tool_is_named(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def sound_and_found(address: str) -> None:
     with recollect.open(address, embedder="none") as mem:
         assert mem.verify().problems == []
         assert sorted(hit.text for hit in mem.recall("cafe", limit=10).hits) == sorted(TEXTS)
-        assert [hit.text for hit in mem.recall("die", limit=10).hits] == [TEXTS[2]]
+        assert [hit.text for hit in mem.recall("die", limit=1).hits] == [TEXTS[2]]
 
 
 @pytest.mark.parametrize("noted", ["0", None])

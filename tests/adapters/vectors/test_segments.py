@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from recollect.adapters.encryption.sealed import SealedWriter
 from recollect.adapters.vectors.embedded import kernels as scan
 from recollect.adapters.vectors.embedded import quantization
 from recollect.adapters.vectors.embedded import segment as segments
@@ -32,6 +33,7 @@ from recollect.adapters.vectors.embedded.segment_folder import (
 from recollect.adapters.vectors.embedded.state import merge_run
 from recollect.adapters.vectors.embedded.unsealed_rows import UnsealedRows
 from recollect.adapters.vectors.exact import decode, digest
+from recollect.ports.keys import Writable
 from recollect.ports.vectors import FACETS, VectorRow
 from recollect.testing.vector_truths import facets_of, packed
 
@@ -312,7 +314,7 @@ def test_threads_may_check_the_same_blocks_at_once(
     def intruded(data: memoryview) -> int:
         monkeypatch.setattr(zlib, "crc32", plain)
         guard.check(0, len(guard.data))
-        assert guard.sums is None
+        assert guard.all_right
         return plain(data)
 
     monkeypatch.setattr(zlib, "crc32", intruded)
@@ -356,7 +358,7 @@ def test_leftovers_are_tidied_away_and_others_files_are_not(random: np.random.Ge
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    def fail(file: segments.Writable) -> None:
+    def fail(file: Writable) -> None:
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
@@ -396,3 +398,62 @@ def test_the_same_thread_may_lock_again(tmp_path: Path) -> None:
 )
 def test_segments_of_about_one_size_are_merged(rows: list[int], run: slice | None) -> None:
     assert merge_run(rows) == run
+
+
+# -- beside an encrypted store ---------------------------------------------------------------------------------------
+
+
+KEY = bytes(range(32))
+
+
+def sealed_bytes(rows: list[VectorRow]) -> bytes:
+    buffer = io.BytesIO()
+    sealed = SealedWriter(buffer, KEY)
+    sealed.write(bytes_of(rows))
+    sealed.end()
+    return buffer.getvalue()
+
+
+def test_a_sealed_segment_holds_the_same_and_shows_nothing(random: np.random.Generator, tmp_path: Path) -> None:
+    rows = rows_of(random, 4000, 8)
+    folder = SegmentFolder(tmp_path, KEY)
+    plain = parse(memoryview(bytes_of(rows))).sections["default", 8]
+    folder.put(0, 1000, lambda file: write_segment(file, HEADING, [plain]))
+    (opened,), _ = SegmentFolder(tmp_path, KEY).open_all([])
+    section = opened.sections["default", 8]
+    for name in ("seq", "user_id", "scale", "codes", "coarse"):
+        assert (section.column(name) == plain.column(name)).all()
+        assert plain.column(name)[:100].tobytes() not in opened.path.read_bytes()
+    assert segments.MAGIC not in opened.path.read_bytes()
+
+
+def test_only_what_is_touched_is_decrypted(random: np.random.Generator) -> None:
+    section = parse(memoryview(sealed_bytes(rows_of(random, 20_000, 8))), key=KEY).sections["default", 8]
+    assert not section.guard.all_right
+    section.coarse_at(np.array([0]))
+    assert not section.guard.all_right
+    section.guard.check(0, len(section.guard.data))
+    assert section.guard.all_right
+
+
+def test_every_flipped_byte_of_a_sealed_segment_is_noticed(random: np.random.Generator) -> None:
+    whole = sealed_bytes(rows_of(random, 4000, 8))
+    parse(memoryview(whole), key=KEY).check_all()
+    for position in [*range(200), *random.integers(0, len(whole), 200).tolist(), len(whole) - 1]:
+        broken = bytearray(whole)
+        broken[position] ^= 1 << random.integers(8)
+        with pytest.raises(DamagedSegment):
+            parse(memoryview(bytes(broken)), key=KEY).check_all()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 50, 90, 100, 65_700, -1, -17])
+def test_a_sealed_segment_that_was_cut_is_none(random: np.random.Generator, kept: int) -> None:
+    with pytest.raises(DamagedSegment):
+        parse(memoryview(sealed_bytes(rows_of(random, 4000, 8))[:kept]), key=KEY)
+
+
+def test_plain_and_sealed_segments_are_not_taken_for_each_other(random: np.random.Generator) -> None:
+    rows = rows_of(random, 12, 8)
+    for data, key in ((bytes_of(rows), KEY), (sealed_bytes(rows), None), (sealed_bytes(rows), bytes(32))):
+        with pytest.raises(DamagedSegment):
+            parse(memoryview(data), key=key)

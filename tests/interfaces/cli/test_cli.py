@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from import_samples import FIXTURES
 from recollect.catalogue import OPERATIONS
 from recollect.interfaces.cli.commands import BEGINNING, COMMANDS, HEADINGS, Program
 from recollect.interfaces.cli.main import run
@@ -52,8 +53,9 @@ def test_every_command_has_help_and_json(cli: Any, command: str) -> None:
     assert code == 0
     assert COMMANDS[command].summary in out
     assert "--json" in out
-    names_stores_itself = isinstance(COMMANDS[command], Program) and "source" in COMMANDS[command].positional
-    assert ("--store" in out) != names_stores_itself
+    fields = COMMANDS[command].request.model_fields
+    is_of_a_store = not isinstance(COMMANDS[command], Program) or not fields.keys().isdisjoint(("settings", "store"))
+    assert ("--store" in out) == is_of_a_store
 
 
 def test_a_memory_goes_in_and_comes_out(cli: Any) -> None:
@@ -67,6 +69,15 @@ def test_a_memory_goes_in_and_comes_out(cli: Any) -> None:
     assert code == 0
     assert "Alice prefers pytest" in out
     assert "user:alice" in out
+
+
+def test_what_was_masked_is_said_beside_the_answer(cli: Any) -> None:
+    code, out, err = cli("remember", "the key is AKIAIOSFODNN7EXAMPLE")
+    assert code == 0
+    assert "AKIAIOSFODNN7EXAMPLE" not in out + err
+    assert "note: masked in content: AWS access key" in err
+    masked = told(cli, "remember", "again AKIAIOSFODNN7EXAMPLE AKIAIOSFODNN7EXAMPLE")["masked"]
+    assert masked == [{"field": "content", "kind": "AWS access key", "count": 2}]
 
 
 def test_the_whole_life_of_a_memory(cli: Any, tmp_path: Path) -> None:
@@ -89,6 +100,12 @@ def test_the_whole_life_of_a_memory(cli: Any, tmp_path: Path) -> None:
     assert told(cli, "doctor")["well"]
     assert told(cli, "erase", id)
     assert told(cli, "stats")["memories"] == 0
+
+
+def test_the_help_of_restore_says_how_a_backup_is_restored(cli: Any) -> None:
+    _, out, _ = cli("restore", "--help")
+    assert "Restore a forgotten memory" in out
+    assert "recollect restore PLACE --to STORE" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("command", ["list", "stats", "verify", "doctor", "sweep", "session list", "backup b.db"])
@@ -122,7 +139,7 @@ def test_content_from_standard_input_and_files(cli: Any, tmp_path: Path, monkeyp
         (["remember", "x", "--cite", "hearsay"], 2, "user:NAME:COMMENT"),
         (["remember", "x", "--metadata", "novalue"], 2, "KEY=VALUE"),
         (["remember", "@absent.txt"], 2, "absent.txt"),
-        (["remember", "x", "--user", "nobody"], 1, "create the user first"),
+        (["remember", "x", "--cycle", "nothing"], 1, "create the cycle first"),
         (["recall", "x", "--since", "yesterday-ish"], 2, "since"),
         (["recall", "x", "--no-such-option"], 2, "no-such-option"),
         (["show", "absent"], 1, "no memory"),
@@ -213,7 +230,7 @@ def test_config_check_says_what_is_wrong_and_how_to_mend_it(
     findings = json.loads(out)["findings"]
     assert {one["name"]: one["well"] for one in findings} == {
         "settings": True, "store": False, "vectors": True, "embedder": False, "citations": False,
-        "citation_roots": True,
+        "citation_roots": True, "secrets": False, "backups": True,
     }  # fmt: skip
     assert all(one["remedy"] for one in findings if not one["well"])
     (tmp_path / "r.yaml").write_text("colour: red")
@@ -287,7 +304,8 @@ def test_every_command_either_begins_a_store_or_needs_one() -> None:
 def test_what_comes_first_makes_the_store(cli: Any, tmp_path: Path, name: str) -> None:
     arguments = {
         "message.add": ["user", "hello"], "episode.record": ["mend the roof", "true"],
-        "block.add": ["human", "Ann"], "item.put": ["[\"a\"]", "k", "--value", "n=1"],
+        "connection.add": ["shop", "sqlite:///nosuch.db"],
+        "block.add": ["human", "Ann"], "item.put": ['["a"]', "k", "--value", "n=1"],
     }.get(name, ["first"])  # fmt: skip
     code, _, err = cli(*COMMANDS[OPERATIONS[name].command].command.split(), *arguments)
     assert code == 0 or "there is no store" not in err
@@ -299,3 +317,24 @@ def test_the_package_is_the_command() -> None:
     assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.startswith(
         "recollect "
     )
+
+
+def test_what_has_a_place_may_also_be_given_by_its_name(cli: Any) -> None:
+    one = told(cli, "remember", "--content=the first of all")["id"]
+    assert told(cli, "revise", one, "--content", "the second")["version"] == 2
+    assert told(cli, "revise", "--content=the third", "--id", one)["version"] == 3
+    assert cli("revise", "--id")[0] == 2
+
+
+def test_memories_of_another_product_are_looked_at_and_then_imported(cli: Any) -> None:
+    path = str(FIXTURES / "mem0.json")
+    code, out, err = cli("import", path, "--from", "auto", "--dry-run")
+    assert (code, "recognised as mem0" in err) == (0, True)
+    assert "would be imported" in out
+    assert "memory.immutable" in out  # what has no field here
+    assert "written" not in out
+    assert "✓ 8 written, 0 already here" in cli("import", path, "--from", "mem0")[1]
+    assert "✓ 0 written, 8 already here" in cli("import", path, "--from", "mem0")[1]
+    assert cli("import", str(FIXTURES / "notes"), "--from", "markdown")[0] == 0  # a folder
+    code, _, err = cli("import", path)
+    assert (code, "--from auto" in err) == (2, True)

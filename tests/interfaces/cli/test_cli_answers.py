@@ -84,7 +84,7 @@ def test_two_settings_to_check_are_one_too_many(cli: Any) -> None:
 def test_notes_are_told_beside_what_was_asked_for(cli: Any) -> None:
     _, out, _ = cli("remember", "Alice prefers pytest", "--cite", "user:alice:said so", "--json")
     assert cli("promote", json.loads(out)["id"])[0] == 0
-    for command in (["recall", "tests", "--purpose", "act"], ["context", "tests", "--purpose", "act"]):
+    for command in (["recall", "harbours", "--purpose", "act"], ["context", "harbours", "--purpose", "act"]):
         code, out, err = cli(*command)
         assert code == 0
         assert "note: 1 that hardly answer" in err, command

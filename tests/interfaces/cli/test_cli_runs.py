@@ -98,5 +98,23 @@ def test_what_was_given_up_and_forked_is_drawn(say: Say, runs: dict[str, str]) -
     assert f"forked from {runs['ended']} after step 1" in say("run", "show", fork)
 
 
+def test_what_waits_is_shown_approved_and_rejected(say: Say, runs: dict[str, str]) -> None:
+    assert "Nothing waits for approval." in say("run", "waiting")
+    run = json.loads(say("run", "start", "wake the bear", "--agent", "bee", "--approve", "tools", "--json"))["id"]
+    fence = str(json.loads(say("run", "claim", "hand", "--json"))["fence"])
+    say("run", "propose", run, fence, "--tool", "sting", "--argument", "whom=[bear]")
+    out = say("run", "waiting")
+    assert 'sting(whom="[bear]")' in out
+    assert f"recollect run approve {run} --step 1" in out
+    assert "waits for approval" in say("run", "show", run)
+    assert "waiting" in say("run", "list", "--status", "waiting")
+    assert "let it [sleep]" in say("run", "reject", run, "let it [sleep]", "--step", "1")
+    assert "was already rejected" in say("run", "approve", run, code=1)
+    out = say("cycle", "list", "--agent", "bee")
+    assert "let it [sleep]" in out
+    assert "4 of 4" in out
+    assert "let it [sleep]" in say("cycle", "show", "bee", "3")
+
+
 def test_a_run_that_is_not_there_is_said_so(say: Say, runs: dict[str, str]) -> None:
     assert "there is no run" in say("run", "show", "nothing", code=1)

@@ -103,13 +103,14 @@ def test_the_default_profile_offers_the_daily_tools(host: Any) -> None:
     run(talk)
 
 
-def test_the_profile_of_everything_offers_all_but_the_local(running: tuple[str, str], tmp_path: Path) -> None:
+def test_the_profile_of_everything_has_no_local_ones_and_no_organizations(
+    running: tuple[str, str], tmp_path: Path
+) -> None:
     async def talk() -> None:
         for opened in (over_stdio(tmp_path / "y.db", "--profile", "all"), over_http(*running, "?profile=all")):
             async with opened as client:
-                local = {one.name.replace(".", "_") for one in OPERATIONS.values() if one.local}
-                names = {one.name.replace(".", "_") for one in OPERATIONS.values()}
-                assert set(await tools_of(client)) == names - local
+                wanted = (one for one in OPERATIONS.values() if not one.local and one.group != "organization")
+                assert set(await tools_of(client)) == {one.name.replace(".", "_") for one in wanted}
 
     run(talk)
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.domain.audit import AccessLog, Seal
+from recollect.domain.audit import AccessLog, Seal, entry_hash, seal_digest
 from recollect.domain.record import new_id, now
 from recollect.errors import InvalidInput
 from recollect.ports.query import Order, Query
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, Insert, Touch
-from recollect.services.admin.audit import _digest
 
 
 @pytest.fixture
@@ -62,8 +61,8 @@ def resealed(mem: Any, *numbers: int) -> None:
     digest = ""
     for one in store.find(scope, Query(Seal, (), (Order("number"),))).records:
         if one.number in numbers:
-            covered = [entry for entry in entries(mem) if entry.seal == one.number]
-            made = _digest(one.number, digest, covered)
+            covered = [entry_hash(entry) for entry in entries(mem) if entry.seal == one.number]
+            made = seal_digest(one.number, digest, covered)
             store.transact(scope, [Touch(Seal, one.id, put={"previous": digest, "digest": made})])
         digest = made if one.number in numbers else one.digest
 
@@ -145,3 +144,13 @@ def test_what_retention_let_go_is_not_taken_for_tampering(tmp_path: Path) -> Non
         young = mem.log(action="remember").entries[0].id
         store.transact(Scope("default"), [Delete(AccessLog, young)])
         assert mem.audit.verify().problems == ["seal 2 covers 2 entries, 1 are there"]
+
+
+def test_entries_that_another_process_just_sealed_are_not_sealed_again(mem: Any, meanwhile: Any) -> None:
+    """Who reads the last seal after the entries would take one that covers them for the one before them."""
+    mem.remember("one fact")
+    mem._core.journal.flush()
+    meanwhile(mem, "find", Seal, lambda: mem.within(mem._scope.organization_id).audit.seal())
+    mem.audit.seal()
+    verdict = mem.audit.verify()
+    assert verdict.sound, verdict.problems

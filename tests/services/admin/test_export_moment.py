@@ -23,6 +23,7 @@ from recollect.errors import InvalidInput, StoreBusy
 from recollect.ports.query import Query
 from recollect.ports.steps import Delete
 from recollect.services.admin import copy, export
+from seeds import some
 
 WORDS = ("harbour", "vineyard", "lighthouse", "orchard")
 
@@ -112,7 +113,7 @@ def meddled_export(mem: Any, after: int, path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("after", range(1, 82, 4))
+@pytest.mark.parametrize("after", some(9, range(1, 82, 4), "points of an export"))
 def test_an_export_is_of_one_moment_whatever_happens_at_any_point_of_it(after: int, tmp_path: Path) -> None:
     with filled(str(tmp_path / "a.db")) as mem:
         before = exported(mem, tmp_path / "before.jsonl")
@@ -318,3 +319,11 @@ def test_a_duckdb_file_is_written_anew_when_nobody_reads_a_snapshot_of_it(tmp_pa
         eraser.join(60)
         assert done.is_set()
         assert store.count(scope, Query(Memory)) == before
+
+
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_what_is_encrypted_can_be_written_after_the_first_export(kind: str, tmp_path: Path) -> None:
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="hash") as mem:
+        mem.export(str(tmp_path / "first.jsonl"))  # the first to read some records is the moment of the export
+        agent = mem.agent.add("Sam", system="You are Sam.").id
+        assert mem.agent.show(agent).system == "You are Sam."

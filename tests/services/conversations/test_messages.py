@@ -115,8 +115,6 @@ def test_references_must_exist_and_all_or_none_is_added(each: Any) -> None:
         )
     with pytest.raises(InvalidInput):
         each.message.add("user", "see", references=["planet:mars"])
-    with pytest.raises(ReferenceMissing):
-        each.message.add("user", "see", session="nowhere")
     assert texts(each.message.list("s")) == ["a"]
 
 
@@ -138,6 +136,15 @@ def test_words_find_messages_within_their_bounds(each: Any) -> None:
     assert each.message.search("walrus", role="assistant").hits == []
     each.message.remove(hits[0].id)
     assert each.message.search("walrus", session="s").hits == []
+
+
+def test_who_takes_a_message_for_a_memory_is_told_how_it_becomes_one(mem: Any) -> None:
+    said = mem.message.add("user", "The gate opens at six", session="talk")
+    for wrong in (mem.promote, mem.show, mem.forget):
+        with pytest.raises(NotFound) as refused:
+            wrong(said.id)
+        assert "message.remember" in refused.value.remedy
+    assert mem.message.remember(said.id).citations == 1
 
 
 def test_pop_takes_the_last_and_each_caller_another_one(tmp_path: Path) -> None:
@@ -207,8 +214,7 @@ def test_another_tenant_sees_and_touches_nothing(each: Any) -> None:
     for call in (other.message.show, other.message.remove):
         with pytest.raises(NotFound):
             call(message.id)
-    with pytest.raises(ReferenceMissing):
-        other.message.add("user", "x", session="s")
+    other.message.add("user", "x", session="s")  # a session of their own, with the same id
     assert texts(each.message.list("s")) == ["secret walrus"]
 
 
@@ -216,7 +222,7 @@ def test_messages_go_with_their_session_and_leave_no_byte(tmp_path: Path) -> Non
     marker = "zanzibarmarker"
     with recollect.open(tmp_path / "m.db", embedder="hash") as mem:
         talk(mem, f"first {marker}", "second")
-        mem.message.remove(mem.message.list("s").messages[0].id)
+        mem.message.erase(mem.message.list("s").messages[0].id)
         assert not _holding(tmp_path, marker)
         talk(mem, f"third {marker}")
         mem.message.clear("s")

@@ -15,6 +15,8 @@ from recollect.domain.learning import PatternUse
 from recollect.errors import Conflict, IllegalTransition, ModelFailed, VersionConflict
 from recollect.ports.query import Query
 from recollect.ports.steps import Update
+from recollect.services.learning.episodes import RecordEpisodeRequest
+from recollect.services.memories.draft import RememberRequest
 from recollect.testing.fakes import ScriptedModel
 
 ALICE = recollect.cite.user("alice", "was there")
@@ -50,6 +52,25 @@ def tried(mem: Any, pattern: str, *outcomes: bool) -> Any:
     for success in outcomes:
         last = mem.pattern.report(mem.pattern.apply(pattern, "paint the wall pink").application, success)
     return last
+
+
+def test_an_episode_takes_the_fields_that_memories_have_in_common(mem: Any) -> None:
+    first = mem.episode.record("look at the roof", True).id
+    id = mem.episode.record(
+        "mend the roof", True, confidence=0.9, scope="project", priority=8, importance=2.5, author="ann", level="day",
+        namespaces=["long_term", "roofs"], valid_to="2999-01-01", ttl_seconds=3600, derived_from=[first],
+        relates={first: "follows"}, source_agent="roofer",
+    ).id  # fmt: skip
+    shown = mem.show(id)
+    fields = shown.fields
+    assert (fields["confidence"], fields["scope"], fields["priority"], fields["importance"]) == (0.9, "project", 8, 2.5)
+    assert (fields["author"], fields["level"], fields["source_agent"]) == ("ann", "day", "roofer")
+    assert sorted(fields["namespaces"]) == ["long_term", "roofs"]
+    assert fields["expires_at"] is not None
+    assert {link.type for link in shown.links} == {"derived_from", "follows"}
+    own = set(RecordEpisodeRequest.model_fields) - {"task", "success", "action_plan", "action_output", "critique"}
+    for_importers = {"vector", "vector_model", "created_at", "score"}
+    assert set(RememberRequest.model_fields) - own - for_importers == {"content", "kind", "on_duplicate"}
 
 
 def test_an_episode_carries_every_field(mem: Any) -> None:
@@ -201,8 +222,10 @@ def test_the_same_key_applies_once(mem: Any) -> None:
 
 def test_what_is_proven_ranks_above_what_only_fits(mem: Any) -> None:
     content = {"problem_space": "paint the wall {1}", "solution_template": "paint it {1}"}
-    weak = mem.remember({**content, "usage_count": 8, "success_count": 4}, kind="pattern").id
-    strong = mem.remember({**content, "usage_count": 80, "success_count": 72}, kind="pattern").id
+    weak = mem.remember({**content, "text": "roller"}, kind="pattern").id
+    strong = mem.remember({**content, "text": "sprayer"}, kind="pattern").id
+    tried(mem, weak, True, True, True)
+    tried(mem, strong, *[True] * 9, False)
     untried = mem.remember({**content, "text": "brush"}, kind="pattern").id
     found = mem.pattern.suggest("paint the wall red")
     assert [one.id for one in found.suggestions] == [strong, weak]
@@ -210,6 +233,24 @@ def test_what_is_proven_ranks_above_what_only_fits(mem: Any) -> None:
     assert untried in [one.id for one in mem.pattern.suggest("paint the wall red", min_evidence=0).suggestions]
     assert mem.pattern.suggest("paint the wall red", purpose="act").suggestions == []
     assert mem.pattern.suggest("cook some soup").suggestions == []
+
+
+def test_counts_that_nobody_observed_are_shown_as_stated_and_move_nothing(mem: Any) -> None:
+    content = {"problem_space": "paint the wall {1}", "solution_template": "paint it {1}"}
+    boasts = mem.remember({**content, "usage_count": 80, "success_rate": 0.9}, kind="pattern").id
+    counts = mem.remember({**content, "usage_count": 8, "success_count": 8}, kind="pattern").id
+    modest = mem.remember({**content, "text": "brush"}, kind="pattern").id
+    rate = mem.pattern.show(boasts).rate
+    assert (rate.successes, rate.failures, rate.stated, rate.stated_uses) == (0, 0, 0.9, 80)
+    assert str(rate) == "50% (5% to 95%; 0 of 0 worked; 90% stated of 80)"
+    assert (mem.pattern.show(counts).rate.stated, mem.pattern.show(modest).rate.stated) == (1.0, None)
+    assert not mem.pattern.show(boasts).offered
+    assert mem.pattern.suggest("paint the wall red").notes == ["3 left out: tried fewer than 3 times"]
+    tried(mem, modest, True, True, True)
+    tried(mem, boasts, True, True, False)
+    found = mem.pattern.suggest("paint the wall red").suggestions
+    assert [one.id for one in found] == [modest, boasts]
+    assert tried(mem, boasts, *[False] * 7).status == "archived"  # what is stated does not save it
 
 
 def test_a_pattern_that_fails_loses_its_trust_then_its_place(mem: Any) -> None:
@@ -232,8 +273,9 @@ def test_a_query_pattern_falls_out_when_the_tables_change(mem: Any) -> None:
         "question": "orders per month?",
         "sql": "SELECT month, count(*) FROM orders GROUP BY month",
     }
-    content |= {"schema_fingerprint": "v1", "usage_count": 5, "success_count": 5}
+    content |= {"schema_fingerprint": "v1"}
     id = mem.remember(content, kind="query_pattern").id
+    tried(mem, id, True, True, True)
     asked = {"task": "how many orders per month?", "kind": "query_pattern"}
     assert mem.pattern.suggest(**asked, schema_fingerprint="v1")[0].id == id
     drifted = mem.pattern.suggest(**asked, schema_fingerprint="v2")

@@ -103,7 +103,7 @@ def test_two_models_are_never_compared(store_at: Opened) -> None:
         assert nearest(mem, vector_model="other") == [milk]
         found = mem.recall("tea", vector=ASKED, vector_model="nobody's")
         assert "no vectors by 'nobody's'" in found.notes[0]
-        assert len(found.hits) == 1  # by words
+        assert found[0].text == "tea is hot"  # by words
 
 
 def test_forgetting_and_restoring_keep_it(store_at: Opened) -> None:

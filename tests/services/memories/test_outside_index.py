@@ -77,7 +77,7 @@ def test_nothing_is_lost_while_the_index_is_away(
         assert [note.partition(":")[0] for note in found.notes] == ["searched without the vector index"]
         monkeypatch.setattr(meaning, "EXACT_UP_TO", 1)
         found = mem.recall("pytest")
-        assert [hit.id for hit in found] == [kept.id]
+        assert [hit.id for hit in found] == [kept.id, gone.id]  # by its word, and what was written just before
         assert [note.partition(":")[0] for note in found.notes] == ["searched by words only"]
         assert mem.erase(gone.id).notes
         assert mem.reindex().notes

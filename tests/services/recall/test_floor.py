@@ -72,3 +72,17 @@ def test_the_floor_rises_as_the_best_match_falls() -> None:
     assert least_match(0.9) == least_match(KNOWN_MATCH) == LEAST_MATCH
     assert least_match(KNOWN_MATCH - 0.1) == pytest.approx(LEAST_MATCH + 0.1 * DOUBT)
     assert least_match(0.1) > 0.1  # where the best hardly answers, even that is left out
+
+
+def test_a_reply_says_how_likely_it_answers(minds: Any) -> None:
+    known, unknown = minds.recall(SOMEBODY_KNOWS), minds.recall(NOBODY_KNOWS)
+    assert known.answered is True
+    assert unknown.answered is False
+    assert 0 <= unknown.confidence < 0.5 <= known.confidence <= 1
+    by_meaning = minds.recall(SOMEBODY_KNOWS, by="meaning")
+    assert (by_meaning.confidence, by_meaning.answered) == (None, None)
+
+
+def test_a_question_in_a_script_that_the_model_does_not_read_says_so(minds: Any) -> None:
+    assert any("reads English" in note for note in minds.recall("渡轮几点开？").notes)
+    assert minds.recall("Wann fährt die Fähre?").notes == []

@@ -13,8 +13,9 @@ import pytest
 
 import recollect
 from every_store import EVERY_STORE
+from recollect.domain.record import made_at
 from recollect.domain.text.relevance import NEIGHBOUR_REACH
-from recollect.services.recall.candidates import _positions
+from recollect.services.recall.candidates import _at_once, _positions
 
 MORNING = datetime(2024, 5, 1, tzinfo=UTC)
 MEMORIES = 1000
@@ -135,7 +136,7 @@ def test_the_neighbours_in_a_session_lend_their_words_on_every_store(tmp_path: P
 
 
 def test_places_are_right_within_reach_and_apart_where_nothing_is_known() -> None:
-    places = _positions([["b", "c", "d", "e"], ["d", "e", "f"], ["x", "y"], ["q"]])
+    places = _positions([["b", "c", "d", "e"], ["d", "e", "f"], ["x", "y"], ["q"]], {})
     assert [places[id] - places["b"] for id in "bcdef"] == [0, 1, 2, 3, 4]
     assert places["y"] - places["x"] == 1
     starts = sorted((places["b"], places["x"], places["q"]))
@@ -154,3 +155,32 @@ def test_what_was_replaced_lends_no_words_but_keeps_its_place(tmp_path: Path) ->
         assert kept[0] in found
         assert kept[1] not in found
         assert kept[3] in found  # second beside the boat, since the leak is gone
+
+
+@pytest.mark.parametrize("whose", [{"user": "tom"}, {"agent": "bee"}, {}], ids=["user", "agent", "nobody"])
+@pytest.mark.parametrize("kind", EVERY_STORE)
+def test_what_was_written_one_after_another_without_a_session_stands_together(
+    kind: str, whose: dict[str, Any], tmp_path: Path
+) -> None:  # fmt: skip
+    """The answer shares no word with the question; what was written just before it does."""
+    with recollect.open(EVERY_STORE[kind](tmp_path), embedder="none") as mem:
+        mem.remember_many([{"content": f"an idle remark, number {n}", **whose} for n in range(40)])
+        mem.remember("Took the car to the garage", **whose)
+        answer = mem.remember("They said that the clutch is gone", **whose)
+        mem.remember_many([{"content": f"another remark, number {n}", **whose} for n in range(40)])
+        found = mem.recall("what about the car at the garage", limit=3)
+        assert answer.id in [hit.id for hit in found]
+        assert found[0].text == "Took the car to the garage"
+
+
+def test_what_was_written_long_before_or_has_a_session_is_no_neighbour() -> None:
+    row = _placed("0190a000-0000-7000-8000-000000000002")
+    early, soon, late = (f"0190{part}-0000-7000-8000-000000000001" for part in ("0000", "a000", "b000"))
+    assert _at_once([early, soon, row, late], row) == [soon, row]
+    assert _at_once([soon], row) == []
+    assert _at_once(["own-id", row], row) == [row]
+
+
+def _placed(id: str) -> str:
+    assert made_at(id) is not None
+    return id

@@ -80,8 +80,6 @@ def test_a_key_raced_by_many_starts_one_run(mem: Any) -> None:
 
 
 def test_a_run_needs_an_active_agent(mem: Any) -> None:
-    with pytest.raises(NotFound):
-        mem.run.start("g", agent="nobody")
     bee = mem._core.store.get(mem._scope, Agent, "bee")
     waiting = start(mem)
     mem._core.store.transact(mem._scope, [Update(revised(bee, mem._scope, status="paused"))])
@@ -92,10 +90,10 @@ def test_a_run_needs_an_active_agent(mem: Any) -> None:
         mem.run.claim("w", id=waiting)
 
 
-def test_a_run_in_a_session_that_is_not_there_is_refused(mem: Any) -> None:
+def test_a_run_for_a_message_that_is_not_there_is_refused(mem: Any) -> None:
     with pytest.raises(ReferenceMissing):
-        start(mem, session="no such session")
-    assert stored(mem, Execution) == []
+        start(mem, message="no such message", session="made with it")
+    assert stored(mem, Execution) == mem.session.list().sessions == []
 
 
 def test_the_proposal_stands_before_the_effect_and_the_result_before_the_next_step(mem: Any) -> None:
@@ -191,6 +189,24 @@ def test_cycles_of_an_agent_are_counted_through_all_its_runs(mem: Any) -> None:
 
 
 # -- leases ------------------------------------------------------------------------------------------------------------
+
+
+def test_cycles_are_found_by_agent_and_number(mem: Any) -> None:
+    runs = [taken(mem), taken(mem)]
+    for run, fence in (*runs, *runs):
+        step(mem, run, fence, summary=f"by {run}")
+    page = mem.cycle.list(agent="bee", limit=3)
+    assert ([one.index for one in page], page.total) == ([3, 2, 1], 4)
+    assert [one.index for one in mem.cycle.list(agent="bee", limit=3, after=page.next)] == [0]
+    assert [one.index for one in mem.cycle.list(run=runs[1][0])] == [3, 1]
+    assert mem.cycle.list(agent="bee", state="open").total == 0
+    shown = mem.cycle.show("bee", 2)
+    assert (shown.agent, shown.run, shown.number, shown.index) == ("bee", runs[0][0], 2, 2)
+    assert (shown.tool, shown.outcome, shown.summary) == ("fly", "success", f"by {runs[0][0]}")
+    for agent, index in (("bee", 4), ("nobody", 0)):
+        with pytest.raises(NotFound):
+            mem.cycle.show(agent, index)
+    assert mem.within("rivals").cycle.list().total == 0
 
 
 def test_the_most_urgent_then_the_oldest_is_claimed_first(mem: Any) -> None:
@@ -290,7 +306,7 @@ def test_a_late_holder_who_goes_on_at_the_moment_of_the_take_over_is_not_overloo
 
     monkeypatch.setattr(store, "transact", one_step_earlier)
     assert mem.run.claim("second").run is None  # what it saw is no longer true
-    assert mem.run.show(run).status == "running"
+    assert mem.run.show(run).status == "interrupted"
     assert mem.run.claim("second").run is None
     assert mem.run.show(run).asks == 1
 
@@ -582,6 +598,7 @@ def test_a_rewind_gives_steps_up_and_keeps_them_visible(mem: Any) -> None:
     claimed = mem.run.claim("w2", id=run)
     counted(mem, run, claimed.fence, 20, 30)
     assert (history(mem, run), history(mem, sharing)) == ([1, 20, 30], [1, 2, 3])
+    assert [one.state for one in mem.run.show(sharing).timeline] == ["done"] * 3
     assert history(mem, mem.run.fork(run, branch=0).id) == [1, 2, 3]
     with pytest.raises(LeaseLost):
         mem.run.propose(run, fence, tool="fly")
@@ -614,17 +631,18 @@ def test_an_uncertain_step_can_be_given_up_by_a_rewind(mem: Any, asking: str) ->
     assert mem.run.claim("third").todo == "think"
 
 
-def test_a_removed_run_is_gone_unless_others_share_its_steps(mem: Any) -> None:
+def test_an_erased_run_is_gone_unless_others_share_its_steps(mem: Any) -> None:
     run, fence = taken(mem)
     recorded = step(mem, run, fence, summary="the rose has nectar")
     with pytest.raises(Conflict, match="is working"):
         mem.run.remove(run)
     mem.run.release(run, fence)
     fork = mem.run.fork(run).id
-    with pytest.raises(Conflict, match="share"):
-        mem.run.remove(run)
-    mem.run.remove(fork)
     mem.run.remove(run)
+    with pytest.raises(Conflict, match="share"):
+        mem.run.erase(run)
+    mem.run.erase(fork)
+    mem.run.erase(run)
     assert stored(mem, Cycle) == stored(mem, Result) == stored(mem, Lease) == []
     assert mem.show(recorded.memory).text == "the rose has nectar"
     assert mem.check(recorded.memory).broken == 1
@@ -638,6 +656,24 @@ def test_runs_are_listed_and_narrowed(mem: Any) -> None:
     assert [run.id for run in mem.run.list(limit=2, after=page.next).runs] == [ids[0]]
     assert [run.id for run in mem.run.list(status="cancelled").runs] == [ids[0]]
     assert mem.run.list(agent="nobody").total == 0
+    mem.session.add("Talk", id="talk", agent="bee")
+    asked = mem.message.add("user", "collect honey", session="talk").id
+    wanted = start(mem, session="talk", message=asked)
+    assert [run.id for run in mem.run.list(message=asked)] == [wanted]
+
+
+def test_a_run_whose_worker_is_gone_is_interrupted_not_running(mem: Any) -> None:
+    dead, _ = taken(mem)
+    alive, _ = taken(mem)
+    assert mem.run.list(status="interrupted").total == 0
+    expire(mem, dead)
+    shown = mem.run.show(dead)
+    assert (shown.status, shown.held_until) == ("interrupted", None)
+    assert "its worker stopped responding" in shown.next
+    assert {run.id: run.status for run in mem.run.list()} == {dead: "interrupted", alive: "running"}
+    assert [run.id for run in mem.run.list(status="interrupted")] == [dead]
+    assert [run.id for run in mem.run.list(status="running")] == [alive]
+    assert mem.run.claim("another").run.status == "running"
 
 
 def test_a_long_history_is_shown_page_by_page(mem: Any) -> None:

@@ -413,13 +413,13 @@ def test_another_tenant_sees_no_file_and_shares_no_content(desk: Any) -> None:
         lambda: other.workspace.restore("w2", taken),
         lambda: other.workspace.diff("w2", taken),
         lambda: other.workspace.read("w2", "a", snapshot=taken),
-        lambda: other.workspace.drop("w"),
+        lambda: other.workspace.erase("w"),
     ):
         with pytest.raises(NotFound):
             attempt()
     assert count(other, Blob) == 0
     other.workspace.write("w2", "a", "secret")
-    other.workspace.drop("w2")
+    other.workspace.erase("w2")
     assert files(desk) == {"a": "secret"}
 
 
@@ -441,7 +441,7 @@ def test_removed_files_leave_no_byte(tmp_path: Path, way: str) -> None:
         if way == "agent":
             mem.agent.remove("ada", for_good=True)
         elif way == "workspace":
-            mem.workspace.drop("w")
+            mem.workspace.erase("w")
         else:
             mem.workspace.remove("w", f"{marker}.txt")
             last = mem.workspace.snapshot("w").id

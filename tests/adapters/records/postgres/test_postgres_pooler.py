@@ -288,8 +288,10 @@ class TestSaid:
             with pytest.raises(Unavailable, match=r"pooler.*postgres_upkeep"):
                 mem.backup(str(tmp_path / "copy.dump"))
             assert mem.recall("boat")
+            mem.backup(f"{tmp_path}/backups/")  # record by record, which needs no such line
         with recollect.open(address, embedder="hash", postgres_tools=BIN, postgres_upkeep=direct) as mem:
             mem.backup(str(tmp_path / "copy.dump"))
+        assert restore_backup(tmp_path / "backups", pooler.before(server().new_store())).memories == 1
         with pytest.raises(Unavailable, match="pooler"):
             restore_backup(tmp_path / "copy.dump", pooler.before(server().new_database()), postgres_tools=BIN)
         target = server().new_database()

@@ -151,7 +151,7 @@ class TestTheSecondWall:
     def test_text_search_proves_its_hits_behind_the_wall(self, full: PostgresStore) -> None:
         query = TextQuery(Memory, ("something",), 10)
         for bound, expected in (("globex", ["a-memory"]), ("acme", [])):
-            hits = TextSearch(full.database, full.compiler).search(Scope("globex"), query, bound=bound)
+            hits = TextSearch(full.database, full.compiler, full._cipher).search(Scope("globex"), query, bound=bound)
             assert [hit.id for hit in hits] == expected
 
     def test_a_tenant_named_like_sql_is_bound_as_itself(self, full: PostgresStore) -> None:
@@ -307,7 +307,7 @@ class TestTextSearch:
             answers = []
             for few in (1000, 0):
                 monkeypatch.setattr(fulltext, "FEW", few)
-                answers.append(TextSearch(full.database, full.compiler).search(acme, query))
+                answers.append(TextSearch(full.database, full.compiler, full._cipher).search(acme, query))
             small, broad = answers
             assert [hit.id for hit in broad] == [hit.id for hit in small], query
             assert [hit.score for hit in broad] == pytest.approx([hit.score for hit in small])
@@ -351,7 +351,9 @@ class TestTextSearch:
         for few in (10, 0):
             monkeypatch.setattr(fulltext, "FEW", few)
             for terms in (("walk",), ("walk", "walked", "walks")):
-                found = TextSearch(store.database, store.compiler).search(acme, TextQuery(Memory, terms, 5))
+                found = TextSearch(store.database, store.compiler, store._cipher).search(
+                    acme, TextQuery(Memory, terms, 5)
+                )
                 scores += [hit.score for hit in found]
         assert scores == pytest.approx([scores[0]] * 4)
 

@@ -6,6 +6,7 @@ it works in a process of its own: two copies in one process would let go of each
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -75,15 +76,25 @@ def adds_a_table(path: Path) -> None:
         other.commit()
 
 
-@pytest.fixture
-def crashed(tmp_path: Path) -> Path:
-    """A store of two processes: one closed it, one was killed with its writes in the log."""
-    path = tmp_path / "team.db"
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store of two processes: one closed it, one was killed with its writes in the log."""
+    folder = tmp_path_factory.mktemp("left") / "behind"
+    folder.mkdir()
+    path = folder / "team.db"
     with recollect.open(path, embedder="hash") as mem:
         for number in range(30):
             mem.remember(f"fact number {number} of the harbour", tags=["harbour"])
     killed(path, 30, 60)
-    return path
+    assert (folder / "team.db-wal").stat().st_size > 0
+    return folder
+
+
+@pytest.fixture
+def crashed(left_behind: Path, tmp_path: Path) -> Path:
+    """The store in a copy of that folder."""
+    shutil.copytree(left_behind, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "team.db"
 
 
 def is_whole(path: Path, many: int = 60) -> None:

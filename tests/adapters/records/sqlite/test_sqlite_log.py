@@ -16,6 +16,7 @@ import pytest
 
 import recollect
 from recollect.adapters.records.sqlite import file_identity, wal_guard
+from recollect.adapters.records.sqlite.page_encryption import PageKey
 from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.adapters.records.sqlite.wal_notes import LogNotes, notes_of
 from recollect.domain.memory import Memory
@@ -319,9 +320,9 @@ def test_moving_the_log_is_not_taken_for_writing_over_the_file(path: Path, monke
     looks: list[Path] = []
     standing = file_identity.standing
 
-    def counted(at: Path) -> file_identity.FileIdentity:
+    def counted(at: Path, key: PageKey | None) -> file_identity.FileIdentity:
         looks.append(at)
-        return standing(at)
+        return standing(at, key)
 
     monkeypatch.setattr(file_identity, "standing", counted)
     first, second = SqliteStore(path), SqliteStore(path)
