@@ -72,7 +72,11 @@ def calls(number: int, run: str) -> dict[str, dict[str, Any]]:
 def statements() -> Mapping[str, int]:
     """How many statements one call of each operation takes; counted once in a process."""
     found: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder, sqlite_statements() as seen, _opened(Path(folder)) as mem:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        sqlite_statements(upkeep=False) as seen,
+        _opened(Path(folder)) as mem,
+    ):
         one_run, other_run = _fill(mem)
         first, second = calls(1, one_run), calls(2, other_run)
         for name, fields in first.items():

@@ -150,7 +150,8 @@ def operations_page() -> str:
         " without their name. Unknown fields are refused, so a misspelt filter is never silently ignored.\n",
         "The permission says what an operation needs where access is checked. The Python client and the command line"
         " open the file itself: they check none.\n",
-        "What it answers stands under [replies](#replies). A problem is raised as one of the [errors](errors.md).\n",
+        "What it answers stands under [replies](#replies); where [secrets](../guides/secrets.md) were masked in a"
+        " request, any reply also has `masked`. A problem is raised as one of the [errors](errors.md).\n",
         "## What an operation costs\n",
         "How many SQL statements one call runs on SQLite, the default store, for the operations that agents call often:"
         " counted on a small store from which something was deleted before, as in any that is used. The statements that"
@@ -224,7 +225,8 @@ def _models_in(annotation: Any) -> Iterator[type[Reply]]:
 
 
 def _reply(model: type[BaseModel]) -> str:
-    rows = [(f"`{name}`", f"`{type_text(field.annotation)}`") for name, field in model.model_fields.items()]
+    names = model.own_fields() if issubclass(model, Reply) else tuple(model.model_fields)
+    rows = [(f"`{name}`", f"`{type_text(model.model_fields[name].annotation)}`") for name in names]
     about = f"{text}\n" if (text := sentence(model)) else ""
     return "\n".join(part for part in (f"### {model.__name__}\n", about, table(("field", "type"), rows)) if part)
 
@@ -254,7 +256,8 @@ def cli_page() -> str:
 def _commands(name: str) -> list[Operation]:
     """The command, or all of a group."""
     if name in cli.GROUPS:
-        return [operation for operation in cli.COMMANDS.values() if operation.group == name]
+        own = [cli.COMMANDS[name]] if name in cli.COMMANDS else []
+        return [*own, *(operation for operation in cli.COMMANDS.values() if operation.group == name)]
     return [cli.COMMANDS[name]]
 
 
@@ -278,7 +281,8 @@ def _options(operation: Operation, *, common: bool = False) -> Iterator[tuple[st
     app = typer.Typer(add_completion=False)
     app.command(operation.command)(arguments.command_function(operation))
     for parameter in typer.main.get_command(app).params:
-        is_common = parameter.name not in operation.request.model_fields
+        is_own = operation.name in cli.RESULTS and parameter.name in ("out", "format", "chart")
+        is_common = parameter.name not in operation.request.model_fields and not is_own
         if parameter.param_type_name == "option" and is_common == common:
             names = [*parameter.opts, *parameter.secondary_opts]
             flags = " ".join(f"`{name}{_value(operation, parameter)}`" for name in names)
@@ -465,6 +469,8 @@ def _marks(record: type[Record], name: str) -> Iterator[str]:
         yield limits
     if name in record.shape.encrypted:
         yield "*sensitive*"
+    elif name in record.shape.sealable:
+        yield "*text*"
 
 
 # Kinds and citations
@@ -495,6 +501,7 @@ SHORTHANDS = {
     "user": "`user:NAME:COMMENT`",
     "file": "`file:PATH`, `file:PATH:LINE` or `file:PATH:FIRST-LAST`",
     "url": "`url:ADDRESS`",
+    "query": "`query:RUN`",
 }
 
 
@@ -549,11 +556,19 @@ class Recollect:
     def _tenant(self) -> Tenant: ...
     def __init__(self, core: Core, scope: Scope, prepare: Prepare, *, owns: bool = True) -> None: ...
     @property
-    def organization(self) -> str: ...
-    @property
     def timezone(self) -> str: ...
     def within(self, organization: str | None = None, actor: str | None = None) -> Recollect:
         """The same store as another organization or another actor. Close only the one you opened."""
+
+    def restricted(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        project: str | None = None,
+        namespace: str | None = None,
+    ) -> Recollect:
+        """The same store for one user, agent, project or namespace: it reaches only what is theirs."""
 
     def call(self, operation: str, /, *, progress: Callable[[int, int], None] | None = None, **fields: Any) -> Any:
         """Any operation by name: what every method here does."""
@@ -595,10 +610,16 @@ def client_stubs() -> str:
         return cls.__name__
 
     def methods(group: str) -> str:
-        return "\n".join(_stub(operation, name_of) for operation in OPERATIONS.values() if operation.group == group)
+        found = [one for one in OPERATIONS.values() if one.group == group and one.name not in GROUPS]
+        return "\n".join(_stub(operation, name_of) for operation in found)
+
+    def itself(group: str) -> str:
+        """The operation that has the name of a group: calling the group carries it out."""
+        return _stub(replace(OPERATIONS[group], name="__call__"), name_of) + "\n" if group in OPERATIONS else ""
 
     groups = "".join(
-        f'\nclass {name.capitalize()}(OperationGroup):\n    """{about}"""\n\n{methods(name)}'
+        f"\nclass {name.capitalize()}(OperationGroup{', str' if name == 'organization' else ''}):\n"
+        f'    """{about}"""\n\n{itself(name)}{methods(name)}'
         for name, about in GROUPS.items()
     )
     front = "".join(f"    @property\n    def {name}(self) -> {name.capitalize()}: ...\n" for name in GROUPS)
@@ -728,6 +749,18 @@ def _runtime_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
     yield f"taking up a run of {report['cycles']:,} steps again", resume, "`make bench`"
 
 
+def _secret_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    by = "`make bench-secrets`"
+    shares = report["found"].values()
+    yield f"secrets found, of {len(shares)} formats", f"{100 * sum(shares) / len(shares):.1f} %", by
+    cells = report["corpora"].items()
+    yield "found in ordinary text, per megabyte", ", ".join(f"{name} {one['per_megabyte']}" for name, one in cells), by
+    yield "looking, µs per kilobyte", ", ".join(f"{name} {one['us_per_kilobyte']}" for name, one in cells), by
+    times = report["remember"]
+    figures = f"masked {times['mask']['p50_ms']} ms, kept {times['keep']['p50_ms']} ms"
+    yield "one remember of a kilobyte, median", figures, by
+
+
 _PEERS = {"langgraph": "LangGraph's SqliteStore", "chroma": "Chroma"}
 
 
@@ -796,6 +829,7 @@ _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "workspaces": _workspace_figures,
     "scale": _scale_figures,
     "service": _service_figures,
+    "secrets": _secret_figures,
 }
 
 

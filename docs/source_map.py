@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ INTRODUCTION = """\
 
 Recollect grew out of five documents, A to E, that each describe a part of the memory of agents. This page says for
 every table and column of each which record and field carries it. `record.field` is a field of a record; `Class.field`
-is a field of a kind of memory, kept in `memory.content`, or of a type of citation, kept in `citation.evidence`.
+is a field of a kind of memory, kept in `memory.content`, or of a type of citation, kept in `citation.evidence`. Beside
+it stand the operations that write and that show it.
 
 Every record also has `organization_id`, `id`, `version`, `created_at`, `updated_at`, `created_by`, `updated_by` and
 `is_deleted`, asked for or not. Every key, index and unique constraint holds within one organization.
@@ -59,9 +61,37 @@ class Index:
         return " ".join(part for part in (self.way, _call(self.record, self.fields)) if part)
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Which operation writes a field and which shows it; `named` is what requests and replies call it."""
+
+    write: str
+    show: str
+    named: str
+    is_made: bool
+    """Written by the operation itself, not given by whoever calls it."""
+
+
 def load() -> dict[str, Any]:
+    """The documents, without the operations."""
     loaded: dict[str, Any] = yaml.safe_load(TRUTH.read_text(encoding="utf-8"))
+    del loaded["operations"]
     return loaded
+
+
+@cache
+def _operations() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(TRUTH.read_text(encoding="utf-8"))["operations"]
+    return loaded
+
+
+def way(target: str) -> Way:
+    """How a field is written and shown: as its own line says, else that of such fields, else that of its record."""
+    operations = _operations()
+    record, _, field = target.partition(".")
+    told = {**operations.get(record, {}), **operations["every record"].get(field, {}), **operations.get(target, {})}
+    _only(told, {"write", "show", "as", "made"})
+    return Way(told["write"], told["show"], told.get("as", field), told.get("made", False))
 
 
 def columns(truth: dict[str, Any]) -> Iterator[Column]:
@@ -133,11 +163,23 @@ def _open_points(truth: dict[str, Any]) -> str:
 
 
 def _column_table(listed: Iterable[Column]) -> str:
-    rows = [
-        (f"`{one.name}`", ", ".join(f"`{target}`" for target in one.carried_by) or "open", one.note or one.missing)
-        for one in listed
-    ]
-    return _table(("column", "carried by", ""), rows)
+    rows = []
+    for one in listed:
+        ways = [way(target) for target in one.carried_by]
+        rows.append(
+            (
+                f"`{one.name}`",
+                _named(one.carried_by) or "open",
+                _named(told.write for told in ways),
+                _named(told.show for told in ways),
+                one.note or one.missing,
+            )
+        )
+    return _table(("column", "carried by", "written by", "shown by", ""), rows)
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
 
 
 def _index_table(listed: Iterable[Index]) -> str:

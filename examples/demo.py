@@ -50,7 +50,6 @@ def main() -> None:
 
 def remember(mem: Any, directory: Path, hash: str) -> dict[str, str]:
     title("1  Remember, and say where it comes from")
-    mem.user.add("Alice", id="alice")
     cite = recollect.cite
     ids = {}
     for name, text, options in (

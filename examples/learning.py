@@ -44,7 +44,6 @@ def fail(mem: Any, pattern: str) -> None:
 
 
 def sum_up(mem: Any) -> None:
-    mem.session.add("slow queries", id="talk")
     for minute, text in enumerate(
         ["Good morning!", "We decided to index orders by 9 May.", "It took 40 ms, now 2 ms."]
     ):

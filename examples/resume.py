@@ -55,7 +55,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with recollect.open(folder / "bakery.db", embedder="hash") as mem:
-            mem.agent.add("Baker", id="baker")
             run = mem.run.start("bake three loaves", agent="baker", idempotency_key="order-1").id
         died = subprocess.run([sys.executable, __file__, str(folder)], check=False)
         with recollect.open(folder / "bakery.db", embedder="hash") as mem:

@@ -1,12 +1,17 @@
 """Fill a store with a believable team's memory, to look at the console with: python examples/seed_console.py team.db
 
+It needs recollect[server] and recollect[data].
+
 Then `recollect serve team.db`, and sign in as maya@example.com with the password `correct horse battery`.
 """
 
 from __future__ import annotations
 
+import csv
 import random
 import sys
+import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -61,7 +66,7 @@ def fill(mem: Any, memories: int = 300, seed: int = 7, notes: Path | None = None
         mem.remember(one, author=one[:60], tags=[one[:20]], cites=[recollect.cite.user(one[:60], one)])
     _lived(mem, chance, facts)
     found = {"memory": shown, "session": sessions[0], "agent": agents[0].id, "user": users[0].id}
-    return found | _more(mem, agents[0].id, sessions[0]) | _hostile(mem)
+    return found | _more(mem, agents[0].id, sessions[0]) | _hostile(mem) | _data(mem, chance)
 
 
 AGENTS = (
@@ -196,7 +201,7 @@ def _run(mem: Any, agent: str) -> str:
 
 
 def _runs(mem: Any, agent: str) -> dict[str, str]:
-    """A run that failed, one whose worker died in the middle of a step, and one that was rewound and forked."""
+    """A run that failed, one whose worker died amid a step, one rewound and forked, and two that wait for approval."""
     failed = mem.run.start("Mend the mailer that sends each letter twice", agent=agent)
     held = mem.run.claim("example", id=failed.id)
     mem.run.propose(failed.id, held.fence, tool="query", arguments={"table": "letters"}, reasoning="Look first")
@@ -215,7 +220,12 @@ def _runs(mem: Any, agent: str) -> dict[str, str]:
     mem.run.release(rewound.id, held.fence)
     mem.run.rewind(rewound.id, 2, why="paragraph 3 is wrong", paused=True)
     mem.run.fork(rewound.id, after=1, why="another way")
-    return {"failed": failed.id, "asks": asks.id, "rewound": rewound.id}
+    waiting = [mem.run.start(f"Refund order {number}", agent=agent, approve="tools") for number in (17, 18)]
+    for run in waiting:
+        held = mem.run.claim("example", id=run.id)
+        arguments = {"order": run.goal.split()[-1], "euros": 40}
+        mem.run.propose(run.id, held.fence, tool="refund", arguments=arguments, reasoning="It arrived broken")
+    return {"failed": failed.id, "asks": asks.id, "rewound": rewound.id, "waiting": waiting[0].id}
 
 
 MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{7*7}}"
@@ -247,6 +257,44 @@ def _hostile(mem: Any) -> dict[str, str]:
     mem.key.add(MARKUP[:70])
     found = {"agents": agent.id, "sessions": session.id, "runs": run.id, "memories": memory.id}
     return {f"hostile {page}": id for page, id in (found | {"workspaces": f"{space.id}?since={taken.id}"}).items()}
+
+
+def _data(mem: Any, chance: random.Random) -> dict[str, str]:
+    """Files with a history, one with rows that cannot be read, one full of markup; and questions about them."""
+    orders: list[list[object]] = [
+        [number, f"{chance.choice((2024, 2025))}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}",
+         chance.choice(("North", "South", "East", "West")), chance.choice(("Kettle", "Grinder", "Mug", "Scale")),
+         chance.randint(1, 80), round(chance.lognormvariate(4, 0.7), 2), chance.choice(("", "ok", "call back", "很好"))]
+        for number in range(1, 1501)
+    ]  # fmt: skip
+    columns: list[object] = ["order_id", "order_date", "region", "product", "customer_id", "amount", "comment"]
+    customers = [[number, f"Customer {number}", chance.choice(("Berlin", "上海", "Lima"))] for number in range(1, 81)]
+    with tempfile.TemporaryDirectory() as folder:
+        _add(mem, Path(folder) / "customers.csv", [["customer_id", "name", "city"], *customers])
+        _add(mem, Path(folder) / "sales.csv", [columns, *orders[:1200]])
+        rows = [[*row, chance.choice(("web", "shop"))] for row in orders]
+        sales = _add(mem, Path(folder) / "sales.csv", [[*columns, "channel"], *rows], description="Orders, a row each")
+        wide: list[Sequence[object]] = [
+            [f"measure_{number}" for number in range(200)],
+            *([chance.random()] * 200 for _ in range(40)),
+        ]
+        _add(mem, Path(folder) / "wide.csv", wide)
+        _add(mem, Path(folder) / "ragged.csv", [["a", "b"], *([n, 2 * n] for n in range(200)), [1, 2, 3, 4], [5, 6]])
+        markup = _add(
+            mem, Path(folder) / "markup.csv", [[f"the {MARKUP}", "n"], [MARKUP, 1], ["b", 2], ["c", 3]], name=MARKUP
+        )
+    question = "Total amount by region"
+    run = mem.query.run("select region, sum(amount) as total from sales group by 1 order by 2 desc", question=question)
+    hostile = mem.query.run(f'select * from "{markup.tables[0].name}"', question=MARKUP)
+    asked = mem.ask("how many customers are there", sources=["customers"])
+    ids = {"source": sales.id, "query": run.run, "asked": asked.run, "hostile sources": markup.id}
+    return ids | {"markup query": hostile.run}
+
+
+def _add(mem: Any, file: Path, rows: Sequence[Sequence[object]], **more: str) -> Any:
+    with file.open("w", newline="", encoding="utf-8") as written:
+        csv.writer(written).writerows(rows)
+    return mem.source.add(str(file), **more)
 
 
 if __name__ == "__main__":
