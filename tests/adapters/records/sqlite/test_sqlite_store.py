@@ -21,7 +21,8 @@ from recollect.adapters.records.sqlite.store import SqliteStore
 from recollect.domain.agents import Agent
 from recollect.domain.conversations import Session
 from recollect.domain.memory import Memory
-from recollect.errors import InvalidInput, NewerStore, NotARecollectStore, StoreBusy, StoreError, StoreFull
+from recollect.domain.tenancy import Organization
+from recollect.errors import DamagedData, InvalidInput, NewerStore, NotARecollectStore, StoreBusy, StoreError, StoreFull
 from recollect.ports.query import Compare, IsNull, OneOf, Query, TextQuery
 from recollect.ports.records import Scope
 from recollect.ports.steps import Delete, DeleteWhere, Insert, Put, Update
@@ -115,6 +116,45 @@ def test_several_processes_on_one_new_file_lose_no_update(path: Path) -> None:
     assert seqs == sorted(set(seqs))
     assert with_all.verify() == []
     with_all.close()
+
+
+def test_who_opened_the_file_while_another_made_it_seals_the_pages_that_it_moves(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first: list[SqliteStore] = []
+
+    def make(connection: apsw.Connection) -> None:  # the file is there and empty; now another is faster
+        if connection.filename == str(path):
+            apsw.connection_hooks.remove(make)
+            first.append(SqliteStore(path))
+            organization = Organization(organization_id="acme", id="acme", name="A")
+            first[0].transact(ACME, [Put(organization), Insert(session(ACME, "counter"))])
+
+    apsw.connection_hooks.append(make)
+    second = SqliteStore(path)
+    found = second.get(ACME, Session, "counter")
+    assert found is not None
+    assert first[0]._tables.keeping.move()
+    second.transact(ACME, [Update(found.changed(title="harbour"))])
+    first[0].close()
+    second.close()  # the last one moves the rest
+    with closing(SqliteStore(path)) as again:
+        assert again.verify() == []
+    assert not caplog.records  # nothing had to be sealed afterwards
+
+
+def test_pages_that_another_process_has_just_sealed_are_no_damage(path: Path) -> None:
+    store = SqliteStore(path)
+    calls: list[int] = []
+
+    def read() -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            raise DamagedData("as another process found it, and mended it at once")
+        return 5
+
+    assert store._healing(read) == 5
+    store.close()
 
 
 def test_another_process_sees_what_was_committed_at_once(store: SqliteStore, path: Path) -> None:

@@ -147,6 +147,16 @@ def prepare(connection: apsw.Connection, path: Path, key: PageKey | None = None)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+def seals_pages(connection: apsw.Connection) -> bool:
+    """Whether the checksum VFS gives checksums to what this connection moves into the file.
+
+    It looks at the header when the file is opened and when the first page is read from the file or written there. Who
+    opens a file that is still empty, and then finds the first page in the log of the process that makes the store, is
+    never told: its pages would look damaged to everybody else.
+    """
+    return connection.execute("PRAGMA checksum_verification").get != 0
+
+
 def discard(path: Path) -> None:
     """Delete a SQLite file with what belongs to it, if it is there."""
     for ending in ("", "-journal", "-wal", "-shm", "-notes"):

@@ -42,6 +42,7 @@ from recollect.adapters.records.sqlite.connection import (
     discard,
     emptied_log,
     prepare,
+    seals_pages,
     translated_errors,
 )
 from recollect.adapters.records.sqlite.dialect import DIALECT
@@ -149,9 +150,8 @@ class SqliteStore(SqlReads):
 
     def _connected(self, vfs: str | None, noted: LogNote | None) -> tuple[apsw.Connection, LogGuard]:
         with translated_errors(self.path):
-            connection = connect(self.path, writable=True, vfs=vfs, key=self._key)
+            connection = self._prepared(vfs)
             try:
-                prepare(connection, self.path, self._key)
                 damage = log_damage(connection, self.path, self._notes, noted)
                 if damage is None:
                     migrate(connection, self.path, self.codec)
@@ -164,6 +164,19 @@ class SqliteStore(SqlReads):
                 connection.close()
                 raise
         return connection, keeping
+
+    def _prepared(self, vfs: str | None) -> apsw.Connection:
+        while True:
+            connection = connect(self.path, writable=True, vfs=vfs, key=self._key)
+            try:
+                prepare(connection, self.path, self._key)
+                if seals_pages(connection):
+                    return connection
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()
 
     def index_key(self) -> bytes | None:
         """What the index beside an encrypted file is encrypted with: a key of its own, so that another master key
@@ -178,13 +191,15 @@ class SqliteStore(SqlReads):
         return check_content(connection, self.codec)
 
     def _healing(self, read: Callable[[], T]) -> T:
-        """Once more, if the pages that were called damaged were only moved into the file by another program."""
+        """Once more, in case that the pages which were called damaged were only moved into the file by another program.
+
+        Also when there was none left to seal: another process may have found and sealed them a moment before.
+        """
         try:
             return read()
         except DamagedData:
             self._place.check()
-            if not seal_proven(self.path, self._notes):
-                raise
+            seal_proven(self.path, self._notes)
         return read()
 
     def tenants(self) -> list[str]:
