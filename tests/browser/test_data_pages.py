@@ -66,6 +66,7 @@ def test_columns_are_filtered_and_rows_that_were_not_read_are_shown(visit: Any) 
     page = visit("/sources")
     page.locator(".source-line", has_text="wide").get_by_role("link").first.click()
     page.get_by_label("Filter columns of wide").fill("measure_19")
+    page.wait_for_load_state()
     assert page.locator("[data-column]:visible").count() == 11
     page.goto("/console/sources")
     page.locator(".source-line", has_text="ragged").get_by_role("link").first.click()

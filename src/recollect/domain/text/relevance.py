@@ -49,7 +49,7 @@ class Weights:
     """What each part counts: the same for everybody, in standard deviations of the pool.
 
     Found by coordinate ascent on half of LoCoMo's conversations and half of the held-out sets of bench/recall_sets.py,
-    and judged on the other halves (R@10 there: LoCoMo +1.0, bare texts +1.7, other sets +1.1 against the weights before,
+    and judged on the other halves (R@10 there: LoCoMo +1.0, bare texts +1.7, other sets +1.1 over the weights before,
     words and neighbours 0.8, meaning 1, author 4, session 0.5). Then rounded, with more on words than the fit had.
 
         words         BM25 over the pool. With 0.4 there is 0.4 to 1.3 more, but then what stands beside a memory with

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 # A word that stands nowhere in the pool counts as the one it is probably meant to be, or as those it is a part of
 # ("test" of "pytest"), a little less.
 MISSPELT = 0.7
-# Each unknown word is compared with every word of the pool: a pasted page must not have thousands compared with thousands.
+# Each unknown word is compared with every word of the pool: no pasted page may have thousands compared with thousands.
 MOST_UNKNOWN, MOST_SPELT = 8, 200_000
 # Characters of all texts of a pool together. A pool of 200 has some 20,000; if it has more than this, each memory is
 # looked at from its beginning as far as its share goes, so that whoever stores long texts slows nobody down.

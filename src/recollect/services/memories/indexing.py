@@ -175,7 +175,11 @@ def memories_without_vector(model: str) -> Query[Memory]:
 
 def _remaining(tenant: Tenant, model: str) -> int:
     of_data = Query(IndexTask, (equal("model", model), IsNull("source_id", wanted=False)))
-    return tenant.count(memories_without_vector(model)) + tenant.count(messages_without_vector(model)) + tenant.count(of_data)
+    return (
+        tenant.count(memories_without_vector(model))
+        + tenant.count(messages_without_vector(model))
+        + tenant.count(of_data)
+    )
 
 
 def _batches(tenant: Tenant, query: Query[R]) -> Iterator[list[R]]:

@@ -52,9 +52,15 @@ def process(path: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def outcome(child: subprocess.Popen[str]) -> str:
-    out, err = child.communicate(timeout=60)
-    assert child.returncode == 0, err[-2000:]
-    return out.strip()
+    return outcomes([child])[0]
+
+
+def outcomes(children: list[subprocess.Popen[str]]) -> list[str]:
+    """Of all of them, before one is found to have failed: none is left behind."""
+    said = [child.communicate(timeout=60) for child in children]
+    for child, (_, err) in zip(children, said, strict=True):
+        assert child.returncode == 0, err[-2000:]
+    return [out.strip() for out, _ in said]
 
 
 def change(path: Path, statement: str, *values: object) -> None:
@@ -105,8 +111,7 @@ def test_several_processes_on_one_new_file_lose_no_update(path: Path) -> None:
                     pass
         store.close()
     """
-    for child in [process(path, body, f"p{number}") for number in range(4)]:
-        outcome(child)
+    outcomes([process(path, body, f"p{number}") for number in range(4)])
     with_all = SqliteStore(path)
     counter = with_all.get(ACME, Session, "counter")
     assert counter is not None

@@ -154,7 +154,7 @@ def seals_pages(connection: apsw.Connection) -> bool:
     opens a file that is still empty, and then finds the first page in the log of the process that makes the store, is
     never told: its pages would look damaged to everybody else.
     """
-    return connection.execute("PRAGMA checksum_verification").get != "0"
+    return bool(connection.execute("PRAGMA checksum_verification").get != "0")
 
 
 def discard(path: Path) -> None:

@@ -88,11 +88,14 @@
     form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  document.addEventListener("input", ({ target }) => {
-    if (!("filterColumns" in target.dataset)) return;
-    const wanted = target.value.trim().toLowerCase();
-    for (const row of all("[data-column]", target.closest("section"))) row.hidden = !row.dataset.column.includes(wanted);
-  });
+  function filterColumns(field) {
+    const wanted = field.value.trim().toLowerCase();
+    for (const row of all("[data-column]", field.closest("section"))) row.hidden = !row.dataset.column.includes(wanted);
+  }
+
+  document.addEventListener("input", ({ target }) => { if ("filterColumns" in target.dataset) filterColumns(target); });
+  // Typed before this script was there, or kept by the browser when the page was loaded again.
+  for (const field of all("[data-filter-columns]")) if (field.value) filterColumns(field);
 
   document.addEventListener("click", ({ target }) => {
     const opener = target.closest("[data-open]");
