@@ -71,9 +71,11 @@ class TokenEmbedder(Protocol):
     """An embedder that can also tell the tokens of a text apart: what late interaction ranks by."""
 
     def embed_with_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors]]:
-        """The vectors of `embed`, and per text one row per token of its own, from the same run of the model."""
+        """The vectors of `embed`, and per text one row per token of its own that is worth comparing, from the same run
+        of the model. Each is stored, so tokens that say nothing by themselves may be left out."""
 
-    def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]: ...
+    def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]:
+        """The vector of `embed_query`, and one row per token of the question."""
 
 
 class QueryRanker(Protocol):

@@ -43,6 +43,7 @@ class WordPiece:
     """A tokenizer over one vocabulary; safe to share between threads."""
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
+        self.vocabulary = tuple(vocabulary)  # in the order of their numbers
         self._whole = {token: number for token, number in vocabulary.items() if not token.startswith("##")}
         self._continued = {token[2:]: number for token, number in vocabulary.items() if token.startswith("##")}
         # Few chunks make up most of a text; the bound keeps the cache near 3 MB.

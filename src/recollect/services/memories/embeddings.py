@@ -24,8 +24,6 @@ from recollect.ports.steps import DeleteWhere, Insert, Put, Step
 from recollect.services.memories.embedded_records import EmbeddedRecord, embedded_memory, read_whole
 from recollect.services.tenant import Core, Tenant
 
-# The first tokens of a passage say what it is about; more would cost 48 bytes each for little.
-CODED_TOKENS = 128
 MOST_DIMENSIONS = 16_000  # more than any index holds
 GivenVectors = Mapping[str, Vectors]
 """What a caller gave for one memory, by the name of the model that made it."""
@@ -182,7 +180,7 @@ def passage_vectors(
     codes: list[bytes] | list[None] = [None] * len(parts)
     if coded and isinstance(embedder, TokenEmbedder):
         vectors, tokens = embedder.embed_with_tokens(parts)
-        codes = [token_codes(states[:CODED_TOKENS]).tobytes() for states in tokens]
+        codes = [token_codes(states).tobytes() for states in tokens]
     else:
         vectors = embedder.embed(parts)
     made = iter(zip(usable(vectors, embedder, len(parts)), codes, strict=True))
