@@ -9,14 +9,16 @@ A name with a dot belongs to a group: `run.show` is `mem.run.show(...)` and `rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_type_hints
 from warnings import warn
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from recollect.services.requests import Reply, Request
     from recollect.services.tenant import Core
     from recollect.services.times import RequestTimeZone
@@ -528,6 +530,7 @@ def find_operation(name: str, fields: dict[str, Any]) -> tuple[Operation, dict[s
 
 
 MOST_TRIES = 5
+MOST_HINTS = 3
 
 
 def invoke(operation: Operation, core: Core, scope: Any, fields: dict[str, Any], progress: Any = None) -> Any:
@@ -585,9 +588,42 @@ def validated(operation: Operation, fields: dict[str, Any], asking: RequestTimeZ
         wrong = f"{operation.name}: {without_secrets(describe(error))}"
         if any(one["type"] == "too_long" for one in error.errors()):
             raise TooLarge(wrong, remedy="send fewer at a time") from None
-        unknown = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "extra_forbidden"]
-        known = operation.request.model_fields
-        hints = [f"give {near} instead of {without_secrets(name)}" for name in unknown if (near := meant(name, known))]
-        takes = [f"{operation.name} takes {', '.join(known)}"] if unknown else []
-        remedy = "; ".join([*hints, *takes])
+        remedy = _other_names(operation, [one["loc"] for one in error.errors() if one["type"] == "extra_forbidden"])
         raise InvalidInput(wrong, remedy=remedy) from None
+
+
+def _other_names(operation: Operation, unknown: Sequence[tuple[int | str, ...]]) -> str:
+    """Which fields were meant by unknown ones, each name told once, and which there are."""
+    from recollect.domain.text.secrets import without_secrets
+
+    if not unknown:
+        return ""
+    hints: dict[tuple[str, str], str] = {}
+    takes: dict[str, None] = {}
+    for place in unknown:
+        known, name = _fields_at(operation.request, place[:-1]), str(place[-1])
+        if near := meant(name, known):
+            hints.setdefault((near, name), f"give {near} instead of {without_secrets('.'.join(map(str, place)))}")
+        inside = ".".join(str(part) for part in place[:-1] if isinstance(part, str))
+        takes |= {f"{inside or operation.name} takes {', '.join(known)}": None} if known else {}
+    return "; ".join([*list(hints.values())[:MOST_HINTS], *list(takes)[:MOST_HINTS]])
+
+
+def _fields_at(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    """The fields of the model at this place of a request; none where it is not known to be one."""
+    for part in place:
+        if isinstance(part, str):
+            found = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+            if found is None:
+                return []
+            model = found
+    return list(model.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The one model that a field holds, alone or in a list."""
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)

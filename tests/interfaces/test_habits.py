@@ -49,6 +49,14 @@ def test_a_field_of_others_says_what_it_is_here(mem: Any, operation: str, field:
     assert f"give {meant} instead of {field}" in refused.value.remedy
 
 
+def test_a_field_of_others_in_a_thousand_memories_is_told_once(mem: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        mem.remember_many([{"text": f"fact {n}", "created_at": "2026-01-01"} for n in range(1000)])
+    assert refused.value.remedy.startswith("give content instead of memories.0.text")
+    assert "memories takes content" in refused.value.remedy
+    assert len(str(refused.value)) < 2000
+
+
 @pytest.mark.parametrize(("word", "meant"), [("search", "recall"), ("add", "remember"), ("get_all", "list")])
 def test_a_command_of_others_says_what_it_is_here(word: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([word, "tea"]) == 2
