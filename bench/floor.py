@@ -2,8 +2,8 @@
 
 Three kinds of questions are asked with the fifty hits that `context` considers: those that the conversation answers
 (categories 1 to 4), those that it does not (category 5, worded to sound as if it did), and those of the next
-conversation, of which this one knows nothing at all. For each floor, and for the one that recall sets by the best match
-of a question (`least_match`): the share of the evidence that is kept of what is found without a floor, and how many
+conversation, of which this one knows nothing at all. For each floor, and for the one that recall sets by its confidence
+in an answer (`least_match`): the share of the evidence that is kept of what is found without a floor, and how many
 memories are left of those fifty. Needs the data set, as recall_quality.py does.
 """
 
@@ -27,7 +27,8 @@ FLOORS = (0.0, 0.06, 0.1, 0.15, 0.2, 0.3)
 OURS = "least_match"
 CONSIDERED = 50
 ANSWERED, UNANSWERED, FOREIGN = "answered", "unanswered", "foreign"
-Asked = list[tuple[float, bool]]  # match, and whether it is evidence; best first
+Hits = list[tuple[float, bool]]  # match, and whether it is evidence; best first
+Asked = tuple[float, Hits]  # the confidence, and what was found
 
 
 def main() -> None:
@@ -55,12 +56,12 @@ def measure(mem: Any, talks: list[Conversation]) -> dict[str, Any]:
     found: dict[str, list[Asked]] = {ANSWERED: [], UNANSWERED: [], FOREIGN: []}
     for number, talk in enumerate(talks):
         for kind, text, evidence in _asked(talk, talks[(number + 1) % len(talks)], ids[talk.id]):
-            hits = mem.recall(text, user=talk.id, limit=CONSIDERED, min_match=0)
-            found[kind].append([(hit.match, hit.id in evidence) for hit in hits])
+            reply = mem.recall(text, user=talk.id, limit=CONSIDERED, min_match=0)
+            found[kind].append((reply.confidence, [(hit.match, hit.id in evidence) for hit in reply]))
     return {
         "questions": {kind: len(asked) for kind, asked in found.items()},
         "floors": {
-            **{str(floor): _at(lambda best, floor=floor: floor, found) for floor in FLOORS},  # type: ignore[misc]
+            **{str(floor): _at(lambda sure, floor=floor: floor, found) for floor in FLOORS},  # type: ignore[misc]
             OURS: _at(least_match, found),
         },
     }
@@ -76,10 +77,12 @@ def _asked(talk: Conversation, other: Conversation, ids: list[str]) -> Iterator[
 
 
 def _at(floor: Callable[[float], float], found: dict[str, list[Asked]]) -> dict[str, float]:
-    left = {kind: [_left(floor, hits) for hits in asked] for kind, asked in found.items()}
+    left = {
+        kind: [[hit for hit in hits if hit[0] >= floor(sure)] for sure, hits in asked] for kind, asked in found.items()
+    }
     kept = [
         sum(is_evidence for _, is_evidence in some) / evidence
-        for some, hits in zip(left[ANSWERED], found[ANSWERED], strict=True)
+        for some, (_, hits) in zip(left[ANSWERED], found[ANSWERED], strict=True)
         if (evidence := sum(is_evidence for _, is_evidence in hits))
     ]
     return {
@@ -87,11 +90,6 @@ def _at(floor: Callable[[float], float], found: dict[str, list[Asked]]) -> dict[
         **{f"left_{kind}": round(statistics.mean(map(len, asked)), 1) for kind, asked in left.items()},
         **{f"nothing_{kind}": round(100 * statistics.mean(not some for some in asked)) for kind, asked in left.items()},
     }
-
-
-def _left(floor: Callable[[float], float], hits: Asked) -> Asked:
-    least = floor(max((match for match, _ in hits), default=0.0))
-    return [(match, is_evidence) for match, is_evidence in hits if match >= least]
 
 
 def show(report: dict[str, Any]) -> None:

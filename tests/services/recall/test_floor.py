@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import recollect
-from recollect.domain.text.relevance import DOUBT, KNOWN_MATCH, LEAST_MATCH, least_match
+from recollect.domain.text.relevance import ANSWERED, DOUBT, LEAST_MATCH, least_match
 
 KNOWN = [
     "Caroline adopted a grey kitten named Miso",
@@ -68,10 +68,10 @@ def test_by_words_alone_a_shared_word_is_enough(tmp_path: Path) -> None:
         assert mem.context(NOBODY_KNOWS).used == []
 
 
-def test_the_floor_rises_as_the_best_match_falls() -> None:
-    assert least_match(0.9) == least_match(KNOWN_MATCH) == LEAST_MATCH
-    assert least_match(KNOWN_MATCH - 0.1) == pytest.approx(LEAST_MATCH + 0.1 * DOUBT)
-    assert least_match(0.1) > 0.1  # where the best hardly answers, even that is left out
+def test_the_floor_rises_as_it_gets_less_likely_that_anything_answers() -> None:
+    assert least_match(0.9) == least_match(ANSWERED) == LEAST_MATCH
+    assert least_match(ANSWERED - 0.1) == pytest.approx(LEAST_MATCH + 0.1 * DOUBT)
+    assert least_match(0.0) > 0.3
 
 
 def test_a_reply_says_how_likely_it_answers(minds: Any) -> None:

@@ -260,7 +260,7 @@ def least_of(ranked: Sequence[Ranked], request: RecallRequest, pool: Pool, to_us
     if request.min_match is not None:
         return request.min_match
     is_used = to_use or request.purpose == "act"
-    return least_match(max((hit.match for hit in ranked), default=0.0)) if is_used and pool.vectors else 0.0
+    return least_match(confidence(ranked)) if is_used and pool.vectors else 0.0
 
 
 def ranked_of(pool: Pool, request: RecallRequest, moment: datetime, limit: int | None = None) -> list[Ranked]:
