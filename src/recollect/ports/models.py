@@ -72,7 +72,7 @@ class TokenEmbedder(Protocol):
 
     def embed_with_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors]]:
         """The vectors of `embed`, and per text one row per token of its own that is worth comparing, from the same run
-        of the model. Each is stored, so tokens that say nothing by themselves may be left out."""
+        of the model. Each is stored, so tokens that say nothing, such as punctuation, may be left out."""
 
     def embed_query_with_tokens(self, text: str) -> tuple[Vectors, Vectors]:
         """The vector of `embed_query`, and one row per token of the question."""

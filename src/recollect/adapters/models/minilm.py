@@ -41,12 +41,6 @@ LONGEST = 256
 
 # 256 to 2,048 tokens measured the same 220 to 240 texts/s; at 2,048 the peak is 400 MB in place of 275.
 _BATCH_TOKENS = 512
-# Tokens of a stored text that late interaction does without, besides punctuation: a question's token is hardly ever
-# nearest to one of them. Four tenths of the codes' bytes; R@10 over twelve sets +0.1, LoCoMo -0.2, both within chance.
-# Without all stop words it is six tenths, and costs a point.
-_SAY_LITTLE = frozenset(
-    "a an the and or but of to in on at for with is are was were be been it its that this as so just".split()
-)
 _WINDOW = 2048
 _CACHED_QUERIES = 512
 
@@ -89,10 +83,10 @@ class MiniLM:
         return vectors
 
     def embed_with_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors]]:
-        """Also the model's last layer, one row per token that says something, without the marks of the model."""
-        return self._embed_with_tokens(texts, telling=True)
+        """Also the model's last layer, one row per token but punctuation, without the marks of the model."""
+        return self._embed_with_tokens(texts, stored=True)
 
-    def _embed_with_tokens(self, texts: Sequence[str], *, telling: bool) -> tuple[Vectors, list[Vectors]]:
+    def _embed_with_tokens(self, texts: Sequence[str], *, stored: bool) -> tuple[Vectors, list[Vectors]]:
         _refuse_lone_text(texts)
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
         tokens: dict[int, Vectors] = {}
@@ -100,7 +94,7 @@ class MiniLM:
             vectors[rows] = _pooled(mask, hidden)
             for row, numbers, length, states in zip(rows, ids, mask.sum(axis=1), hidden, strict=True):
                 own = states[1 : int(length) - 1]
-                kept = _tell_something()[numbers[1 : int(length) - 1]] if telling else np.zeros(0, dtype=bool)
+                kept = _tell_something()[numbers[1 : int(length) - 1]] if stored else np.zeros(0, dtype=bool)
                 tokens[row] = own[kept] if kept.any() else own.copy()
         return vectors, [tokens[row] for row in range(len(texts))]
 
@@ -112,7 +106,7 @@ class MiniLM:
         return self._query(text)
 
     def _embed_one(self, text: str) -> tuple[Vectors, Vectors]:
-        vectors, tokens = self._embed_with_tokens([text], telling=False)
+        vectors, tokens = self._embed_with_tokens([text], stored=False)
         vector: Vectors = vectors[0]
         for shared in (vector, tokens[0]):
             shared.flags.writeable = False
@@ -176,9 +170,12 @@ class MiniLM:
 
 @cache
 def _tell_something() -> NDArray[np.bool_]:
-    """Of every token of the vocabulary, whether it says something by itself."""
-    words = bert_uncased().vocabulary
-    return np.array([any(map(str.isalnum, word)) and word not in _SAY_LITTLE for word in words])
+    """Of every token of the vocabulary, whether it is more than punctuation.
+
+    Without punctuation 0.15 of the codes' bytes are saved, and R@10 over twelve sets is 0.3 higher (within chance).
+    Without articles, prepositions and the like it would be 0.4, but nearly every set loses a little, LoCoMo 0.3.
+    """
+    return np.array([any(map(str.isalnum, word)) for word in bert_uncased().vocabulary])
 
 
 def _refuse_lone_text(texts: Sequence[str]) -> None:
