@@ -730,6 +730,21 @@ def _recall_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
     yield "one recall on that set", f"median {times['median']} ms, p95 {times['p95']} ms", "`make bench-recall`"
 
 
+def _set_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """One row for each set, with its error: half the 95% interval of the mean."""
+    for name, one in sorted(report.items()):
+        share = f"{one['R@10']} ± {one['error']} of {one['questions']:,} questions"
+        told = f"; told from unanswered ones {one['told_apart']}" if "told_apart" in one else ""
+        yield f"evidence among the first ten hits, %: {name}", share + told, "`make bench-recall`"
+
+
+def _floor_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    ours = report["floors"].get("least_match")
+    if ours:
+        figure = f"{ours['evidence_kept']} % of the evidence, {ours['left_foreign']} of 50 for a foreign question"
+        yield 'left by the floor of `context` and of purpose="act" (LoCoMo)', figure, "`make bench-recall`"
+
+
 def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     size = max(report["sizes"], key=int)
     cells = report["sizes"][size]
@@ -821,6 +836,8 @@ def _workspace_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, st
 
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
+    "recall_sets": _set_figures,
+    "floor": _floor_figures,
     "peers": _peer_figures,
     "checkpoints": _checkpoint_figures,
     "postgres": _postgres_figures,
