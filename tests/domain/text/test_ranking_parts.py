@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -155,3 +156,14 @@ def test_confidence_rises_with_the_match_and_with_a_named_author() -> None:
     assert sure(0.3, author=6.0) > sure(0.3)
     below = Ranked("b", 0.5, 0.6, {})
     assert confidence([Ranked("a", 1.0, 0.1, {}), below]) == sure(0.6)  # the second answers
+
+
+# --- Scripts that the model does not read
+
+
+def test_where_the_model_does_not_read_the_script_words_decide() -> None:
+    asked = read_question("渡轮几点出发去岛上？", NOW)
+    near = [Candidate(f"n{n}", f"今天天气很好{n}", similarity=0.6 + n / 100, late=0.6) for n in range(12)]
+    told = Candidate("told", "渡轮九点出发", similarity=0.2, late=0.1)
+    assert first(asked, [*near, told]) != "told"
+    assert first(replace(asked, is_understood=False), [*near, told]) == "told"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import recollect
+from recollect.adapters.models.minilm import MiniLM
 from recollect.domain.text.relevance import ANSWERED, DOUBT, LEAST_MATCH, least_match
 
 KNOWN = [
@@ -86,3 +87,14 @@ def test_a_reply_says_how_likely_it_answers(minds: Any) -> None:
 def test_a_question_in_a_script_that_the_model_does_not_read_says_so(minds: Any) -> None:
     assert any("reads English" in note for note in minds.recall("渡轮几点开？").notes)
     assert minds.recall("Wann fährt die Fähre?").notes == []
+
+
+def test_of_such_a_script_words_decide_unless_a_vector_is_given(minds: Any) -> None:
+    for text in ("渡轮九点出发去岛上", "教堂里的合唱团周五唱歌"):
+        minds.remember(text)
+    hit = minds.recall("渡轮几点出发？")[0]
+    assert hit.text == "渡轮九点出发去岛上"
+    assert abs(hit.parts["similarity"]) < hit.parts["words"]
+    vector = MiniLM().embed_query("渡轮几点出发？").tolist()
+    given = minds.recall("渡轮几点出发？", vector=vector, vector_model=MiniLM.model)[0]
+    assert given.parts["similarity"] > 3 * hit.parts["similarity"]

@@ -78,6 +78,8 @@ class Question:
     second_person: bool
     is_asked: bool = True
     """Whether it is put as a question: not a remark, a task or a search of a few words."""
+    is_understood: bool = True
+    """Whether the model that compares meanings reads its script."""
     zone: tzinfo | None = None
     """Where the days it names are meant; UTC where that is not known."""
     speaker: str | None = None

@@ -95,6 +95,8 @@ MENTION_CLAIM = 0.9
 # 79.8 by the cosine alone; where remarks share hardly a word with what they call for, the cosine alone is the best.
 REMARK_SHARE, REMARK_LEAST = 0.7, 0.1
 REMARK_SIMILARITY, REMARK_LATE = 1.4, 0.5
+# Of a script that the model does not read the cosine says next to nothing, and single tokens nothing: words decide.
+UNREAD_SIMILARITY = 0.25
 # "I" means the user less surely than a name means its bearer: the assistant, too, is asked about what I need.
 ROLE_CLAIM = 0.5
 # BM25's usual constants. A lower length norm suits LoCoMo (b = 0.4: R@5 +1.2) and cost another set 10 points.
@@ -198,7 +200,7 @@ class Ranking:
         self._pool = sorted(candidates, key=_ID)
         if not self._pool:
             return
-        self._weights = weights = weights if question.is_asked else _of_a_remark(weights)
+        self._weights = weights = _suiting(weights, question)
         named = set(question.named_authors({c.author for c in self._pool if c.author}))
         self._sessions = _Sessions.of(self._pool)
         self._words = _Words.found(_asked_terms(question, named), self._pool, self._sessions)
@@ -259,8 +261,19 @@ class Ranking:
         return np.asarray(0.5 * np.clip(cosine, 0.0, 1.0) + 0.5 * self._words.share)
 
 
-def _of_a_remark(weights: Weights) -> Weights:
-    return replace(weights, similarity=weights.similarity * REMARK_SIMILARITY, late=weights.late * REMARK_LATE)
+def _suiting(weights: Weights, question: Question) -> Weights:
+    if not question.is_understood:
+        unread = {"late": 0.0, "session_meaning": 0.0, "answers_it": 0.0}
+        return replace(
+            weights,
+            similarity=weights.similarity * UNREAD_SIMILARITY,
+            similarity_alone=weights.similarity_alone * UNREAD_SIMILARITY,
+            **unread,
+        )
+    if not question.is_asked:
+        similarity, late = weights.similarity * REMARK_SIMILARITY, weights.late * REMARK_LATE
+        return replace(weights, similarity=similarity, late=late)
+    return weights
 
 
 def _asked_terms(question: Question, named: set[str]) -> list[str]:

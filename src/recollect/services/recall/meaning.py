@@ -59,7 +59,7 @@ def vector_of(
         return QuestionVector(vector, rephrased=False, model=model)
     if tenant.embedder is None:
         return None
-    if isinstance(tenant.embedder, OneScriptEmbedder) and not is_latin(question.text):
+    if isinstance(tenant.embedder, OneScriptEmbedder) and not is_understood(tenant, question):
         notes.append(
             f"found mostly by words: the embedding model reads {tenant.embedder.language}; a multilingual one also"
             " compares meaning (setting `embedder`)"
@@ -72,6 +72,11 @@ def vector_of(
     except EmbedderFailed as failure:
         notes.append(f"searched by words only: {failure.message}")
         return None
+
+
+def is_understood(tenant: Tenant, question: Question) -> bool:
+    """Whether the embedder reads the script of the question."""
+    return not isinstance(tenant.embedder, OneScriptEmbedder) or is_latin(question.text)
 
 
 @dataclass(slots=True)

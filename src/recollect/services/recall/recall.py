@@ -28,7 +28,7 @@ from recollect.services.recall.candidates import Pool, gather, gather_near
 from recollect.services.recall.filters import MemoryFilter, SearchConditions, search_conditions
 from recollect.services.recall.hits import Hit, hits_of, without_repeats
 from recollect.services.recall.linked import MOST_HOPS, Follow, with_linked
-from recollect.services.recall.meaning import Conditions
+from recollect.services.recall.meaning import Conditions, is_understood
 from recollect.services.recall.memory_rows import MemoryRow
 from recollect.services.recall.message_conditions import includes_messages, message_conditions
 from recollect.services.request_limits import MOST_CONDITIONS
@@ -205,9 +205,10 @@ def question_of(tenant: Tenant, request: RecallRequest, moment: datetime) -> Que
     zone = ZoneInfo(zone_for(tenant, request.user))
     asked_at = request.as_of or moment
     try:
-        return read_question(request.query, asked_at.astimezone(zone))
+        question = read_question(request.query, asked_at.astimezone(zone))
     except OverflowError:  # the first and last days of the calendar have no local time everywhere
-        return read_question(request.query, asked_at)
+        question = read_question(request.query, asked_at)
+    return replace(question, is_understood=request.vector is not None or is_understood(tenant, question))
 
 
 def note_shown(tenant: Tenant, request: RecallRequest, hits: Sequence[Hit], action: str) -> None:
