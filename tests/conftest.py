@@ -59,6 +59,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
     return FileScheduling(config, log)
 
 
+def pytest_sessionfinish() -> None:
+    """A process of the tests that takes long to end is killed: what it would stop at its very end would stay."""
+    server = sys.modules.get("dynamodb_server")
+    if server is not None and server.dynamodb.cache_info().currsize:
+        server.dynamodb().stop()
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Show a failure when it happens: a run that is stopped before its end has then named it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
