@@ -738,13 +738,6 @@ def _set_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield f"evidence among the first ten hits, %: {name}", share + told, "`make bench-recall`"
 
 
-def _floor_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    ours = report["floors"].get("least_match")
-    if ours:
-        figure = f"{ours['evidence_kept']} % of the evidence, {ours['left_foreign']} of 50 for a foreign question"
-        yield 'left by the floor of `context` and of purpose="act" (LoCoMo)', figure, "`make bench-recall`"
-
-
 def _peer_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     size = max(report["sizes"], key=int)
     cells = report["sizes"][size]
@@ -837,7 +830,6 @@ def _workspace_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str, st
 _READERS: dict[str, Callable[[Any], Iterator[tuple[str, str, str]]]] = {
     "recall_quality": _recall_figures,
     "recall_sets": _set_figures,
-    "floor": _floor_figures,
     "peers": _peer_figures,
     "checkpoints": _checkpoint_figures,
     "postgres": _postgres_figures,
