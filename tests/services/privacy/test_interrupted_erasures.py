@@ -93,7 +93,8 @@ def test_two_at_once_leave_one_certificate_for_each_person(every: Any, people: t
     assert not [one for one in told if isinstance(one, Exception)], outcomes
     certificates = every.privacy.certificates()
     assert {one.id for one in certificates} == set(told)
-    assert len(certificates) == len(set(people))
+    # Who comes second may still find what the log noted of the person meanwhile, but no memory again.
+    assert sum(one.certificate["deleted"].get("memory", 0) for one in certificates) == len(set(people)), certificates
     assert all(one.status == "done" and every.privacy.verify(one.id).sound for one in certificates)
     verdict = every.audit.verify()
     assert verdict.sound, verdict.problems
