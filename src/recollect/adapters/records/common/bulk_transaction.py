@@ -51,7 +51,7 @@ class DistantTables(SqlTables[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class StepKind:
     """What steps of one run have in common: inserts, or absences that differ in the value of one field."""
 
     step: type
@@ -68,7 +68,7 @@ class BulkTransaction(Transaction[str]):
         self._counts: list[CountStatement] = []
 
     def _apply_all(self, steps: Sequence[Step]) -> None:
-        for kind, run in groupby(steps, _kind):
+        for kind, run in groupby(steps, step_kind):
             if kind.step is Absent:
                 self._none_of(kind, cast(list[Absent], list(run)))
             elif kind.step is Insert:
@@ -89,7 +89,7 @@ class BulkTransaction(Transaction[str]):
             count.then(answer)
         return new
 
-    def _none_of(self, kind: _Kind, run: Sequence[Absent]) -> None:
+    def _none_of(self, kind: StepKind, run: Sequence[Absent]) -> None:
         assert kind.record is not None
         for some in _pieces(run):
             values = tuple(cast(Compare, step.where[0]).value for step in some)
@@ -197,15 +197,15 @@ def _is_none(answer: int) -> None:
 
 def is_by_key(steps: Sequence[Step]) -> bool:
     """Whether nothing but keys is looked up: then a plan that is made once does for every tenant."""
-    return all(_kind(step).step is not object for step in steps)
+    return all(step_kind(step).step is not object for step in steps)
 
 
-def _kind(step: Step) -> _Kind:
+def step_kind(step: Step) -> StepKind:
     if isinstance(step, Absent) and step.where:
         first = step.where[0]
         if isinstance(first, Compare) and first.operator == "=" and first.key is None and first.value is not None:
-            return _Kind(Absent, step.record, first.field, step.where[1:])
-    return _Kind(Insert) if isinstance(step, Insert) else _Kind(object)
+            return StepKind(Absent, step.record, first.field, step.where[1:])
+    return StepKind(Insert) if isinstance(step, Insert) else StepKind(object)
 
 
 def _pieces(run: Values) -> Iterator[Values]:

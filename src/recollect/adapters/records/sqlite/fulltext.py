@@ -12,13 +12,15 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import apsw
 
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.text_terms import terms_of
+from recollect.adapters.records.sqlite.term_holders import MOST_HOLDERS, TermHolders
+from recollect.adapters.records.sqlite.text_tables import text_table
 from recollect.domain.record import Record, TextIndex
 from recollect.domain.text.tokenizer import terms_asked
 from recollect.ports.query import Query, Row, TextHit, TextQuery
@@ -30,11 +32,8 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = NDArray[np.int64]
 
-# A term that more of the scope has than this tells little; its newest holders stand for the rest.
-MOST_HOLDERS = 50_000
-MOST_SIZES = 10_000
 INDEXED_AT_ONCE = 1000
-TERMS_AT_ONCE = 100
+MOST_SPREAD = 4_000_000  # between the first and the last row: up to there their worths are added up in one array
 # Leaves our terms whole: whatever is not ASCII belongs to a word, and so do letters, digits and the hyphen.
 TOKENIZER = "ascii tokenchars '-'"
 _TENANT = 99
@@ -62,10 +61,6 @@ def shape_of(record: type[Record]) -> TextIndex:
     shape = record.shape.text
     assert shape is not None
     return shape
-
-
-def text_table(record: type[Record]) -> str:
-    return quoted(record.shape.table + "_text")
 
 
 def make_text(connection: apsw.Connection, record: type[Record], codec: Codec) -> int:
@@ -98,63 +93,69 @@ def index_statement(record: type[Record], fresh: bool) -> str:
     return f"{verb} INTO {text_table(record)}(rowid, facets, terms) VALUES (?, ?, ?)"
 
 
-class Size(NamedTuple):
-    rows: int
-    is_all: bool
-    """Whether there are no others: then the scope need not be looked for in the index again with each term."""
-
-
-class Sizes:
-    """How many rows the scopes have, counted anew only after something was written.
-
-    A count walks through the scope, as a term does: of 20,000 memories in one scope it took 1 ms, and 1.4 ms more that
-    each term of a question was looked for within it.
-    """
-
-    def __init__(self) -> None:
-        self._counted: tuple[int, dict[tuple[type[Record], str], Size]] = (-1, {})
-
-    def of(self, connection: apsw.Connection, record: type[Record], facets: str) -> Size:
-        # Every write of a record gives out a new seq, in the transaction that also writes the text index.
-        seq = connection.execute("SELECT value FROM recollect_store WHERE key = 'seq'").get
-        counted, known = self._counted
-        if counted != seq or len(known) > MOST_SIZES:
-            known = {}
-            self._counted = seq, known
-        size = known.get((record, facets))
-        if size is None:
-            rows = _count(connection, record, facets)
-            size = known[record, facets] = Size(rows, _are_all(connection, record, rows))
-        return size
-
-
 def search(
-    connection: apsw.Connection, compiler: Compiler, sizes: Sizes, scope: Scope, query: TextQuery[Record]
+    connection: apsw.Connection, compiler: Compiler, holders: TermHolders, scope: Scope, query: TextQuery[Record]
 ) -> list[TextHit]:
     facets = _facets(scope, query)
-    size, is_all = sizes.of(connection, query.record, facets)
-    # Walking backwards takes nearly twice as long, and is needed only where not all the holders may be looked at.
-    order = "ORDER BY rowid DESC" if size > MOST_HOLDERS else ""
-    within = "" if is_all else f"{facets} AND "
-    found = _holders(
-        connection, query.record, [f'{within}terms : "{term}"' for term in terms_asked(query.terms)], order
-    )
-    rows, scores = _scored(found, size)
-    return _proven(connection, compiler, scope, query, rows, scores)
+    view = holders.view(connection, query.record)
+    size = holders.size(connection, view, facets)
+    within = "" if size.is_all else f"{facets} AND "
+    matches = [f'{within}terms : "{term}"' for term in terms_asked(query.terms)]
+    found = holders.of(connection, view, matches, newest=size.rows > MOST_HOLDERS)
+    return _proven(connection, compiler, scope, query, _scored(found, size.rows))
 
 
-def _scored(found: Sequence[Rows], size: int) -> tuple[Rows, NDArray[np.float64]]:
-    """Every row that holds a term, the best first, and the sum of what its terms are worth."""
+class _Scored:
+    """Every row that holds a term, with the sum of what its terms are worth, given out the best first.
+
+    Of thousands only the best are put in order; the others when they are asked for.
+    """
+
+    def __init__(self, rows: Rows, scores: NDArray[np.float64]) -> None:
+        self._rows, self._scores = rows, scores
+        self._ordered = 0
+
+    def slice(self, start: int, stop: int) -> tuple[Rows, list[float]]:
+        if stop > self._ordered < len(self._rows):
+            self._order(stop)
+        return self._rows[start:stop], self._scores[start:stop].tolist()
+
+    def _order(self, wanted: int) -> None:
+        import numpy as np
+
+        rows, scores = self._rows, self._scores
+        if self._ordered or 4 * wanted >= len(rows):
+            best = np.lexsort((-rows, -scores))
+            self._ordered = len(rows)
+        else:
+            near = scores >= np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+            first, rest = np.flatnonzero(near), np.flatnonzero(~near)
+            best = np.concatenate([first[np.lexsort((-rows[first], -scores[first]))], rest])
+            self._ordered = len(first)
+        self._rows, self._scores = rows[best], scores[best]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _scored(found: Sequence[Rows], size: int) -> _Scored:
     import numpy as np
 
-    if not any(map(len, found)):
-        return np.empty(0, np.int64), np.empty(0)
-    worth = [math.log(1 + (max(size - len(holders), 0) + 0.5) / (len(holders) + 0.5)) for holders in found]
-    rows, place = np.unique(np.concatenate(found), return_inverse=True)
-    scores = np.zeros(len(rows))
-    np.add.at(scores, place, np.repeat(worth, [len(holders) for holders in found]))
-    best = np.lexsort((-rows, -scores))
-    return rows[best], scores[best]
+    held = [rows for rows in found if len(rows)]
+    if not held:
+        return _Scored(np.empty(0, np.int64), np.empty(0))
+    worth = [math.log(1 + (max(size - len(rows), 0) + 0.5) / (len(rows) + 0.5)) for rows in held]
+    first, last = min(int(rows[0]) for rows in held), max(int(rows[-1]) for rows in held)
+    if last - first > MOST_SPREAD:
+        rows, place = np.unique(np.concatenate(held), return_inverse=True)
+        scores = np.zeros(len(rows))
+        np.add.at(scores, place, np.repeat(worth, [len(one) for one in held]))
+        return _Scored(rows, scores)
+    every = np.zeros(last - first + 1)
+    for one, value in zip(held, worth, strict=True):
+        every[one - first] += value
+    rows = np.flatnonzero(every)
+    return _Scored(rows + first, every[rows])
 
 
 def _facets(scope: Scope, query: TextQuery[Record]) -> str:
@@ -167,44 +168,12 @@ def _facets(scope: Scope, query: TextQuery[Record]) -> str:
     return " AND ".join(groups or [f"facets : {facet_token(_TENANT, tenant, '')}"])
 
 
-def _count(connection: apsw.Connection, record: type[Record], match: str) -> int:
-    table = text_table(record)
-    inner = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {2 * MOST_HOLDERS}"
-    return int(connection.execute(f"SELECT count(*) FROM ({inner})", (match,)).get)
-
-
-def _are_all(connection: apsw.Connection, record: type[Record], rows: int) -> bool:
-    listed = quoted(record.shape.table + "_text_docsize")
-    last = connection.execute(f"SELECT max(id) FROM {listed}").get or 0
-    if last > 2 * rows or rows >= 2 * MOST_HOLDERS:  # others are likely, and many to count; or not all were counted
-        return False
-    return bool(connection.execute(f"SELECT count(*) FROM {listed}").get == rows)
-
-
-def _holders(connection: apsw.Connection, record: type[Record], matches: Sequence[str], order: str) -> list[Rows]:
-    """The rows of each match, all in one statement, and those of a match in one piece: handing over row by row gave the
-    interpreter to another thread and back for each of thousands.
-    """
-    import numpy as np
-
-    table = text_table(record)
-    inner = f"SELECT rowid FROM {table} WHERE {table} MATCH ? {order} LIMIT {MOST_HOLDERS}"
-    found: list[Rows] = []
-    for start in range(0, len(matches), TERMS_AT_ONCE):
-        some = matches[start : start + TERMS_AT_ONCE]
-        each = ", ".join([f"(SELECT group_concat(rowid, ' ') FROM ({inner}))"] * len(some))
-        (listed,) = connection.execute(f"SELECT {each}", some).fetchall()
-        found += [np.fromstring(str(rows or ""), np.int64, sep=" ") for rows in listed]
-    return found
-
-
 def _proven(
     connection: apsw.Connection,
     compiler: Compiler,
     scope: Scope,
     query: TextQuery[Record],
-    best: Rows,
-    scores: NDArray[np.float64],
+    scored: _Scored,
 ) -> list[TextHit]:
     """Each hit is read from the record itself, slice by slice until there are enough: tokens are only hashes."""
     proof = [_facet_proof(compiler, name, values) for name, values in query.facets.items()]
@@ -215,11 +184,10 @@ def _proven(
     )
     hits: list[TextHit] = []
     start, size = 0, max(query.limit, 1)
-    while start < len(best) and len(hits) < query.limit:
-        rows = best[start : start + size]
+    while start < len(scored) and len(hits) < query.limit:
+        rows, scores = scored.slice(start, start + size)
         found: dict[Any, Any] = dict(connection.execute(statement, (apsw.carray(rows), *compiler.values)))
-        scored = zip(rows.tolist(), scores[start : start + size].tolist(), strict=True)
-        hits += [TextHit(found[row], score) for row, score in scored if row in found]
+        hits += [TextHit(found[row], score) for row, score in zip(rows.tolist(), scores, strict=True) if row in found]
         start, size = start + size, min(4 * size, 20_000)
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))[: query.limit]
 

@@ -142,7 +142,9 @@ def create(connection: apsw.Connection) -> None:
         "CREATE UNIQUE INDEX IF NOT EXISTS recollect_gone_key ON recollect_gone(organization_id, table_name, id);"
     )
     connection.execute(
-        "INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('records', 0), ('incarnation', ?)", (new_id(),)
+        "INSERT OR IGNORE INTO recollect_store VALUES ('seq', 0), ('records', 0), ('incarnation', ?),"
+        " ('text_seq', 0), ('text_epoch', 0)",
+        (new_id(),),
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -22,6 +23,7 @@ from recollect.adapters.atomic_file import atomic_path, clear_unfinished, identi
 from recollect.adapters.encryption.master_key import MasterKey, new_data_key
 from recollect.adapters.file_scan import scan_files
 from recollect.adapters.records.common import ddl
+from recollect.adapters.records.common.bulk_transaction import step_kind
 from recollect.adapters.records.common.checks import check_text as check_text_query
 from recollect.adapters.records.common.codec import Codec
 from recollect.adapters.records.common.data_keys import DataKeys
@@ -33,7 +35,7 @@ from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import RETURNED, SqlTables, insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, references_of
-from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
+from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
 from recollect.adapters.records.sqlite import fulltext, member_indexes
 from recollect.adapters.records.sqlite.connection import (
     Readers,
@@ -57,6 +59,7 @@ from recollect.adapters.records.sqlite.maintenance import (
     running,
 )
 from recollect.adapters.records.sqlite.page_encryption import PageKey, new_page_key, page_key
+from recollect.adapters.records.sqlite.term_holders import TermHolders
 from recollect.adapters.records.sqlite.wal import log_of
 from recollect.adapters.records.sqlite.wal_guard import (
     LogGuard,
@@ -72,15 +75,16 @@ from recollect.domain.record import RECORDS, Record, new_id
 from recollect.errors import DamagedData, DuplicateKey, InvalidInput, StoreBusy, StoreError
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
-from recollect.ports.query import Row, TextHit, TextQuery
+from recollect.ports.query import Compare, OneOf, Query, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Scope
-from recollect.ports.steps import Committed, Step
+from recollect.ports.steps import Absent, Committed, Require, Step
 from recollect.ports.traces import ScannedPlace
 from recollect.ports.vectors import StoredVector, VectorRow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 LARGE_LOG_BYTES = 64_000_000
+_ONLY_ASKING = (Absent, Require)
 _log = logging.getLogger("recollect.sqlite")
 
 
@@ -106,7 +110,7 @@ class SqliteStore(SqlReads):
         connection, keeping = self._opened(vfs)
         self._place = keeping.place
         self._readers = Readers(path, vfs, self._key, self._place.check)
-        self._sizes = fulltext.Sizes()
+        self._holders = TermHolders()
         self._tables = _Tables(connection, path, self.codec, self.compiler, keeping)
         self._writer = GroupCommit(self._tables, name=f"recollect writer {path.name}")
         self.capabilities = Capabilities(
@@ -200,6 +204,8 @@ class SqliteStore(SqlReads):
         except DamagedData:
             self._place.check()
             seal_proven(self.path, self._notes)
+            with translated_errors(self.path):
+                self._readers.renew()
         return read()
 
     def tenants(self) -> list[str]:
@@ -216,7 +222,7 @@ class SqliteStore(SqlReads):
 
         def searched() -> list[TextHit]:
             with self._readers.snapshot() as connection:
-                return fulltext.search(connection, self.compiler(), self._sizes, scope, query)
+                return fulltext.search(connection, self.compiler(), self._holders, scope, query)
 
         return self._healing(searched)
 
@@ -276,7 +282,6 @@ class SqliteStore(SqlReads):
                 self._notes.accept_loss()
                 mended.append(f"from now on without what is lost: {loss(noted)}")
         mended += self._writer.run(self._tables.rebuild_text)
-        self._sizes = fulltext.Sizes()  # the one write that gives out no seq
         return mended
 
     def erase_words(self) -> None:
@@ -328,9 +333,15 @@ class SqliteStore(SqlReads):
             with self._readers.one() as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def reading(self) -> AbstractContextManager[None]:
+        """What one thread reads in the block comes from one connection and is of one moment: a question reads ten
+        times, and to begin each time anew took a tenth of it."""
+        return self._readers.held()
+
     @contextmanager
     def vector_snapshot(self) -> Iterator[SqliteVectors]:
         with self._unless_moved(), self._readers.snapshot() as connection:
+            self._readers.renew()  # the index must see no moment before one that it has seen
             yield SqliteVectors(connection)
 
     @contextmanager
@@ -389,6 +400,8 @@ class _Tables(SqlTables[int]):
         self._returned: list[Row] = []  # inserted again, perhaps, after they were deleted
         self._lost: BaseException | None = None  # why the transaction cannot be committed any more
         self._remakes_tables = False
+        self._epoch = 0
+        self._is_text_changed = False
 
     def begin(self) -> None:
         with translated_errors(self._path):
@@ -397,11 +410,14 @@ class _Tables(SqlTables[int]):
             self._connection.execute("BEGIN IMMEDIATE")
             self.keeping.same_file()  # else who waited for a new key to be set would write into the file of the old
             self._lost, self._remakes_tables = None, False
-            self.seq, self._records, self._any_gone = self._connection.execute(
+            self.seq, self._records, counted, self._epoch, self._any_gone = self._connection.execute(
                 "SELECT (SELECT value FROM recollect_store WHERE key = 'seq'),"
                 " (SELECT value FROM recollect_store WHERE key = 'records'),"
+                " (SELECT value FROM recollect_store WHERE key = 'text_seq'),"
+                " (SELECT value FROM recollect_store WHERE key = 'text_epoch'),"
                 " EXISTS (SELECT 1 FROM recollect_gone)"
             ).get
+            self._is_text_changed = counted != self.seq  # by a program that does not count: see term_holders.py
 
     def attempt(self, work: Callable[[], T]) -> T:
         with translated_errors(self._path):
@@ -433,9 +449,9 @@ class _Tables(SqlTables[int]):
         with translated_errors(self._path):
             self._still_open()
             self._cursor.execute(
-                "UPDATE recollect_store SET value = CASE key WHEN 'seq' THEN ? ELSE ? END "
-                "WHERE key IN ('seq', 'records')",
-                (self.seq, self._records),
+                "UPDATE recollect_store SET value = CASE key WHEN 'records' THEN ? WHEN 'text_epoch' THEN ? ELSE ? END"
+                " WHERE key IN ('records', 'seq', 'text_epoch', 'text_seq')",
+                (self._records, self._epoch + self._is_text_changed, self.seq),
             )
             self.keeping.same_file()
             self._cursor.execute("COMMIT")
@@ -463,7 +479,7 @@ class _Tables(SqlTables[int]):
         work = Transaction(self, scope)
         self._returned = []
         self._foresee_references(work, references_of(steps))
-        done = work.apply(steps)
+        done = work.apply([step for run in self._not_absent(scope, steps) for step in run])
         self._settle_returned()
         self._records += work.growth
         return done
@@ -477,6 +493,20 @@ class _Tables(SqlTables[int]):
             values += [apsw.carray(tuple(ids)), self.tenant]
         for table, id, is_deleted in self.run(" UNION ALL ".join(parts), values) if parts else ():
             work.expect(table, id, bool(is_deleted))
+
+    def _not_absent(self, scope: Scope, steps: Sequence[Step]) -> Iterator[Iterable[Step]]:
+        """The steps without those absences that one statement proves for all of a run, before anything is written. If
+        one of them is there, the run is gone through step by step, which says which.
+        """
+        is_unwritten = True
+        for kind, run in groupby(steps, step_kind):
+            some = list(run)
+            if is_unwritten and kind.step is Absent and kind.record is not None and len(some) > 1:
+                values = tuple(cast(Compare, cast(Absent, step).where[0]).value for step in some)
+                if not self.ids(Query(kind.record, (OneOf(kind.field, values), *kind.rest), limit=1)):
+                    continue
+            is_unwritten = is_unwritten and all(isinstance(step, _ONLY_ASKING) for step in some)
+            yield some
 
     def _settle_returned(self) -> None:
         """What was inserted is no longer gone: asked once for all, and not at all where nothing was ever deleted."""
@@ -511,9 +541,11 @@ class _Tables(SqlTables[int]):
         return self.seq
 
     def index_text(self, row: int, record: Record, *, fresh: bool) -> None:
+        self._is_text_changed |= not fresh
         self._cursor.execute(fulltext.index_statement(type(record), fresh), fulltext.indexed(row, record))
 
     def unindex_text(self, record: type[Record], rows: Sequence[int]) -> None:
+        self._is_text_changed = True
         table = quoted(record.shape.table + "_text")
         self._cursor.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))
 
@@ -521,7 +553,7 @@ class _Tables(SqlTables[int]):
         self.run("INSERT OR IGNORE INTO recollect_store VALUES ('index_key', ?)", (new_data_key().hex(),))
 
     def rebuild_text(self) -> list[str]:
-        self._remakes_tables = True
+        self._remakes_tables = self._is_text_changed = True
         return rebuild_text(self._connection, self.codec)
 
     def merge_text(self) -> None:
@@ -549,7 +581,7 @@ class SqliteVectors:
 
     def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
         text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
-        return [vector_row(row) for row in self._connection.execute(text, (seq, limit))]
+        return vector_rows(self._connection.execute(text, (seq, limit)).fetchall())
 
     def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
         import numpy as np
@@ -558,7 +590,7 @@ class SqliteVectors:
             return []
         wanted = apsw.carray(np.asarray(seqs, dtype=np.int64))
         text = f"SELECT {VECTOR_COLUMNS} FROM carray(?) c CROSS JOIN embedding e ON e._seq = c.value"
-        return [vector_row(row) for row in self._connection.execute(text, (wanted,))]
+        return vector_rows(self._connection.execute(text, (wanted,)).fetchall())
 
     def living_seqs(self, after: int, upto: int) -> Iterable[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"

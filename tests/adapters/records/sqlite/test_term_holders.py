@@ -1,0 +1,142 @@
+"""What is remembered of a text search is never stale: whatever changed a text, in this process or in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from recollect.adapters.records.sqlite import fulltext, term_holders
+from recollect.adapters.records.sqlite.connection import connect
+from recollect.adapters.records.sqlite.store import SqliteStore
+from recollect.domain.memory import Memory
+from recollect.ports.records import Scope
+from recollect.ports.steps import Delete, Insert, Update
+from recollect.testing.conformance.makers import found, memory, search, stored
+from recollect.testing.statements import sqlite_statements
+
+ACME = Scope("acme")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.db"
+
+
+@pytest.fixture
+def seen() -> Iterator[list[str]]:
+    with sqlite_statements() as seen:
+        yield seen
+
+
+@pytest.fixture
+def store(path: Path, seen: list[str]) -> Iterator[SqliteStore]:
+    store = SqliteStore(path)
+    found(store, "acme")
+    stored(store, ACME, *(memory(ACME, f"m{number}", f"harbour {number}") for number in range(5)))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def other(store: SqliteStore, path: Path) -> Iterator[SqliteStore]:
+    """The same file, as another process has it open."""
+    other = SqliteStore(path)
+    yield other
+    other.close()
+
+
+def harbours(store: SqliteStore) -> set[str]:
+    return set(search(store, ACME, "harbour"))
+
+
+def changed(store: SqliteStore, id: str, text: str) -> None:
+    known = store.get(ACME, Memory, id)
+    assert known is not None
+    store.transact(ACME, [Update(known.changed(text=text))])
+
+
+def readings(seen: list[str]) -> int:
+    return sum("group_concat" in statement for statement in seen)
+
+
+def test_the_same_words_are_read_out_of_the_index_once(store: SqliteStore, seen: list[str]) -> None:
+    for _ in range(3):
+        assert len(harbours(store)) == 5
+    assert readings(seen) == 1
+
+
+def test_what_is_added_later_is_found(store: SqliteStore, other: SqliteStore) -> None:
+    before = harbours(store)
+    stored(other, ACME, memory(ACME, "new", "another harbour"))
+    assert harbours(store) == {*before, "new"}
+    stored(store, ACME, memory(ACME, "newer", "a third harbour"))
+    assert harbours(store) == harbours(other) == {*before, "new", "newer"}
+
+
+def test_a_changed_text_is_found_by_its_new_words_alone(store: SqliteStore, other: SqliteStore) -> None:
+    assert "m1" in harbours(store)
+    assert not search(store, ACME, "meadow")
+    changed(other, "m1", "a meadow")
+    assert "m1" not in harbours(store)
+    assert search(store, ACME, "meadow") == ["m1"]
+
+
+def test_what_takes_the_place_of_the_last_is_not_taken_for_it(store: SqliteStore, other: SqliteStore) -> None:
+    assert "m4" in harbours(store)
+    other.transact(ACME, [Delete(Memory, "m4"), Insert(memory(ACME, "m9", "a meadow"))])
+    assert harbours(store) == {"m0", "m1", "m2", "m3"}
+    assert search(store, ACME, "meadow") == ["m9"]
+
+
+def test_nothing_is_believed_after_a_program_that_does_not_count_changes(store: SqliteStore, path: Path) -> None:
+    harbours(store)
+    assert not search(store, ACME, "meadow")
+    changed_by_an_older_program(path)
+    assert search(store, ACME, "meadow") == ["m1"]
+    stored(store, ACME, memory(ACME, "new", "another harbour"))
+    assert search(store, ACME, "meadow") == ["m1"]
+    assert "m1" not in harbours(store)
+
+
+def changed_by_an_older_program(path: Path) -> None:
+    """As one without `text_seq` writes: the text, its index and the seq."""
+    connection = connect(path, writable=True)
+    with connection:
+        row = connection.execute("SELECT _row FROM memory WHERE id = 'm1'").get
+        facets = fulltext.facet_tokens(memory(ACME, "m1"))
+        connection.execute("UPDATE memory SET text = 'a meadow' WHERE id = 'm1'")
+        connection.execute(
+            "INSERT OR REPLACE INTO memory_text(rowid, facets, terms) VALUES (?, ?, 'a meadow')", (row, facets)
+        )
+        connection.execute("UPDATE recollect_store SET value = value + 1 WHERE key = 'seq'")
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close()
+
+
+def test_no_more_is_remembered_than_there_is_room_for(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(term_holders, "MOST_KNOWN_ROWS", 6)
+    for word in ("harbour", "0", "1", "2", "3"):
+        search(store, ACME, word)
+    known = store._holders
+    assert known._rows == sum(len(one.rows) for one in known._known.values()) <= 6
+    assert len(harbours(store)) == 5
+
+
+def test_a_text_index_made_anew_is_read_anew(store: SqliteStore, other: SqliteStore, seen: list[str]) -> None:
+    before = harbours(store)
+    other.mend()
+    assert harbours(store) == before
+    assert readings(seen) == 2
+
+
+def test_what_is_read_in_one_reading_is_of_one_moment(store: SqliteStore, other: SqliteStore) -> None:
+    with store.reading():
+        assert store.get(ACME, Memory, "new") is None
+        stored(other, ACME, memory(ACME, "new", "another harbour"))
+        assert store.get(ACME, Memory, "new") is None
+        with store.vector_snapshot():  # the index begins a new moment, so that it never goes back
+            pass
+        assert store.get(ACME, Memory, "new") is not None
