@@ -6,9 +6,8 @@ adapter a setting means; `store_copies`, `store_restore` and `config_check` work
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +26,7 @@ from recollect.app.objects import object_store
 from recollect.app.store_copies import copy as copy
 from recollect.app.store_restore import restore as restore
 from recollect.app.store_restore import restore_backup as restore_backup
-from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing
+from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing, turn_of
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.vectors import vector_store
 from recollect.domain.audit import AccessLog
@@ -197,7 +196,7 @@ def build(
         manages_organizations=settings.server.organizations,
         retention=tuple(settings.retention),
         owns_store=own_store is None,
-        turn=threading.Lock() if store.capabilities.row_by_row else nullcontext(),
+        turn=turn_of(store),
         secrets=_secret_policy(settings),
         workspaces=WorkspaceLimits(settings.workspace_file_bytes, settings.workspace_files, settings.workspace_bytes),
         **{name: getattr(settings, name) for name in _AS_SET},

@@ -6,16 +6,18 @@ Other packages add theirs by an entry point (see app/plugins.py).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from recollect.app.plugins import is_installed, made, package_of
 from recollect.errors import DamagedData, InvalidSettings, MissingExtra, NotFound, StoreReadOnly
 from recollect.ports.keys import KeyService
-from recollect.ports.records import RecordStore, missing_verbs
+from recollect.ports.records import ReadsAtOnce, RecordStore, missing_verbs
 
 if TYPE_CHECKING:
     from recollect.adapters.encryption.master_key import MasterKey
@@ -39,6 +41,37 @@ def record_store(address: str, postgres_upkeep: str | None = None, key_service: 
     if maker is _postgres:
         return Opened(postgres_store(address, postgres_upkeep, key_service))
     return maker(address, key_service)
+
+
+def turn_of(store: RecordStore) -> AbstractContextManager[object]:
+    """What whoever reads much takes for it: see `Core.turn`."""
+    if not store.capabilities.row_by_row:
+        return nullcontext()
+    return _ReadingTurn(store) if isinstance(store, ReadsAtOnce) else threading.Lock()
+
+
+class _ReadingTurn:
+    """One at a time, and what it reads is of one moment."""
+
+    def __init__(self, store: ReadsAtOnce) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._reading: AbstractContextManager[None] = nullcontext()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            self._reading = self._store.reading()
+            self._reading.__enter__()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *problem: Any) -> None:
+        try:
+            self._reading.__exit__(*problem)
+        finally:
+            self._lock.release()
 
 
 def _added_store(scheme: str, address: str) -> RecordStore:

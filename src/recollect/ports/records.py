@@ -181,6 +181,14 @@ class RecordStore(Reads, Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class ReadsAtOnce(Protocol):
+    """A record store to which it costs to begin reading: ten times for one question."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """What this thread reads in the block is of one moment; a search of vectors begins a new one."""
+
+
 @dataclass(frozen=True, slots=True)
 class SqlLimits:
     """What a query of a user may cost."""
