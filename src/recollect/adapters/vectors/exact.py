@@ -66,13 +66,19 @@ class VectorFilter:
             allowed[FACETS.index(facet)] = frozenset(values)
         return VectorFilter(organization_id, space, allowed)
 
-    def admits(self, row: VectorRow, dimensions: int) -> bool:
-        return (
-            row.organization_id == self.organization_id
-            and row.space == self.space
-            and len(row.vector) == 2 * dimensions
-            and (not self.allowed or all(row.facets[facet] in values for facet, values in self.allowed.items()))
-        )
+    def admitted(self, rows: Iterable[VectorRow], dimensions: int) -> list[VectorRow]:
+        """Those of the rows that pass."""
+        kept, size = [], 2 * dimensions
+        for row in rows:
+            _, organization_id, _, space, facets, vector = row
+            if organization_id != self.organization_id or space != self.space or len(vector) != size:
+                continue
+            for facet, values in self.allowed.items():
+                if facets[facet] not in values:
+                    break
+            else:
+                kept.append(row)
+        return kept
 
 
 def products(rows: Sequence[VectorRow], query: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
+from functools import lru_cache
 
 from recollect.domain.text.named_times import NamedTime, named_times
 from recollect.domain.text.spelling import meant
@@ -116,12 +117,12 @@ class Question:
 
     def _names(self, author: str) -> bool:
         """By name in any case; of a name of several words one is enough, if written as a name."""
-        parts = WORD.findall(author)
-        if not parts or author.casefold() in USER_ROLES | ASSISTANT_ROLES:
+        parts, capital, plain = _spellings_of_name(author)
+        if not parts:
             return False
-        if any(part.capitalize() in self.names or part in self.names for part in parts):
+        if not (self.names.isdisjoint(parts) and self.names.isdisjoint(capital)):
             return True
-        return all(folded(part) in self.terms for part in parts)
+        return all(part in self.terms for part in plain)
 
     def in_own_voice(self, texts: Sequence[str], authors: Collection[str]) -> Question:
         """The question with its speaker, if the texts that share its words are mostly told in the first person.
@@ -157,6 +158,13 @@ class Question:
             text = re.sub(name, lambda found: "my" if found[1] else "I", text, flags=re.IGNORECASE)
         text = _HE_OR_SHE.sub(lambda found: _OWN_PRONOUN.get(found[0].lower(), "myself"), text)
         return _VERB_BEFORE_I.sub(lambda found: f"{_AGREEING[found[1].lower()]} I", text)
+
+
+@lru_cache(maxsize=10_000)
+def _spellings_of_name(author: str) -> tuple[list[str], list[str], list[str]]:
+    """The words of a name: as they are, as names are written, and folded; none of what is only a role."""
+    parts = [] if author.casefold() in USER_ROLES | ASSISTANT_ROLES else WORD.findall(author)
+    return parts, [part.capitalize() for part in parts], [folded(part) for part in parts]
 
 
 def read_question(text: str, now: datetime | None = None) -> Question:

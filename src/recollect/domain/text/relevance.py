@@ -257,7 +257,7 @@ class Ranking:
     def _match(self) -> Floats:
         """How well a memory answers by itself: half its cosine, half the share of the question's words it has."""
         cosine = np.maximum(_known([c.similarity for c in self._pool]), _cosine(self._pool))
-        return np.asarray(0.5 * np.clip(cosine, 0.0, 1.0) + 0.5 * self._words.share)
+        return 0.5 * np.minimum(np.maximum(cosine, 0.0), 1.0) + 0.5 * self._words.share
 
 
 def _suiting(weights: Weights, question: Question) -> Weights:
@@ -371,7 +371,8 @@ class _Words:
             return cls(lexical, lexical, lexical / max(float(lexical.max()), 1e-9), _neighbours(pool, sessions))
         length = np.array([len(c.text) for c in pool], dtype=float)
         frequency = counts / (1 - LENGTH_NORM + LENGTH_NORM * length / length.mean())
-        with_a_column_for_nobody = np.pad(frequency, ((0, 0), (0, 1)))
+        with_a_column_for_nobody = np.zeros((len(counts), len(pool) + 1))
+        with_a_column_for_nobody[:, :-1] = frequency
         lent = np.zeros_like(frequency)
         around = _neighbours(pool, sessions)
         for share, index in around:
@@ -421,7 +422,7 @@ def _asking(pool: Sequence[Candidate], around: Around) -> tuple[Floats, Floats]:
 def _brevity(pool: Sequence[Candidate]) -> Floats:
     """In bytes, since a character of Chinese says more than a letter does."""
     size = np.array([len(c.text.encode()) + 10 for c in pool], dtype=float)
-    return np.asarray(np.clip(_standardised(np.log(size), LEAST_LENGTH_SPREAD), -3.0, 1.0))
+    return np.minimum(np.maximum(_standardised(np.log(size), LEAST_LENGTH_SPREAD), -3.0), 1.0)
 
 
 # --- Sessions, authors, dates ----------------------------------------------------------------------------
@@ -476,8 +477,13 @@ def _told_of(names: Collection[str]) -> Callable[[str], bool]:
     """Whether a text tells of one of these, not only calls them: "Thanks, Ann!" calls her."""
     spelt = "|".join(re.escape(name) for name in sorted(names))
     named = re.compile(rf"(?<!\w)(?:{spelt})(?!\w)", re.IGNORECASE)
+    plain = [name.lower() for name in names] if all(map(str.isascii, names)) else None
 
     def tells(text: str) -> bool:
+        if plain is not None and text.isascii():  # most have none of the names, and to see that is quick
+            lowered = text.lower()
+            if not any(map(lowered.__contains__, plain)):
+                return False
         return any(
             text[found.end() : found.end() + 1] not in _AFTER_A_CALL and not _CALLING.search(_before(found, text))
             for found in named.finditer(text)

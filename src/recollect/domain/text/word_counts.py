@@ -23,6 +23,7 @@ MOST_UNKNOWN, MOST_SPELT = 8, 200_000
 # Characters of all texts of a pool together. A pool of 200 has some 20,000; if it has more than this, each memory is
 # looked at from its beginning as far as its share goes, so that whoever stores long texts slows nobody down.
 MOST_SCANNED = 2_000_000
+_ASCII_WORD = re.compile("[a-z0-9]++")
 _LATIN_WORD = re.compile(rf"[a-z]{{{SHORTEST - 1},{LONGEST + 2}}}+")
 
 
@@ -63,6 +64,8 @@ def _places(term: str, text: str) -> list[int]:
     if is_bare(term):
         return list(_found(term, text))
     one, joint, other = term.partition("-")
+    if not joint and text.isascii():
+        return _plain_places(one, text)
     places = []
     for spelling in spellings(one):
         for at in _found(spelling, text):
@@ -74,6 +77,21 @@ def _places(term: str, text: str) -> list[int]:
             held = stem(word[0])
             if held == one if not joint else held[:HALF] == one and _goes_on(text, word.end(), other):
                 places.append(at)
+    return places
+
+
+def _plain_places(term: str, text: str) -> list[int]:
+    """The same for a single word and a text of ASCII alone, which most are."""
+    places = []
+    word_at = _ASCII_WORD.match
+    for spelling in spellings(term):
+        at, size = text.find(spelling), len(spelling)
+        while at >= 0:
+            if not at or not text[at - 1].isalnum():
+                word = word_at(text, at)
+                if word is not None and stem(word[0]) == term:
+                    places.append(at)
+            at = text.find(spelling, at + size)
     return places
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import Field
@@ -192,9 +193,15 @@ def _shared(question: Question, text: str) -> list[str]:
     said = terms_of([text[:MOST_REASONED]])
     shared: dict[str, None] = {}
     for word in question.terms:
-        asked = terms_asked([word])
+        asked = _terms_of_word(word)
         if is_paired(word):
             shared |= dict.fromkeys(term for term in asked if term in said)
         elif all(term in said for term in asked):
             shared[word] = None
     return list(shared)
+
+
+@lru_cache(maxsize=1000)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    """Of a question's word; each hit is held against the same few."""
+    return tuple(terms_asked([word]))

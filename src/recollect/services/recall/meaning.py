@@ -59,7 +59,7 @@ def vector_of(
         return QuestionVector(vector, rephrased=False, model=model)
     if tenant.embedder is None:
         return None
-    if isinstance(tenant.embedder, OneScriptEmbedder) and not is_understood(tenant, question):
+    if not is_understood(tenant, question) and isinstance(tenant.embedder, OneScriptEmbedder):
         notes.append(
             f"found mostly by words: the embedding model reads {tenant.embedder.language}; a multilingual one also"
             " compares meaning (setting `embedder`)"
@@ -76,7 +76,7 @@ def vector_of(
 
 def is_understood(tenant: Tenant, question: Question) -> bool:
     """Whether the embedder reads the script of the question."""
-    return not isinstance(tenant.embedder, OneScriptEmbedder) or is_latin(question.text)
+    return is_latin(question.text) or not isinstance(tenant.embedder, OneScriptEmbedder)
 
 
 @dataclass(slots=True)

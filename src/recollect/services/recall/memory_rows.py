@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import starmap
 from typing import NamedTuple
 
 from recollect.domain.conversations import Message
@@ -102,7 +103,7 @@ class MemoryRows:
 
     def _selected(self, ids: tuple[str, ...]) -> list[MemoryRow]:
         found = self.tenant.select(Query(Memory, (OneOf("id", ids), *self.filters)), FIELDS)
-        return [MemoryRow(*row) for row in found]
+        return list(starmap(MemoryRow, found))
 
 
 class MessageRows(MemoryRows):

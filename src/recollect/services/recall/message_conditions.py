@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from recollect.domain.conversations import Message, Session
 from recollect.domain.memory import MESSAGES
@@ -59,10 +60,14 @@ def includes_messages(wanted: MemoryFilter, asked: bool | None) -> bool:
         return asked
     if all(getattr(wanted, name) is None for name in OWNERS):
         return False
+    return all(getattr(wanted, name) == default for name, default in _only_of_memories())
+
+
+@cache
+def _only_of_memories() -> tuple[tuple[str, Any], ...]:
+    """The filters that only memories have, each with what it is where nobody asks for it."""
     fields = MemoryFilter.model_fields
-    return all(
-        getattr(wanted, name) == fields[name].get_default(call_default_factory=True) for name in fields.keys() - SHARED
-    )
+    return tuple((name, fields[name].get_default(call_default_factory=True)) for name in fields.keys() - SHARED)
 
 
 def message_conditions(tenant: Tenant, wanted: MemoryFilter, notes: list[str]) -> MessageConditions | None:

@@ -86,11 +86,10 @@ def check_beside(query: Beside[Record]) -> None:
     check_filters(query.record, query.where)
     if any(isinstance(one, Linked) for one in query.where):
         raise InvalidInput("what stands beside a record is found by the records' own fields")
-    for within, by, id in query.places:
-        for name, value in ((query.within, within), (query.by, by), ("id", id)):
-            if value is None:
-                raise InvalidInput(f"a place needs a value of '{name}'")
-            check_value(query.record, name, value)
+    for name, values in zip((query.within, query.by, "id"), zip(*query.places, strict=True), strict=False):
+        if None in values:
+            raise InvalidInput(f"a place needs a value of '{name}'")
+        _check_values(query.record, name, tuple(dict.fromkeys(values)))
 
 
 def check_ordering(query: Query[Record], fields: Iterable[str] = ()) -> None:
@@ -105,9 +104,13 @@ def check_ordering(query: Query[Record], fields: Iterable[str] = ()) -> None:
         check_value(query.record, order.field, value)
 
 
+_GROUPS_OF_FILTERS = (AnyOf, AllOf)
+_IN_JSON = (Has, Holds)
+
+
 def check_filters(record: type[Record], where: Iterable[Filter]) -> None:
     for given in where:
-        if isinstance(given, AnyOf | AllOf):
+        if isinstance(given, _GROUPS_OF_FILTERS):
             check_filters(record, given.filters)
         elif isinstance(given, Linked):
             column(given.record, given.field)
@@ -118,8 +121,8 @@ def check_filters(record: type[Record], where: Iterable[Filter]) -> None:
             _check_compare(record, given)
         elif isinstance(given, OneOf):
             _refuse_encrypted(record, given.field)
-            _check_one_of(record, given)
-        elif isinstance(given, Has | Holds):
+            _check_values(record, given.field, given.values)
+        elif isinstance(given, _IN_JSON):
             _refuse_encrypted(record, given.field)
             if column(record, given.field).type != "json":
                 what = "a list" if isinstance(given, Holds) else "an object"
@@ -175,12 +178,15 @@ def _check_member_value(value: object, name: str) -> None:
     _check_scalar(value, name)
 
 
-def _check_one_of(record: type[Record], given: OneOf) -> None:
-    if column(record, given.field).type == "text" and all(type(value) is str for value in given.values):
-        _check_scalar("".join(given.values), given.field)  # thousands of ids at once, on hot paths
+def _check_values(record: type[Record], name: str, values: Sequence[Any]) -> None:
+    if column(record, name).type == "text" and set(map(type, values)) <= _ONLY_TEXT:
+        _check_scalar("".join(values), name)  # thousands of ids at once, on hot paths
         return
-    for value in given.values:
-        check_value(record, given.field, value)
+    for value in values:
+        check_value(record, name, value)
+
+
+_ONLY_TEXT = {str}
 
 
 def check_value(record: type[Record], name: str, value: object) -> None:
@@ -212,6 +218,8 @@ def _check_scalar(value: object, name: str) -> None:
 
 def in_utc(moment: datetime) -> datetime:
     """As records keep it: a moment without a zone is in UTC."""
+    if moment.tzinfo is UTC:
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -77,7 +77,17 @@ def same(value: T) -> T:
 
 def moment_text(moment: datetime) -> str:
     """UTC with microseconds and fixed width, so that text order is time order."""
-    return in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return in_utc(moment).isoformat(timespec="microseconds")[:_WITHOUT_ZONE] + "Z"
 
 
-json_text: Callable[[object], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_WITHOUT_ZONE = len("2026-01-01T00:00:00.000000")
+
+
+_PLAIN_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def json_text(value: object) -> str:
+    """Most objects and lists that records keep are empty: to make an encoder for each takes longer than to write it."""
+    if value == {} and isinstance(value, dict):
+        return "{}"
+    return "[]" if value == [] and isinstance(value, list) else _PLAIN_JSON.encode(value)

@@ -9,7 +9,7 @@ by `ON DELETE SET NULL` without clearing the tenant too, and two of the engines 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -121,7 +121,7 @@ class Transaction(Generic[Handle]):
 
     def _insert(self, record: Record, living: bool) -> None:
         self._check_tenant(record)
-        self._check_references(record, record.shape.references, living)
+        self._check_references(referred_to(record), living)
         self._tables.insert(record)
         self._grow(type(record), 1)
         self.expect(record.shape.table, record.id, record.is_deleted)
@@ -175,10 +175,9 @@ class Transaction(Generic[Handle]):
         if record.organization_id != self._scope.organization_id:
             raise InvalidInput("a record must belong to the organization it is written in", id=record.id)
 
-    def _check_references(self, record: Record, fields: Iterable[str], living: bool = True) -> None:
-        for field in fields:
-            target, id = record.shape.references[field].to, record.refers(field)
-            if id is None or (target, id) in (self._living if living else self._there):
+    def _check_references(self, referred: Iterable[tuple[str, str, str]], living: bool = True) -> None:
+        for field, target, id in referred:
+            if (target, id) in (self._living if living else self._there):
                 continue
             if not self._tables.has(target, id, living=living):
                 raise ReferenceMissing(
@@ -190,8 +189,8 @@ class Transaction(Generic[Handle]):
             self.expect(target, id, is_deleted=not living)
 
     def _replace(self, found: Stored[Handle], record: Record, version: int, living: bool = True) -> None:
-        before = zip(record.shape.references, found.references, strict=True)
-        self._check_references(record, [name for name, value in before if getattr(record, name) != value], living)
+        before = dict(zip(record.shape.references, found.references, strict=True))
+        self._check_references((one for one in referred_to(record) if before[one[0]] != one[2]), living)
         self._write(found.row, record.model_copy(update={"version": version}))
 
     def _write(self, row: Handle, record: Record) -> None:
@@ -232,11 +231,24 @@ def references_of(steps: Iterable[Step]) -> dict[str, set[str]]:
     new = {(record.shape.table, record.id) for record in inserted}
     wanted: dict[str, set[str]] = {}
     for record in inserted:
-        for field, reference in record.shape.references.items():
-            id = record.refers(field)
-            if id is not None and (reference.to, id) not in new:
-                wanted.setdefault(reference.to, set()).add(id)
+        for _, target, id in referred_to(record):
+            if (target, id) not in new:
+                wanted.setdefault(target, set()).add(id)
     return wanted
+
+
+def referred_to(record: Record) -> Iterator[tuple[str, str, str]]:
+    """The fields that refer to something, each with the table and the id."""
+    values = record.__dict__
+    for field, target, unless in _references(type(record)):
+        id = values[field]
+        if id is not None and all(values[other] is None for other in unless):
+            yield field, target, id
+
+
+@cache
+def _references(record: type[Record]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    return tuple((field, one.to, tuple(one.unless)) for field, one in record.shape.references.items())
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 
 from recollect.domain.memory import space_name
@@ -23,6 +24,11 @@ def _facets_of(raw: str) -> tuple[str | None, ...]:
         ) from error
 
 
-def vector_row(row: Row) -> VectorRow:
-    seq, organization_id, memory_id, namespace, model, facets, vector = row
-    return VectorRow(seq, organization_id, memory_id, space_name(namespace, model), _facets_of(facets), vector)
+def vector_rows(rows: Iterable[Row]) -> list[VectorRow]:
+    return [
+        VectorRow(seq, organization_id, memory_id, _space_name(namespace, model), _facets_of(facets), vector)
+        for seq, organization_id, memory_id, namespace, model, facets, vector in rows
+    ]
+
+
+_space_name = lru_cache(maxsize=1000)(space_name)

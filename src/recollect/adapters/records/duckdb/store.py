@@ -38,7 +38,7 @@ from recollect.adapters.records.common.sql_tables import (
     update_statement,
 )
 from recollect.adapters.records.common.transaction import Transaction, references_of
-from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_row
+from recollect.adapters.records.common.vector_rows import VECTOR_COLUMNS, vector_rows
 from recollect.adapters.records.duckdb import fulltext, user_sql
 from recollect.adapters.records.duckdb.dialect import DIALECT, TYPES
 from recollect.adapters.records.duckdb.file import DuckdbFile, end, moved, translated_errors
@@ -508,13 +508,13 @@ class DuckdbVectors:
 
     def rows_after(self, seq: int, limit: int) -> list[VectorRow]:
         text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq > ? ORDER BY _seq LIMIT ?"
-        return [vector_row(row) for row in self._ask(text, seq, limit)]
+        return vector_rows(self._ask(text, seq, limit))
 
     def rows_at(self, seqs: Sequence[int]) -> list[VectorRow]:
         if not len(seqs):
             return []
         text = f"SELECT {VECTOR_COLUMNS} FROM embedding WHERE _seq IN (SELECT unnest(?::BIGINT[]))"
-        return [vector_row(row) for row in self._ask(text, [int(seq) for seq in seqs])]
+        return vector_rows(self._ask(text, [int(seq) for seq in seqs]))
 
     def living_seqs(self, after: int, upto: int) -> list[int]:
         text = "SELECT _seq FROM embedding WHERE _seq > ? AND _seq <= ? ORDER BY _seq"

@@ -16,6 +16,10 @@ from recollect.ports.query import Compare, Holds, Scalar
 MOST_MARKS = 50
 
 
+def _json(text: str) -> object:
+    return {} if text == "{}" else from_json(text)
+
+
 class SqliteDialect:
     encode: Mapping[ColumnType, Convert] = {
         "text": same,
@@ -33,7 +37,7 @@ class SqliteDialect:
         "boolean": bool,
         "moment": datetime.fromisoformat,
         "bytes": same,
-        "json": from_json,
+        "json": _json,
     }
     row = "_row"
     at_row = "_row = ?"

@@ -169,7 +169,7 @@ class Search:
         self.asked += len(part.seq)
         self.dead += len(part.seq) - len(rows)
         dimensions = len(self.query.exact)
-        kept = [row for row in rows if self.row_filter.admits(row, dimensions)]
+        kept = self.row_filter.admitted(rows, dimensions)
         if not kept:
             return
         similarity = products(kept, self.query.exact)

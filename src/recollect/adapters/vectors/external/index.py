@@ -125,7 +125,7 @@ class ExternalIndex:
             last, alive = snapshot.last_seq(), {row.seq for row in rows}
             # What is younger than the snapshot only looks dead.
             self._dead.setdefault(asked.place, set()).update(s for s in seqs if s <= last and s not in alive)
-        kept = [row for row in rows if asked.row_filter.admits(row, len(asked.query))]
+        kept = asked.row_filter.admitted(rows, len(asked.query))
         return best_of_each(scored(kept, products(kept, asked.query))) if kept else []
 
     # -- feeding -----------------------------------------------------------------------------------------------------
