@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pydoc
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +266,21 @@ def test_objects_answer_the_probes_of_tools(tmp_path: Path) -> None:
         assert (copy.copy(mem), copy.deepcopy(mem)) == (mem, mem)
         assert (remote.organization, hasattr(nameless, "organization")) == ("acme", False)
     repr(mem)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
+def test_help_shows_what_a_method_takes(operation: Operation) -> None:
+    home = getattr(Recollect, operation.group).fget if operation.group else Recollect
+    method = getattr(home, operation.verb) if operation.name not in GROUPS else getattr(Recollect, operation.name).fget
+    shown = inspect.signature(method.__call__ if operation.name in GROUPS else method)
+    assert list(shown.parameters)[1 : 1 + len(operation.positional)] == list(operation.positional)
+    assert set(shown.parameters) == {"self", *operation.request.model_fields}
+    assert "Annotated" not in str(shown)
+
+
+def test_a_bound_method_shows_the_same_without_itself() -> None:
+    with recollect.open(":memory:") as mem:
+        shown = inspect.signature(mem.recall)
+        assert str(shown).startswith("(query: str, *, user: ")
+        assert shown.bind("where", limit=3).arguments == {"query": "where", "limit": 3}
+        assert "limit: int = 10" in pydoc.plain(pydoc.render_doc(mem.recall))

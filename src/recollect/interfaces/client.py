@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_type_hints
 
 from recollect.catalogue import (
     FORMER_NAMES,
@@ -171,7 +172,41 @@ def _method(operation: Operation) -> Callable[..., Any]:
     method.__name__ = operation.verb
     method.__qualname__ = f"Recollect.{operation.name}"
     method.__doc__ = operation.summary
+    method.__signature__ = OperationSignature(operation)  # type: ignore[attr-defined]
     return method
+
+
+class OperationSignature(Signature):
+    """What a method takes, for `help`, notebooks and editors; read off the request when somebody looks at it, since to
+    import the requests of all operations takes half a second.
+    """
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    @property
+    def _read(self) -> Signature:
+        return signature(self._operation)
+
+    @property
+    def parameters(self) -> MappingProxyType[str, Parameter]:
+        return self._read.parameters
+
+    @property
+    def return_annotation(self) -> Any:
+        return self._read.return_annotation
+
+    # Under these names the methods of Signature look for the two above.
+    _parameters = parameters
+    _return_annotation = return_annotation
+
+    def replace(self, **changes: Any) -> Signature:  # type: ignore[override]
+        return self._read.replace(**changes)
+
+    def __reduce__(self) -> Any:
+        return self._read.__reduce__()
 
 
 def _former_method(former: FormerName) -> Callable[..., Any]:
@@ -201,14 +236,14 @@ def _by_name(operation: Operation | FormerName, given: tuple[Any, ...], fields: 
 
 def signature(operation: Operation) -> Signature:
     """What a method takes: the positional fields, then the others by name."""
-    fields = operation.request.model_fields
+    fields, plain = operation.request.model_fields, get_type_hints(operation.request)
     ordered = [*operation.positional, *(name for name in fields if name not in operation.positional)]
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
     for name in ordered:
         field = fields[name]
         kind = Parameter.POSITIONAL_OR_KEYWORD if name in operation.positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
-        annotation = operation.request.in_python.get(name, field.annotation)
+        annotation = operation.request.in_python.get(name, plain[name])
         parameters.append(Parameter(name, kind, default=default, annotation=annotation))
     return Signature(parameters, return_annotation=operation.reply)
 
