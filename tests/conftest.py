@@ -82,10 +82,15 @@ def _loaded_once() -> Iterator[None]:
     ready: dict[tuple[Any, ...], Any] = {}
     make, load = minilm._session, query_ranker.QueryRanker._load
 
-    def session(weights: bytes, threads: int, spin: bool) -> Any:
-        place = (os.getpid(), hashlib.sha256(weights).digest(), threads, spin)
+    def session(weights: Path, threads: int, spin: bool, *, is_fused: bool) -> Any:
+        place = (
+            os.getpid(),
+            hashlib.sha256(weights.read_bytes()).digest(),
+            threads,
+            spin,
+        )  # which names its other files
         if place not in ready or sys.modules["onnxruntime"] is None:  # a test took it away
-            ready[place] = make(weights, threads, spin)
+            ready[place] = make(weights, threads, spin, is_fused=is_fused)
         return ready[place]
 
     def ranker(self: Any) -> Any:

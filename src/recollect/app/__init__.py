@@ -180,7 +180,7 @@ def build(
         keyring,
         objects,
         EngineOnDemand(settings.data_processes),
-        question_encoder(embedders),
+        question_encoder(embedders, settings.embedder.threads),
         query_ranker(),
         VegaChartRenderer(),
         _databases(settings),

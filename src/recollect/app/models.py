@@ -62,14 +62,16 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
     from recollect.adapters.models.memory_encoder import MemoryEncoder
     from recollect.adapters.models.minilm import MiniLM
 
-    return (MemoryEncoder if settings.provider == BUILT_IN else MiniLM)(threads=settings.threads)
+    return (MemoryEncoder if settings.provider == BUILT_IN else MiniLM)(
+        threads=settings.threads, cached_questions=settings.cached_questions
+    )
 
 
-def question_encoder(embedders: tuple[Embedder, ...]) -> Embedder:
+def question_encoder(embedders: tuple[Embedder, ...], threads: int) -> Embedder:
     """What reads questions about data: the model that the weights of asking were learned with."""
     from recollect.adapters.models.minilm import MODEL, MiniLM
 
-    return next((one for one in embedders if one.model == MODEL), MiniLM())
+    return next((one for one in embedders if one.model == MODEL), MiniLM(threads=threads))
 
 
 def query_ranker() -> QueryRanker:
@@ -91,6 +93,7 @@ def _endpoint(settings: EmbedderSettings) -> Embedder:
         model=settings.model,
         api_key=secret(settings.api_key_env, settings.api_key_file),
         dimensions=settings.dimensions,
+        cached_questions=settings.cached_questions,
     )
 
 

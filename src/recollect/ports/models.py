@@ -60,6 +60,14 @@ class AnswerFinder(Protocol):
 
 
 @runtime_checkable
+class RemembersQuestions(Protocol):
+    """An embedder that keeps the vectors of the last questions, in memory, for when they are asked again."""
+
+    def forget_questions(self) -> None:
+        """Called when something was erased: a question may have named it."""
+
+
+@runtime_checkable
 class OneScriptEmbedder(Protocol):
     """An embedder that makes sense of one script only, and says which language it reads."""
 

@@ -33,6 +33,7 @@ from recollect.errors import (
     Unavailable,
     VersionConflict,
 )
+from recollect.ports.models import RemembersQuestions
 from recollect.ports.objects import is_object_hash
 from recollect.ports.query import Compare, IsNull, OneOf, Query, equal
 from recollect.ports.records import Scope, revised
@@ -93,7 +94,13 @@ def _of_other_than_cold_files(tenant: Tenant, notes: tuple[str, ...]) -> tuple[s
 
 
 def overwrite(core: Core) -> list[str]:
-    """The index and the store overwrite what was deleted; notes, if the index is unavailable."""
+    """The index and the store overwrite what was deleted; notes, if the index is unavailable.
+
+    Questions may have named it. They are only in memory: this process forgets those of all its tenants.
+    """
+    for embedder in (*core.embedders, core.question_encoder):
+        if isinstance(embedder, RemembersQuestions):
+            embedder.forget_questions()
     waits: list[str] = []
     try:
         core.vectors.purge()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -176,3 +177,17 @@ def test_a_vector_without_a_direction_is_refused(embedder: MiniLM, monkeypatch: 
     monkeypatch.setattr(embedder, "_run", lambda ids, mask: np.full((*ids.shape, 384), np.nan, np.float32))
     with pytest.raises(EmbedderFailed):
         embedder.embed(["a"])
+
+
+def test_weights_replaced_while_they_are_read_do_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, load = tmp_path / "model.onnx", minilm._session
+    shutil.copy(MiniLM()._installed_weights(), weights)
+
+    def replaced_first(file: Path, *given: int, **named: bool) -> object:
+        shutil.copy(MiniLM()._installed_weights(), tmp_path / "other.onnx")
+        (tmp_path / "other.onnx").replace(file)
+        return load(file, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(minilm, "_session", replaced_first)
+    with pytest.raises(EmbedderFailed, match="changed while they were read"):
+        MiniLM(weights=weights).embed(["a"])

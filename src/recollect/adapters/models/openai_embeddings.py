@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.adapters.models.endpoint import Endpoint
+from recollect.adapters.models.recent_questions import RecentQuestions
 from recollect.errors import EmbedderFailed, InvalidInput
 from recollect.ports.models import Vectors
 
@@ -44,6 +45,7 @@ class OpenAICompatibleEmbedder:
         query_prefix: str = "",
         text_prefix: str = "",
         *,
+        cached_questions: int = 512,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         if batch < 1 or retries < 0 or timeout_seconds <= 0 or (dimensions is not None and dimensions < 1):
@@ -64,6 +66,7 @@ class OpenAICompatibleEmbedder:
         self._batch = batch
         self._query_prefix = query_prefix
         self._text_prefix = text_prefix
+        self._questions = RecentQuestions(cached_questions)
 
     @property
     def model(self) -> str:
@@ -89,8 +92,14 @@ class OpenAICompatibleEmbedder:
         return self._embed([self._text_prefix + text if text.strip() else "" for text in texts])
 
     def embed_query(self, text: str) -> Vectors:
-        vector: Vectors = self._embed([self._query_prefix + text if text.strip() else ""])[0]
-        return vector
+        """Read-only, because everyone who asks the same gets the same array."""
+        return self._questions.answer(text, self._embed_one)[0]
+
+    def forget_questions(self) -> None:
+        self._questions.forget()
+
+    def _embed_one(self, text: str) -> tuple[Vectors]:
+        return (self._embed([self._query_prefix + text if text.strip() else ""])[0],)
 
     def _embed(self, texts: list[str]) -> Vectors:
         # Servers refuse empty texts, with the whole batch; they get the fixed vector without being sent.

@@ -59,6 +59,9 @@ class WordPiece:
                 break
         return [*numbers[: limit - 1], SEP]
 
+    def forget_words(self) -> None:
+        self._cached_chunk.cache_clear()
+
     def _chunk(self, chunk: str) -> tuple[int, ...]:
         return tuple(number for word in _words(chunk) for number in self._pieces(word))
 
@@ -84,6 +87,12 @@ def bert_uncased() -> WordPiece:
     """The tokenizer of BERT uncased and of every model trained with it, all-MiniLM-L6-v2 among them."""
     lines = files(__package__).joinpath(VOCABULARY_FILE).read_text(encoding="utf-8").split("\n")
     return WordPiece({token: number for number, token in enumerate(lines) if token})
+
+
+def forget_words() -> None:
+    """The words that were met, of every text; of the vocabulary nothing is forgotten."""
+    if bert_uncased.cache_info().currsize:
+        bert_uncased().forget_words()
 
 
 def _words(chunk: str) -> Iterator[str]:
