@@ -1,7 +1,8 @@
 """The composition root: reads settings, builds the adapters they name, and hands the ports to the services.
 
 The only place that imports adapters. `recollect.open(...)` is its `open`; `stores`, `vectors` and `models` know which
-adapter a setting means; `store_copies`, `store_restore` and `config_check` work without an open memory.
+adapter a setting means; `store_copies`, `store_restore` and `config_check` work without an open memory. What a single
+command may do without is imported where it is used: background work alone knows half of the services.
 """
 
 from __future__ import annotations
@@ -10,22 +11,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import recollect.domain  # noqa: F401 - registers the records
-from recollect.app.background import Background, embedded_schedule
 from recollect.app.backups import StoreBackups
 from recollect.app.cold import ObjectPlaces
-from recollect.app.config_check import check_settings as check_settings
 from recollect.app.data import EngineOnDemand
 from recollect.app.keys import key_service
 from recollect.app.models import embedders_of, language_model_of, query_ranker, question_encoder
 from recollect.app.objects import object_store
-from recollect.app.store_copies import copy as copy
-from recollect.app.store_restore import restore as restore
-from recollect.app.store_restore import restore_backup as restore_backup
+from recollect.app.on_demand import OnDemand
 from recollect.app.stores import Opened, check_store, file_of, record_store, refuse_missing, turn_of
 from recollect.app.stores import key_file_of as key_file_of
 from recollect.app.vectors import vector_store
@@ -39,8 +36,6 @@ from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.domain.text.secret_formats import FORMATS, IBAN
 from recollect.domain.text.secrets import SecretPolicy
 from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
-from recollect.ports.connections import OutsideDatabases
-from recollect.ports.folders import Folders
 from recollect.ports.member_indexes import IndexesMembers, MemberIndex
 from recollect.ports.models import Embedder, LanguageModel
 from recollect.ports.partitions import Partitioned
@@ -49,19 +44,37 @@ from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.records import RecordStore, Scope
 from recollect.ports.steps import Insert
 from recollect.services.access_journal import Journal
-from recollect.services.data.query_citations import cited_run, result_now
 from recollect.services.erasure import finish_quietly
 from recollect.services.keyed_hashes import Keyring
 from recollect.services.tenant import Core, SupportsClose, Tenant, WorkspaceLimits
-from recollect.services.workspaces.blobs import stored_file
 from recollect.settings import EmbedderSettings, LanguageModelSettings, Settings, load, secret_named, wants_traces
 
 if TYPE_CHECKING:
+    from recollect.app.config_check import check_settings as check_settings
+    from recollect.app.store_copies import copy as copy
+    from recollect.app.store_restore import restore as restore
+    from recollect.app.store_restore import restore_backup as restore_backup
     from recollect.interfaces.client import Recollect
+    from recollect.ports.charts import ChartRenderer
+    from recollect.ports.cold import ColdFiles
+    from recollect.ports.connections import OutsideDatabases
+    from recollect.ports.folders import Folders
 
 Prepare = Callable[[RecordStore, Scope], None]
 MOST_NAMED = 10
 LOG_TABLES = ("execution", "cycle", "result", "message")
+_HOMES = {
+    "check_settings": "config_check",
+    "copy": "store_copies",
+    "restore": "store_restore",
+    "restore_backup": "store_restore",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'recollect.app' has no attribute '{name}'")
+    return getattr(import_module(f"recollect.app.{_HOMES[name]}"), name)
 
 
 def open(
@@ -98,7 +111,13 @@ def open(
 
 
 def open_for_command(
-    source: str | None, organization: str | None, actor: str | None, *, create: bool, create_organization: bool
+    source: str | None,
+    organization: str | None,
+    actor: str | None,
+    *,
+    create: bool,
+    create_organization: bool,
+    only_reads: bool = False,
 ) -> Recollect:
     """A memory for a single command: like `open`, but without background work, which would not get to do anything."""
     loaded = load(source, organization=organization, actor=actor)
@@ -106,7 +125,7 @@ def open_for_command(
         refuse_missing(loaded.store)
     prepare = ensure_organization if create_organization else require_organization
     with typed_os_errors():
-        core = build(loaded, prepare=prepare)
+        core = build(loaded, prepare=prepare, for_one_answer=only_reads)
     return _client(core, loaded, prepare)
 
 
@@ -135,9 +154,9 @@ def build(
     language_model: LanguageModel | None = None,
     own_store: RecordStore | None = None,
     prepare: Prepare | None = None,
+    *,
+    for_one_answer: bool = False,
 ) -> Core:
-    from recollect.adapters.charts.renderer import VegaChartRenderer
-    from recollect.adapters.cold.parquet_files import ParquetFiles
     from recollect.adapters.encryption.files import SealedFiles
     from recollect.adapters.local_folders import LocalFolders
 
@@ -155,7 +174,7 @@ def build(
         model = language_model if language_model is not None else language_model_of(settings.language_model)
         scope = Scope(settings.organization, settings.actor)
         (prepare or ensure_organization)(store, scope)
-        vectors = vector_store(store, index_folder, settings, index_key)
+        vectors = vector_store(store, index_folder, settings, index_key, for_one_answer=for_one_answer)
         _index_members(store, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
@@ -182,10 +201,10 @@ def build(
         EngineOnDemand(settings.data_processes),
         question_encoder(embedders, settings.embedder.threads),
         query_ranker(),
-        VegaChartRenderer(),
-        _databases(settings),
+        cast("ChartRenderer", OnDemand(_charts)),
+        cast("OutsideDatabases", OnDemand(partial(_databases, settings))),
         SealedFiles(keys),
-        ParquetFiles(),
+        cast("ColdFiles", OnDemand(_cold_files)),
         ObjectPlaces(settings, objects, keyring.content_key),
         StoreBackups(settings, partial(build, prepare=lambda store, scope: None)),
         late_interaction=settings.embedder.late_interaction,
@@ -207,6 +226,18 @@ def build(
 
 _AS_SET = "object_bytes data_file_bytes timezone access_log_days restore_days approval_seconds strict_owners".split()
 """Settings that services are given as they are, under the same name."""
+
+
+def _charts() -> ChartRenderer:
+    from recollect.adapters.charts.renderer import VegaChartRenderer
+
+    return VegaChartRenderer()
+
+
+def _cold_files() -> ColdFiles:
+    from recollect.adapters.cold.parquet_files import ParquetFiles
+
+    return ParquetFiles()
 
 
 def _databases(settings: Settings) -> OutsideDatabases:
@@ -238,6 +269,8 @@ def _citation_lookup(
     is not evidence for that memory.
     """
     from recollect.adapters.citation_lookup import LocalCitationLookup
+    from recollect.services.data.query_citations import cited_run, result_now
+    from recollect.services.workspaces.blobs import stored_file
 
     store, scope = tenant.store, tenant.scope
     return LocalCitationLookup(
@@ -260,6 +293,8 @@ def with_background(core: Core, settings: Settings) -> Core:
     """The same core with background work started, unless the settings turn it off. Closing it ends the work."""
     if not settings.background:
         return core
+    from recollect.app.background import Background, embedded_schedule
+
     background = Background(core, embedded_schedule(settings))
     background.start()
     return replace(core, background=background)
@@ -269,6 +304,8 @@ def traced(core: Core) -> Core:
     """The same core with traces, where the environment asks for them. Nothing is imported where it does not."""
     if not wants_traces():
         return core
+    from importlib.metadata import version
+
     from recollect.adapters.open_telemetry import OpenTelemetryTracing
 
     tracing = OpenTelemetryTracing(version("recollect"))

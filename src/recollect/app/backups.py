@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from recollect.adapters.backups.place import BucketPlace, FolderPlace
-from recollect.adapters.backups.repository import Repository
-from recollect.adapters.backups.work_folder import work_folder
-from recollect.adapters.encryption.master_key import MasterKey
 from recollect.app.keys import key_service
 from recollect.app.stores import file_of, record_store
 from recollect.errors import InvalidSettings, typed_os_errors
 from recollect.ports.backups import BackupPolicy, BackupRepository
 from recollect.ports.folders import private_opener
 from recollect.ports.keys import KeyService
-from recollect.services.backups.store_lines import store_lines
 from recollect.services.tenant import Core
 from recollect.settings import BackupSettings, Settings, VectorSettings
+
+if TYPE_CHECKING:
+    from recollect.adapters.backups.repository import Repository
 
 Build = Callable[[Settings], Core]
 _NO_KEY = dict.fromkeys(("key", "key_file", "key_command", "key_service"))
@@ -49,6 +47,8 @@ class StoreBackups:
         return repository_at(address, self._keys)
 
     def work_folder(self) -> AbstractContextManager[Path]:
+        from recollect.adapters.backups.work_folder import work_folder
+
         return work_folder(work_parent(self._settings))
 
     @contextmanager
@@ -84,6 +84,9 @@ def _closing(core: Core) -> Iterator[Core]:
 
 def repository_at(address: str, keys: KeyService | None) -> Repository:
     """The backups at an address."""
+    from recollect.adapters.backups.place import BucketPlace, FolderPlace
+    from recollect.adapters.backups.repository import Repository
+
     if "://" not in address:
         return Repository(FolderPlace(Path(address).expanduser()), keys)
     scheme = urlsplit(address).scheme
@@ -111,6 +114,9 @@ class Unpacked(NamedTuple):
 
 def unpacked(repository: BackupRepository, id: str, folder: Path, keys: KeyService | None) -> Unpacked:
     """Unpack a backup in a folder. Records become a store that is encrypted where there is a key."""
+    from recollect.adapters.encryption.master_key import MasterKey
+    from recollect.services.backups.store_lines import store_lines
+
     info = repository.info(id)
     target = folder / "restored"
     if info.kind == "records":

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from recollect.errors import MissingExtra
-from recollect.ports.data import DataEngine
+
+if TYPE_CHECKING:
+    from recollect.ports.data import DataEngine
 
 
 class EngineOnDemand:

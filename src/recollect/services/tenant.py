@@ -10,21 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from recollect.domain.provenance import ENOUGH_EVIDENCE, CitationLookup, EvidenceKind
 from recollect.domain.record import Record
-from recollect.domain.retention import RetentionTerms
 from recollect.domain.text.secrets import SecretPolicy
-from recollect.ports.backups import BackupPolicy, BackupRepository
-from recollect.ports.charts import ChartRenderer
-from recollect.ports.cold import ColdFiles, ColdPlaces
-from recollect.ports.connections import OutsideDatabases
-from recollect.ports.data import DataEngine
-from recollect.ports.folders import Folders
-from recollect.ports.keys import EncryptedFiles
 from recollect.ports.models import AnswerFinder, Embedder, LanguageModel, QueryRanker
-from recollect.ports.objects import ObjectStore
 from recollect.ports.query import Beside, Page, Query, Reading, Spans, TextHit, TextQuery
 from recollect.ports.records import Reads, RecordStore, Scope
 from recollect.ports.steps import Committed, Step
@@ -34,6 +25,17 @@ from recollect.services.access_journal import Journal
 from recollect.services.keyed_hashes import Keyring
 from recollect.services.requests import CreatedOwner
 from recollect.services.restricted_store import RestrictedStore
+
+if TYPE_CHECKING:  # named by the types alone: who needs one of these ports imports it
+    from recollect.domain.retention import RetentionTerms
+    from recollect.ports.backups import BackupPolicy, BackupRepository
+    from recollect.ports.charts import ChartRenderer
+    from recollect.ports.cold import ColdFiles, ColdPlaces
+    from recollect.ports.connections import OutsideDatabases
+    from recollect.ports.data import DataEngine
+    from recollect.ports.folders import Folders
+    from recollect.ports.keys import EncryptedFiles
+    from recollect.ports.objects import ObjectStore
 
 R = TypeVar("R", bound=Record)
 

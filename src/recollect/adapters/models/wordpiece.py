@@ -16,7 +16,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 VOCABULARY_FILE = "bert_uncased_vocabulary.txt"
 UNKNOWN, CLS, SEP = 100, 101, 102
@@ -44,8 +44,8 @@ class WordPiece:
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         self.vocabulary = tuple(vocabulary)  # in the order of their numbers
-        self._whole = {token: number for token, number in vocabulary.items() if not token.startswith("##")}
-        self._continued = {token[2:]: number for token, number in vocabulary.items() if token.startswith("##")}
+        self._whole = vocabulary  # a word has no "#" in it: those that begin with "##" are never met here
+        self._continued = {token[2:]: number for token, number in vocabulary.items() if token[:2] == "##"}
         # Few chunks make up most of a text; the bound keeps the cache near 3 MB.
         self._cached_chunk = lru_cache(maxsize=16_384)(self._chunk)
 
@@ -85,8 +85,8 @@ class WordPiece:
 @lru_cache(maxsize=1)
 def bert_uncased() -> WordPiece:
     """The tokenizer of BERT uncased and of every model trained with it, all-MiniLM-L6-v2 among them."""
-    lines = files(__package__).joinpath(VOCABULARY_FILE).read_text(encoding="utf-8").split("\n")
-    return WordPiece({token: number for number, token in enumerate(lines) if token})
+    lines = Path(__file__).with_name(VOCABULARY_FILE).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return WordPiece(dict(zip(lines, range(len(lines)), strict=True)))
 
 
 def forget_words() -> None:

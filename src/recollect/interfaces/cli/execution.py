@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +38,11 @@ def execute(
     _expect_files_to_be_saved(result_files)
     begins = operation.name in BEGINNING
     makes = begins or operation.permission == "write"
-    with open_for_command(store, organization, actor, create=begins, create_organization=makes) as mem:
+    only_reads = operation.permission == "read"
+    with open_for_command(
+        store, organization, actor, create=begins, create_organization=makes, only_reads=only_reads
+    ) as mem:
+        gc.enable()  # all is imported: see main.py
         renderer = Renderer(mem.timezone)
         if len(requests) > 1:
             return _for_each(mem, renderer, operation, requests, as_json)
@@ -150,6 +155,7 @@ def start(program: Operation, given: dict[str, str | None], as_json: bool, store
         given["settings"] = store
     request, renderer = validated(program, fields_of(program, given)), Renderer()
     with renderer.progress(program.summary, shown=program.progress and not as_json) as progress:
+        gc.enable()
         reply = program.function(request, progress)
     if reply is None:  # it has said all it had to say
         return 0

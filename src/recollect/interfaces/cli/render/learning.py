@@ -145,7 +145,7 @@ def extracted(show: Renderer, reply: ExtractReply) -> None:
     _notes(show, reply.notes)
 
 
-LEARNING: dict[type, Callable[[Renderer, Any], None]] = {
+RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
     SuggestReply: suggested,
     PatternView: pattern,
     ApplyReply: applied,

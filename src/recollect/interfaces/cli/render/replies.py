@@ -6,52 +6,38 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel
 from rich.console import Console
-from rich.filesize import decimal
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from recollect.app.key_changes import NewKey, StoreKey
-from recollect.catalogue import Operation
-from recollect.interfaces.cli.render import (
-    agents,
-    backups,
-    connections,
-    found,
-    frameworks,
-    imports,
-    measurements,
-    privacy,
-    queries,
-    relations,
-    retention,
-    runs,
-    sources,
-)
-from recollect.interfaces.cli.render.learning import LEARNING
-from recollect.services.access.projects import ProjectPage
-from recollect.services.access.users import UserPage
-from recollect.services.admin.activity import Activity
-from recollect.services.admin.audit import LogPage
-from recollect.services.admin.copy import CopyReply
-from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, VerifyReply
-from recollect.services.admin.partitions import PartitionsReply
-from recollect.services.admin.removal import Removal
-from recollect.services.agents.agents import AgentPage
-from recollect.services.memories.lifecycle import History
-from recollect.services.memories.revise import Receipt
-from recollect.services.recall.browse import MemoryPage, MemoryView
-from recollect.services.recall.context import Context
-from recollect.services.recall.recall import RecallReply
-from recollect.services.recall.user_sql import SqlReply
-from recollect.services.recall.why_not import WhyNot
 from recollect.services.requests import Reply
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from recollect.app.key_changes import NewKey, StoreKey
+    from recollect.catalogue import Operation
+    from recollect.services.access.projects import ProjectPage
+    from recollect.services.access.users import UserPage
+    from recollect.services.admin.activity import Activity
+    from recollect.services.admin.audit import LogPage
+    from recollect.services.admin.copy import CopyReply
+    from recollect.services.admin.maintenance import Diagnosis, ProblemView, Stats, VerifyReply
+    from recollect.services.admin.partitions import PartitionsReply
+    from recollect.services.admin.removal import Removal
+    from recollect.services.agents.agents import AgentPage
+    from recollect.services.memories.lifecycle import History
+    from recollect.services.memories.revise import Receipt
+    from recollect.services.recall.browse import MemoryPage, MemoryView
+    from recollect.services.recall.context import Context
+    from recollect.services.recall.recall import RecallReply
+    from recollect.services.recall.user_sql import SqlReply
+    from recollect.services.recall.why_not import WhyNot
 
 COLOURS = {"hypothesis": "yellow", "verified": "green", "published": "bold green", "archived": "dim"}
 STATES = {"holds": "green", "claimed": "yellow", "broken": "red", "unreachable": "yellow", "unchecked": "dim"}
@@ -79,10 +65,10 @@ class Renderer:
         self.notes([f"masked in {one.field}: {one.kind}" + f", {one.count} times" * (one.count > 1) for one in masked])
 
     def _show(self, reply: BaseModel) -> None:
-        for type, render in _RENDERERS.items():
-            if isinstance(reply, type):
-                render(self, reply)
-                return
+        render = renderer_of(type(reply))
+        if render is not None:
+            render(self, reply)
+            return
         self.fields(reply.model_dump(mode="json", exclude=set(Reply.model_fields)))
 
     @contextmanager
@@ -90,6 +76,8 @@ class Renderer:
         if not shown:
             yield None
             return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=None)
@@ -268,6 +256,8 @@ class Renderer:
         print(reply.key or f"wrote a new key to {reply.path}")
 
     def layout(self, reply: PartitionsReply) -> None:
+        from rich.filesize import decimal
+
         table = Table(_whole("partition"), "holds", "rows, about", "size", box=None, header_style="dim")
         for one in reply.partitions:
             table.add_row(escape(one.name), one.holds, f"{one.rows:,}", decimal(one.bytes))
@@ -323,40 +313,69 @@ def _citation(source: str, state: str, note: str) -> str:
     return f"[{STATES[state]}]{state:11}[/] {escape(source)}" + (f"  [dim]{escape(note)}[/]" if note else "")
 
 
-_RENDERERS: dict[type, Callable[[Renderer, Any], None]] = {
-    **imports.RENDERERS,
-    **queries.RENDERERS,  # first, for some of its replies refine others
-    RecallReply: Renderer.recalled,
-    Context: Renderer.packed,
-    WhyNot: Renderer.why_not,
-    MemoryView: Renderer.memory,
-    Receipt: Renderer.receipt,
-    MemoryPage: Renderer.memories,
-    UserPage: Renderer.named,
-    AgentPage: Renderer.named,
-    ProjectPage: Renderer.named,
-    Removal: Renderer.removed,
-    LogPage: Renderer.log,
-    History: Renderer.history,
-    VerifyReply: Renderer.verified,
-    Diagnosis: Renderer.diagnosis,
-    Stats: Renderer.stats,
-    Activity: Renderer.activity,
-    CopyReply: Renderer.copied,
-    StoreKey: Renderer.store_key,
-    NewKey: Renderer.new_key,
-    PartitionsReply: Renderer.layout,
-    SqlReply: Renderer.rows,
-    **agents.RENDERERS,
-    **backups.RENDERERS,
-    **measurements.RENDERERS,
-    **connections.RENDERERS,
-    **LEARNING,
-    **runs.RENDERERS,
-    **frameworks.RENDERERS,
-    **found.RENDERERS,
-    **privacy.RENDERERS,
-    **relations.RENDERERS,
-    **retention.RENDERERS,
-    **sources.RENDERERS,
+Render = Callable[[Renderer, Any], None]
+OWN: dict[str, Render] = {
+    "app.key_changes:NewKey": Renderer.new_key,
+    "app.key_changes:StoreKey": Renderer.store_key,
+    "services.access.projects:ProjectPage": Renderer.named,
+    "services.access.users:UserPage": Renderer.named,
+    "services.admin.activity:Activity": Renderer.activity,
+    "services.admin.audit:LogPage": Renderer.log,
+    "services.admin.copy:CopyReply": Renderer.copied,
+    "services.admin.maintenance:Diagnosis": Renderer.diagnosis,
+    "services.admin.maintenance:Stats": Renderer.stats,
+    "services.admin.maintenance:VerifyReply": Renderer.verified,
+    "services.admin.partitions:PartitionsReply": Renderer.layout,
+    "services.admin.removal:Removal": Renderer.removed,
+    "services.agents.agents:AgentPage": Renderer.named,
+    "services.memories.lifecycle:History": Renderer.history,
+    "services.memories.revise:Receipt": Renderer.receipt,
+    "services.recall.browse:MemoryPage": Renderer.memories,
+    "services.recall.browse:MemoryView": Renderer.memory,
+    "services.recall.context:Context": Renderer.packed,
+    "services.recall.recall:RecallReply": Renderer.recalled,
+    "services.recall.user_sql:SqlReply": Renderer.rows,
+    "services.recall.why_not:WhyNot": Renderer.why_not,
 }
+"""By names: a command imports what it shows, and not the types of all replies there are."""
+AREAS = {
+    "interfaces.measurement_replies": "measurements",
+    "services.admin.bulk_changes": "relations",
+    "services.admin.import_": "imports",
+    "services.agents": "agents",
+    "services.backups": "backups",
+    "services.cold": "retention",
+    "services.conversations": "agents",
+    "services.data": "queries",
+    "services.data.connections": "connections",
+    "services.data.find": "found",
+    "services.data.sources": "sources",
+    "services.frameworks": "frameworks",
+    "services.learning": "learning",
+    "services.memories.relations": "relations",
+    "services.memories.tags": "relations",
+    "services.privacy": "privacy",
+    "services.recall.linked": "relations",
+    "services.retention": "retention",
+    "services.runs": "runs",
+    "services.workspaces": "agents",
+}
+"""The module here that shows the replies of a package or module, in its RENDERERS."""
+
+
+def renderer_of(reply: type) -> Render | None:
+    """What shows replies of this type; what is refined is looked for after what refines it."""
+    for one in reply.__mro__:
+        module = one.__module__.removeprefix("recollect.")
+        found = OWN.get(f"{module}:{one.__name__}") or _of_area(module, one)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_area(module: str, reply: type) -> Render | None:
+    area = AREAS.get(module) or AREAS.get(module.rpartition(".")[0])
+    if area is None:
+        return None
+    renderers: dict[type, Render] = import_module(f"recollect.interfaces.cli.render.{area}").RENDERERS
+    return renderers.get(reply)
