@@ -61,7 +61,7 @@ ModelProvider = Annotated[str, AfterValidator(partial(_known, "recollect.languag
 class _Settings(BaseModel):
     """A part of the settings: its repr, which ends up in logs, shows no password."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():

@@ -30,7 +30,7 @@ from recollect.domain.audit import AccessLog
 from recollect.domain.cold import ColdRecord
 from recollect.domain.kinds import define_kind
 from recollect.domain.memory import Memory
-from recollect.domain.provenance import CitationLookup
+from recollect.domain.provenance import CitationLookup, QueryCitation
 from recollect.domain.record import RECORDS
 from recollect.domain.tenancy import ApiKey, Organization, User
 from recollect.domain.text.secret_formats import FORMATS, IBAN
@@ -269,8 +269,6 @@ def _citation_lookup(
     is not evidence for that memory.
     """
     from recollect.adapters.citation_lookup import LocalCitationLookup
-    from recollect.services.data.query_citations import cited_run, result_now
-    from recollect.services.workspaces.blobs import stored_file
 
     store, scope = tenant.store, tenant.scope
     return LocalCitationLookup(
@@ -279,14 +277,32 @@ def _citation_lookup(
         repositories=settings.repositories,
         log_exists=lambda id: _is_logged(store, scope, id, about),
         fetch=settings.fetch,
-        workspace_file=lambda workspace, path: stored_file(store, scope, workspace, path),
+        workspace_file=partial(_workspace_file, store, scope),
         confined=scope.granted is not None,
         keyed=partial(tenant.keyring.keyed, scope),
         account_of=partial(_account_of, store, scope),
         has_users=lambda: bool(store.find(scope, Query(User, limit=1)).records),
-        query_run=partial(cited_run, tenant),
-        query_result=partial(result_now, tenant),
+        query_run=partial(_query_run, tenant),
+        query_result=partial(_query_result, tenant),
     )
+
+
+def _workspace_file(store: RecordStore, scope: Scope, workspace: str, path: str) -> bytes | None:
+    from recollect.services.workspaces.blobs import stored_file
+
+    return stored_file(store, scope, workspace, path)
+
+
+def _query_run(tenant: Tenant, run: str) -> QueryCitation | None:
+    from recollect.services.data.query_citations import cited_run
+
+    return cited_run(tenant, run)
+
+
+def _query_result(tenant: Tenant, cited: QueryCitation) -> QueryCitation:
+    from recollect.services.data.query_citations import result_now
+
+    return result_now(tenant, cited)
 
 
 def with_background(core: Core, settings: Settings) -> Core:

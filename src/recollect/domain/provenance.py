@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from os import PathLike
 from typing import Annotated, ClassVar, Literal, Protocol, Self, get_args
 
@@ -55,6 +56,8 @@ class CitationCheck(BaseModel):
     `unreachable` means that it could not be checked, which proves nothing either way; `claimed`, that one user says it
     of another, or of a page that was not fetched here.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     state: CitationState
     note: str = ""
@@ -115,7 +118,12 @@ class _CitedSource(BaseModel):
     """Fields may be given in camelCase, too, as programs in JavaScript write them (`diffSummary`)."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, loc_by_alias=False
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        loc_by_alias=False,
+        defer_build=True,
     )
 
     def source(self) -> str:
@@ -375,7 +383,7 @@ class UrlCitation(_CitedSource):
 class CitedData(BaseModel):
     """A source as it was when a query read it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: Text
     revision: int = 1
@@ -438,7 +446,11 @@ class QueryCitation(_CitedSource):
 
 AnyCitation = CommitCitation | LogCitation | UserCitation | FileCitation | UrlCitation | QueryCitation
 _TYPES: dict[str, type[_CitedSource]] = {cited.model_fields["type"].default: cited for cited in get_args(AnyCitation)}
-_READER: TypeAdapter[AnyCitation] = TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
+
+
+@cache
+def _reader() -> TypeAdapter[AnyCitation]:
+    return TypeAdapter(Annotated[AnyCitation, Field(discriminator="type")])
 
 
 class Citation(Record):
@@ -576,7 +588,7 @@ def read_citation(given: AnyCitation | Json | str) -> AnyCitation:
             remedy="use recollect.cite.user(…), file(…), commit(…), log(…), url(…) or query(…)",
         )
     try:
-        return _READER.validate_python(given)
+        return _reader().validate_python(given)
     except ValidationError as error:
         raise InvalidInput(f"that is not a citation: {describe(error)}", remedy=_remedy(given.get("type"))) from None
 

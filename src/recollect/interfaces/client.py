@@ -25,7 +25,6 @@ from recollect.catalogue import (
 )
 from recollect.errors import InvalidInput
 from recollect.ports.records import RecordStore, Scope
-from recollect.services.access.keys import reach_of
 from recollect.services.requests import checked_id
 from recollect.services.tenant import Core, Tenant
 from recollect.services.times import zone_for
@@ -79,6 +78,8 @@ class Recollect:
         named = {name: checked_id(id, name) for name, id in given.items() if id is not None}
         if not named:
             raise InvalidInput("nothing to restrict it to", remedy="give user, agent, project or namespace")
+        from recollect.services.access.keys import reach_of
+
         restriction = reach_of(self._core, self._scope.organization_id, **named)
         scope = replace(self._scope, restriction=restriction, actor=user or self._scope.actor)
         return type(self)(self._core, scope, self._prepare, owns=False)

@@ -82,7 +82,7 @@ class Request(BaseModel):
 class MaskedSecret(BaseModel):
     """Secrets of one kind that were replaced by marks in one field of a request; see services/secrets.py."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     field: str = Field(description="Where it was, such as memories.0.content")
     kind: str = Field(description="What it was, such as AWS access key")
     count: int = Field(ge=1, description="How many there were")
@@ -91,7 +91,7 @@ class MaskedSecret(BaseModel):
 class CreatedOwner(BaseModel):
     """A user, agent, session or project that was made because the request named it; see services/named_owners.py."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     type: str = Field(description="user, agent, session or project")
     id: str
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -18,14 +18,53 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-def command_function(operation: Operation) -> Callable[..., int]:
-    """A function whose signature is the operation's request, for the argument parser to read."""
-    import typer
+def command_function(operation: Operation, given: Sequence[str] | None = None) -> Callable[..., int]:
+    """A function whose signature is the operation's request, for the argument parser to read.
 
+    With the arguments that were `given`, of the options only those are in it that stand there, where all are known: the
+    parser takes longer for the forty others of `recall` than for all else.
+    """
     from recollect.interfaces.cli.execution import execute, start
 
-    parameters = [_parameter(operation, name) for name in _ordered(operation)]
-    common = {
+    parameters, common = [_parameter(operation, name) for name in _ordered(operation)], _common(operation)
+    for name, (type, option) in common.items():
+        parameters.append(_keyword(name, Annotated[type, option], False if type is bool else None))
+    shown = parameters if given is None else _needed(parameters, given)
+
+    def command(**given: Any) -> int:
+        surroundings = {name: given.pop(name, False if common[name][0] is bool else None) for name in common}
+        return (start if isinstance(operation, Program) else execute)(operation, given, **surroundings)
+
+    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return command
+
+
+def _needed(parameters: Sequence[inspect.Parameter], given: Sequence[str]) -> list[inspect.Parameter]:
+    """All, where something looks like an option and is none: the parser says which may have been meant."""
+    flags = {one.name: _flags(one) for one in parameters}
+    named = {argument.partition("=")[0] for argument in given if argument.startswith("-")}
+    if named - {flag for some in flags.values() for flag in some}:
+        return list(parameters)
+    return [one for one in parameters if not flags[one.name] or named & flags[one.name]]
+
+
+def _flags(parameter: inspect.Parameter) -> set[str]:
+    """How the option may be written; nothing, if it is an argument with a place."""
+    from typer.models import OptionInfo
+
+    info = get_args(parameter.annotation)[1]
+    if not isinstance(info, OptionInfo):
+        return set()
+    first = info.default if isinstance(info.default, str) else f"--{parameter.name}"  # typer's own reading of it
+    return {flag for one in (first, *(info.param_decls or ())) for flag in one.split("/")}
+
+
+def _common(operation: Operation) -> dict[str, tuple[Any, Any]]:
+    """The options that every command has, and some many have."""
+    import typer
+
+    common: dict[str, tuple[Any, Any]] = {
         "store": (
             str | None,
             typer.Option(metavar="STORE", help="The store: a file, an address, or a YAML settings file"),
@@ -57,17 +96,7 @@ def command_function(operation: Operation) -> Callable[..., int]:
         }
     if operation.needs_confirmation:
         common["yes"] = (bool, typer.Option("--yes", "-y", help="Do not ask for confirmation"))
-    for name, (type, option) in common.items():
-        default = False if type is bool else None
-        parameters.append(_keyword(name, Annotated[type, option], default))
-
-    def command(**given: Any) -> int:
-        surroundings = {name: given.pop(name) for name in common}
-        return (start if isinstance(operation, Program) else execute)(operation, given, **surroundings)
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    return common
 
 
 def _keyword(name: str, annotation: object, default: object) -> inspect.Parameter:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from recollect.catalogue import FORMER_NAMES, Operation, meant
-from recollect.interfaces.cli.commands import ALSO, COMMANDS, GROUPS, HEADINGS
+from recollect.interfaces.cli.commands import ALSO, COMMANDS, GROUPS, HEADINGS, Program
 
 LEADING = ("--store", "--organization", "--actor", "--json")
 """Options that may stand before the command."""
@@ -175,6 +175,9 @@ def _in_place(operation: Operation, arguments: list[str]) -> list[str]:
 
 
 def _run_command(operation: Operation, arguments: list[str]) -> int:
+    if not isinstance(operation, Program):
+        # pydantic would look through all installed packages for plugins of its own; no single command needs one.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import typer
 
     from recollect.errors import RecollectError
@@ -183,10 +186,12 @@ def _run_command(operation: Operation, arguments: list[str]) -> int:
 
     as_json = "--json" in arguments
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(operation.command, help=operation.summary, epilog=ALSO.get(operation.name))(command_function(operation))
+    arguments = _in_place(operation, arguments)
+    function = command_function(operation, arguments)
+    app.command(operation.command, help=operation.summary, epilog=ALSO.get(operation.name))(function)
     try:
         # Exit codes come back as values, so that nothing but our own lines reaches the terminal.
-        code = app(_in_place(operation, arguments), prog_name=f"recollect {operation.command}", standalone_mode=False)
+        code = app(arguments, prog_name=f"recollect {operation.command}", standalone_mode=False)
         return int(code or 0)
     except RecollectError as error:
         print_error(error, as_json)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from recollect.domain.memory import Memory
 from recollect.domain.provenance import Citation
@@ -23,7 +23,9 @@ from recollect.ports.steps import Update
 from recollect.services.tenant import Tenant
 from recollect.services.transaction import citations_of
 from recollect.services.trust.citations import CitationView, citation_view
-from recollect.services.trust.governance import CheckReply, check_memory, looked_up, record_checked
+
+if TYPE_CHECKING:  # a recall imports it when it has something to check
+    from recollect.services.trust.governance import CheckReply
 
 When = Literal["none", "stale", "always"]
 NOTED_SECONDS = 3600.0  # how often an unchanged result is written: a recall should mostly only read
@@ -53,6 +55,8 @@ class Recheck:
         return any(id in self.fallen for id in wanted)
 
     def _looked(self, id: str, citations: Sequence[Citation]) -> list[Citation]:
+        from recollect.services.trust.governance import looked_up
+
         for _ in range(3):
             memory = self.tenant.get(Memory, id)
             if memory is None:
@@ -68,6 +72,8 @@ class Recheck:
         return list(citations)
 
     def _write(self, memory: Memory, before: Sequence[Citation], checked: Sequence[Citation]) -> None:
+        from recollect.services.trust.governance import record_checked
+
         were = {one.id: one for one in before}
         worth = [one for one in checked if _is_news(were[one.id], one)]
         if worth and record_checked(self.tenant, memory, worth):
@@ -99,6 +105,8 @@ def _age(moment: datetime) -> float:
 
 def check_oldest(tenant: Tenant, most: int) -> CheckReply:
     """Check the citations that were not tried for the longest, up to a limit; recently tried ones are skipped."""
+    from recollect.services.trust.governance import CheckReply, check_memory
+
     before = now() - timedelta(seconds=tenant.stale_seconds)
     due = AnyOf((IsNull("tried_at"), Compare("tried_at", "<", before)))
     report = CheckReply()
