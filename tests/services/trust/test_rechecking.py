@@ -100,7 +100,7 @@ def test_only_what_is_shown_is_looked_at_and_nothing_where_nobody_asks(
     looked: list[str] = []
     reads: list[int] = []
     whole, find = governance.looked_up, mem._core.store.find
-    monkeypatch.setattr(rechecks, "looked_up", lambda tenant, one: looked.append(one.source) or whole(tenant, one))
+    monkeypatch.setattr(governance, "looked_up", lambda tenant, one: looked.append(one.source) or whole(tenant, one))
     monkeypatch.setattr(mem._core.store, "find", lambda *given: reads.append(1) or find(*given))
     mem.recall("port of red", limit=1)
     mem.context("port of red")
