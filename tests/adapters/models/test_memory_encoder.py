@@ -80,8 +80,8 @@ def test_another_graph_and_other_weights_are_refused(tmp_path: Path, name: str) 
     graph = MemoryEncoder()._installed_weights()
     for file in (graph, graph.with_suffix(".weights")):
         shutil.copy(file, tmp_path)
-    with (tmp_path / name).open("r+b") as file:
-        file.seek(5000)
-        file.write(b"other")
+    with (tmp_path / name).open("r+b") as changed:
+        changed.seek(5000)
+        changed.write(b"other")
     with pytest.raises(DamagedData, match="wrong checksum"):
         MemoryEncoder(weights=tmp_path / graph.name).embed(["a"])
