@@ -45,9 +45,9 @@ class Server:
     def __init__(self, *, durable: bool = False) -> None:
         self._settings = {**_SETTINGS, **(dict.fromkeys(_SAFE, "on") if durable else {})}
         self.folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
-        self._user = _server_user()
-        if self._user is not None:
-            shutil.chown(self.folder, self._user)
+        self.user = _server_user()
+        if self.user is not None:
+            shutil.chown(self.folder, self.user)
         data = str(self.folder / "data")
         locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale)
@@ -61,7 +61,7 @@ class Server:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [BIN / "postgres", "-D", data, "-p", str(self.port), "-k", str(self.folder), *options],
-                user=self._user,
+                user=self.user,
                 cwd="/",
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -120,7 +120,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, tool: str, *arguments: str) -> None:
-        done = subprocess.run([BIN / tool, *arguments], user=self._user, cwd="/", capture_output=True, text=True)
+        done = subprocess.run([BIN / tool, *arguments], user=self.user, cwd="/", capture_output=True, text=True)
         assert done.returncode == 0, f"{tool} failed: {done.stderr}"
 
     def _wait(self) -> None:

@@ -383,6 +383,13 @@ class Settings(_Settings):
     months_ahead: int = Field(
         3, ge=0, le=120, description="PostgreSQL: how many months of partitions to create in advance"
     )
+    citus_shards: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Citus: into how many shards `migrate --distribute` spreads each table; by default four for each "
+        "worker, and at least 16",
+    )
     postgres_tools: Path | None = Field(
         None, description="The folder of pg_dump and pg_restore; by default they are found on the PATH"
     )

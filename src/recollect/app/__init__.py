@@ -38,7 +38,7 @@ from recollect.domain.text.secrets import SecretPolicy
 from recollect.errors import DuplicateKey, InvalidSettings, NotFound, typed_os_errors
 from recollect.ports.member_indexes import IndexesMembers, MemberIndex
 from recollect.ports.models import Embedder, LanguageModel
-from recollect.ports.partitions import Partitioned
+from recollect.ports.partitions import Distributable, Partitioned
 from recollect.ports.protocols import missing
 from recollect.ports.query import Compare, OneOf, Query, equal
 from recollect.ports.records import RecordStore, Scope
@@ -178,6 +178,8 @@ def build(
         _index_members(store, settings)
         if isinstance(store, Partitioned):
             store.months_ahead, store.tools = settings.months_ahead, settings.postgres_tools
+        if isinstance(store, Distributable):
+            store.shard_count = settings.citus_shards
     except BaseException:
         if own_store is None:
             store.close()

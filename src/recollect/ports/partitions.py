@@ -54,7 +54,22 @@ class Partitioned(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of a cluster as it is now; with a remedy if it cannot serve."""
+
+    name: str
+    says: str
+    remedy: str = ""
+
+
 @runtime_checkable
 class Distributable(Protocol):
+    shard_count: int | None
+    """Into how many pieces the tables are spread; None for as many as fit the machines."""
+
     def distribute(self) -> list[str]:
         """Spread the tables over the machines of a cluster, by tenant; gives the tables that were not spread before."""
+
+    def machines(self) -> list[Machine]:
+        """Every machine besides the one that was connected to, asked now; none where there is no cluster."""

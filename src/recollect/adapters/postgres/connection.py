@@ -308,16 +308,22 @@ class Database:
             pool.putconn(connection)
 
     def _write_once(self, begin: Sequence[ReadStatement], work: Callable[[Connection], T]) -> T:
-        """The second statement of `begin` says the number of the transaction, last in its answer."""
+        """The second statement of `begin` says the number of the transaction, last in its answer.
+
+        On a cluster COMMIT goes alone: what fails before it is surely undone, and may be tried again. What fails with
+        it may be done all the same, if a worker was lost at that moment.
+        """
         number = ""
         try:
             with self._flight(begin) as (connection, begun):
                 result = work(connection)
+                if self.is_distributed:
+                    _settle(connection)
                 number = str(begun[1].fetchall()[0][-1])
                 connection.execute("COMMIT")
             return result
-        except psycopg.OperationalError as error:
-            if not number or not _is_lost(error):
+        except psycopg.Error as error:
+            if not number or not (self.is_distributed or _is_lost(error)):
                 raise
             lost = error
         if self._is_committed(number, lost):
@@ -379,6 +385,12 @@ def _drain(flight: psycopg.Pipeline) -> None:
         flight.sync()
     except psycopg.Error:
         return  # a consequence of the failure that is being told
+
+
+def _settle(connection: Connection) -> None:
+    """Take in every answer; within a flight, the end of another one does that."""
+    with connection.pipeline():
+        pass
 
 
 def _leave(connection: Connection) -> None:

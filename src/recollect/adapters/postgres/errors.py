@@ -1,6 +1,8 @@
-"""What PostgreSQL, and a pooler before it, says went wrong, in our own words."""
+"""What PostgreSQL, a worker of its cluster or a pooler before it, says went wrong, in our own words."""
 
 from __future__ import annotations
+
+import re
 
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
@@ -21,6 +23,10 @@ from recollect.errors import (
 )
 
 SAID_BY_A_POOLER = "08P01"  # whatever it is: only the words tell
+# Citus passes on what a worker says, and says of whom; of a worker that does not answer it tells in words of its own.
+_ON_A_WORKER = re.compile(r"while executing command on (\S+:\d+)")
+_NO_WORKER = re.compile(r"connection to the remote node (?:\S+@)?(\S+:\d+) failed")
+_SHARD = re.compile(r"_\d{5,}$")
 
 
 def recollect_error(error: Exception, label: str) -> RecollectError:
@@ -34,14 +40,35 @@ def recollect_error(error: Exception, label: str) -> RecollectError:
     if isinstance(error, psycopg.errors.UniqueViolation):
         return _duplicate(error)
     state = getattr(error, "sqlstate", None)
+    if isinstance(error, psycopg.Error) and state is not None and (worker := _worker(error)):
+        return _failed_worker(state, f"{label} (worker {worker})")
     if state is None and isinstance(error, psycopg.DataError):
         return InvalidInput(f"a value does not fit into {label}")
     if state is None or state == SAID_BY_A_POOLER:
         return _unreached(str(error).lower(), label)
+    return _meaning(state, label, type(error).__name__)
+
+
+def _meaning(state: str, label: str, name: str) -> RecollectError:
     for beginning, kind, what, remedy in _MEANINGS:
         if state.startswith(beginning):
             return kind(f"{label} {what}", remedy=remedy, sqlstate=state)
-    return StoreError(f"{label} refused a statement ({type(error).__name__}, {state})", sqlstate=state)
+    return StoreError(f"{label} refused a statement ({name}, {state})", sqlstate=state)
+
+
+def _worker(error: psycopg.Error) -> str | None:
+    """Which machine of a cluster an error is about, if it is about one."""
+    found = _ON_A_WORKER.search(error.diag.context or "") or _NO_WORKER.search(error.diag.message_primary or "")
+    return found[1] if found else None
+
+
+def _failed_worker(state: str, label: str) -> RecollectError:
+    """A worker that cannot be reached, or has an error of its own, does not make the store a damaged one."""
+    if state.startswith(("08", "57P", "28")):
+        return Unavailable(f"{label} cannot be reached", remedy="start it; `recollect doctor` asks every machine")
+    if state.startswith("XX"):
+        return StoreError(f"{label} had an error of its own", remedy="look into that machine's log", sqlstate=state)
+    return _meaning(state, label, "on a worker")
 
 
 _FORGOT = "has mixed up the statements of its clients: a pooler lends its connections by the transaction"
@@ -61,6 +88,7 @@ _MEANINGS: tuple[tuple[str, type[RecollectError], str, str], ...] = (
     ("42P05", StoreError, _FORGOT, _NAME_THE_POOLER),
     ("22", InvalidInput, "cannot hold such a value", "see docs/reference/records.md"),
     ("54", InvalidInput, "cannot hold a value as large", "give less"),
+    ("XX000", StoreError, "had an internal error", "look into the server's log"),
     ("XX", DamagedData, "is damaged", "look into the server's log, then restore a backup"),
     ("57P", Unavailable, "is shutting down or starting", "try again in a moment"),
     ("08", Unavailable, "cannot be reached", "check the address, and that the server is running"),
@@ -118,9 +146,21 @@ _UNREACHED: tuple[tuple[str, type[RecollectError], str, str], ...] = (
 
 
 def _duplicate(error: psycopg.errors.UniqueViolation) -> DuplicateKey:
-    """The server names the index; its words about the values are withheld where row-level security is on."""
-    table = (error.diag.table_name or "").rstrip("0123456789_")
-    index = error.diag.constraint_name or ""
+    """The server names the index; its words about the values are withheld where row-level security is on.
+
+    Of what a worker says Citus keeps the words alone, in which the index of a shard is named.
+    """
+    index = _SHARD.sub("", error.diag.constraint_name or _index_named(error.diag.message_primary or ""))
+    table = (error.diag.table_name or "").rstrip("0123456789_") or _table_of(index)
     keys = [key.fields for key in RECORDS[table].shape.unique] if table in RECORDS else []
     named = [fields for fields in keys if index.removesuffix("_idx").endswith("_".join(fields))]
     return DuplicateKey.of(table, named[0] if named and not index.endswith("_pkey") else ("id",))
+
+
+def _index_named(said: str) -> str:
+    return next((word for word in re.findall(r"\w+", said) if _SHARD.search(word) and _table_of(word)), "")
+
+
+def _table_of(index: str) -> str:
+    """The table whose name an index begins with: the longest, since one may begin as another does."""
+    return max((table for table in RECORDS if index.startswith(f"{table}_")), key=len, default="")

@@ -152,8 +152,8 @@ def make_index(
         connection.execute("SET maintenance_work_mem = '256MB'")
     full = f"{schema}.{name}" if schema else name
     found = connection.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (full,)).fetchall()
-    if found and not found[0][0]:  # what an interrupted build leaves behind
-        connection.execute(f"DROP INDEX {full}")
+    if found and not found[0][0]:  # what an interrupted build leaves behind, on a cluster on some of the shards only
+        connection.execute(f"DROP INDEX IF EXISTS {full}")
     # No values are bound here, so a percent sign stands for itself.
     connection.execute(
         f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} "

@@ -209,7 +209,7 @@ class PgVectorStore:
 _log = logging.getLogger("recollect")
 _BUILDING = 0x686E7377  # "hnsw": one process at a time makes indexes
 _OUR_INDEXES = (
-    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding\\_%\\_hnsw\\_%' "
+    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'i' AND c.relname LIKE 'embedding%\\_hnsw\\_%' "
     "AND pg_table_is_visible(c.oid)"
 )
 

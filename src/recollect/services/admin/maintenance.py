@@ -20,6 +20,7 @@ from recollect.domain.tenancy import Organization
 from recollect.errors import DamagedData, EmbedderFailed, IndexFailed, RecollectError, Unavailable
 from recollect.ports.keys import TextEncryption
 from recollect.ports.models import Embedder
+from recollect.ports.partitions import Distributable
 from recollect.ports.query import Compare, IsNull, Linked, OneOf, Order, Query, equal
 from recollect.ports.records import Part, Problem
 from recollect.services.admin.encryption import texts_of
@@ -311,13 +312,26 @@ def doctor(tenant: Tenant, request: DoctorRequest) -> Diagnosis:
 
 def _examined(tenant: Tenant) -> list[DoctorFinding]:
     """Every finding; a store too damaged to be queried is one, too."""
-    findings: list[DoctorFinding] = []
+    findings = list(_machines(tenant))
+    ailing = [finding for finding in findings if not finding.well]
     for examine in (_presence, _index_state, _health, _pending, _backups):
         try:
             findings += examine(tenant)
         except DamagedData as error:
             findings.append(DoctorFinding(name="damage", well=False, says=error.message, remedy=RESTORE))
+        except Unavailable:
+            if not ailing:
+                raise
+            return findings  # without that machine nothing more can be told
     return findings
+
+
+def _machines(tenant: Tenant) -> Iterator[DoctorFinding]:
+    """Of a cluster, each is asked."""
+    for machine in tenant.store.machines() if isinstance(tenant.store, Distributable) else ():
+        yield DoctorFinding(
+            name=f"machine {machine.name}", well=not machine.remedy, says=machine.says, remedy=machine.remedy
+        )
 
 
 def _index_state(tenant: Tenant) -> Iterator[DoctorFinding]:

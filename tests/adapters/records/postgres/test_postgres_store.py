@@ -45,6 +45,7 @@ from recollect.domain.memory import Embedding, Memory
 from recollect.domain.record import RECORDS, new_id, now
 from recollect.errors import (
     Closed,
+    DamagedData,
     DuplicateKey,
     InvalidInput,
     InvalidSettings,
@@ -476,16 +477,85 @@ class TestFailures:
             assert len(tries) == 1
             store.close()
 
-    def test_a_commit_of_which_nobody_can_tell_says_so(self, store: PostgresStore, acme: Scope) -> None:
+    def test_a_commit_of_which_nobody_can_tell_says_so(self, acme: Scope) -> None:
+        with Severed(server().emptied_store()) as wire:
+            store = PostgresStore(wire.address)
+            found(store, "acme")
+            store.database.is_distributed = True
+
+            def work(connection: Connection) -> None:
+                store._apply(connection, acme, [Insert(agent(acme))], together=True)
+                wire.swallow_answer_to = b"COMMIT"
+
+            with pytest.raises(Unavailable, match="lost during a commit"):
+                store.database.write("acme", work)
+            store.close()
+
+    def test_on_a_cluster_a_line_lost_before_the_commit_is_tried_again(self, store: PostgresStore, acme: Scope) -> None:
         store.database.is_distributed = True
+        tries: list[Any] = []
 
         def work(connection: Connection) -> None:
-            store._apply(connection, acme, [Insert(agent(acme))], together=True)
-            connection.execute("SELECT 1").fetchall()
-            server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+            tries.append(store._apply(connection, acme, [Insert(agent(acme))], together=True))
+            if len(tries) == 1:
+                connection.execute("SELECT 1").fetchall()
+                server().admin(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
 
-        with pytest.raises(Unavailable, match="lost during a commit"):
-            store.database.write("acme", work)
+        store.database.write("acme", work)
+        assert (len(tries), store.count(acme, Query(Agent))) == (2, 1)
+
+    def test_what_a_cluster_says_to_a_commit_leaves_it_open(self, store: PostgresStore, acme: Scope) -> None:
+        """That is how it tells of a worker that was lost just then: an internal error, and no damage."""
+        store.database.is_distributed = True
+        with _Failing(store, "XX000", 99, deferred=True), pytest.raises(Unavailable, match="lost during a commit"):
+            store.transact(acme, [Insert(agent(acme))])
+
+    @pytest.mark.parametrize(
+        ("state", "error", "says"),
+        [
+            ("XX000", StoreError, r"\(worker worker-1:5432\) had an error of its own"),
+            ("XX001", StoreError, r"\(worker worker-1:5432\) had an error of its own"),
+            ("08006", Unavailable, r"\(worker worker-1:5432\) cannot be reached"),
+            ("55P03", StoreBusy, r"\(worker worker-1:5432\) is busy"),
+        ],
+    )
+    def test_what_a_worker_says_is_told_of_that_worker(
+        self, store: PostgresStore, acme: Scope, state: str, error: type[Exception], says: str
+    ) -> None:
+        store.database.is_distributed = True
+        with (
+            _Failing(store, state, 99, function='"while executing command on worker-1:5432"'),
+            pytest.raises(error, match=says) as caught,
+        ):
+            store.transact(acme, [Insert(agent(acme))])
+        assert not isinstance(caught.value, DamagedData)
+
+    def test_a_worker_that_does_not_answer_is_named(self, store: PostgresStore, acme: Scope) -> None:
+        store.database.is_distributed = True
+        said = "connection to the remote node recollect_app@worker-2:5432 failed with the following error: gone"
+        with _Failing(store, "08006", 99, says=said), pytest.raises(Unavailable, match=r"\(worker worker-2:5432\)"):
+            store.transact(acme, [Insert(agent(acme))])
+
+    @pytest.mark.parametrize(
+        ("index", "table", "fields"),
+        [
+            (
+                "block_link_unique_block_id_block_label_agent_id_102045",
+                "block_link",
+                ["block_id", "block_label", "agent_id"],
+            ),
+            ("block_pkey_102046", "block", ["id"]),
+            ("memory_2026_11_pkey_102047", "memory", ["id"]),
+        ],
+    )
+    def test_a_key_that_is_taken_on_a_shard_is_told_of_its_table(
+        self, store: PostgresStore, acme: Scope, index: str, table: str, fields: list[str]
+    ) -> None:
+        """Citus passes on the words of a worker, without the names beside them."""
+        said = f'duplicate key value violates unique constraint "{index}"'
+        with _Failing(store, "23505", 99, says=said), pytest.raises(DuplicateKey, match=f"a {table} already") as caught:
+            store.transact(acme, [Insert(agent(acme))])
+        assert caught.value.details["fields"] == fields
 
     def test_a_number_that_a_crashed_server_gives_out_anew_is_not_taken_for_ours(self) -> None:
         with _server_that_flushes_late() as mine:
@@ -638,6 +708,7 @@ class Severed:
 
     def __init__(self, address: str) -> None:
         self.swallow_answers = False
+        self.swallow_answer_to = b""
         self._listener = socket.create_server(("127.0.0.1", 0))
         port = self._listener.getsockname()[1]
         self.address = address.replace(f":{server().port}/", f":{port}/")
@@ -662,6 +733,8 @@ class Severed:
     def _carry(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
         try:
             while data := source.recv(65536):
+                if not answers and self.swallow_answer_to and self.swallow_answer_to in data:
+                    self.swallow_answers = True
                 if answers and self.swallow_answers:
                     self.swallow_answers = False
                     break
@@ -675,21 +748,39 @@ class Severed:
 
 
 class _Failing:
-    def __init__(self, store: PostgresStore, state: str, times: int) -> None:
+    """Writing an agent fails so many times; `deferred`, with the commit."""
+
+    def __init__(
+        self,
+        store: PostgresStore,
+        state: str,
+        times: int,
+        *,
+        deferred: bool = False,
+        function: str = "fail",
+        says: str = "",
+    ) -> None:
         self._store, self._state, self._times = store, state, times
+        self._when = (
+            'CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON "agent" DEFERRABLE INITIALLY DEFERRED'
+            if deferred
+            else 'CREATE TRIGGER fail BEFORE INSERT ON "agent"'
+        )
+        self._function, self._says = function, says
 
     def __enter__(self) -> None:
         with self._store.as_owner() as connection:
             connection.execute(
-                "CREATE SEQUENCE tries; GRANT USAGE ON tries TO public; CREATE FUNCTION fail() RETURNS trigger "
+                "CREATE SEQUENCE tries; GRANT USAGE ON tries TO public; "
+                f"CREATE FUNCTION {self._function}() RETURNS trigger "
                 f"LANGUAGE plpgsql AS $$ BEGIN IF nextval('tries') <= {self._times} THEN "
-                f"RAISE EXCEPTION SQLSTATE '{self._state}'; END IF; RETURN new; END $$; "
-                'CREATE TRIGGER fail BEFORE INSERT ON "agent" FOR EACH ROW EXECUTE FUNCTION fail()'
+                f"RAISE EXCEPTION SQLSTATE '{self._state}' USING MESSAGE = '{self._says}'; END IF; RETURN new; END $$; "
+                f"{self._when} FOR EACH ROW EXECUTE FUNCTION {self._function}()"
             )
 
     def __exit__(self, *problem: object) -> None:
         with self._store.as_owner() as connection:
-            connection.execute("DROP FUNCTION fail() CASCADE; DROP SEQUENCE tries")
+            connection.execute(f"DROP FUNCTION {self._function}() CASCADE; DROP SEQUENCE tries")
 
 
 class TestCommitOrder:

@@ -17,6 +17,7 @@ from recollect.adapters.records.common.dialect import Run, Values
 from recollect.adapters.records.common.field_cipher import FieldCipher
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.text_terms import READ_OTHERWISE, indexed_terms, keyed, terms_of
+from recollect.adapters.records.postgres import cluster
 from recollect.adapters.records.postgres.dialect import placeholders
 from recollect.domain.record import RECORDS, Record
 from recollect.errors import DamagedData, WrongKey
@@ -24,6 +25,10 @@ from recollect.ports.query import Row
 from recollect.ports.records import Problem
 
 BATCH = 1000
+_UNBOUND = (
+    'ALTER TABLE "organization" NO FORCE ROW LEVEL SECURITY',
+    'ALTER TABLE "organization" FORCE ROW LEVEL SECURITY',
+)
 MAKER = "lexemes of terms"
 # What is new in a text index is read from end to end by every search until it is sorted in: by default up to 4 MB.
 PENDING = "gin_pending_list_limit = 256"
@@ -45,10 +50,15 @@ class RecordReading:
     cipher: FieldCipher
 
     def learn_keys(self, connection: Connection) -> None:
-        """By this connection: within a transaction that changes tables, another would wait for it."""
-        connection.execute(f"SET LOCAL ROLE {UPKEEP}")
+        """By this connection: within a transaction that changes tables, another would wait for it.
+
+        On a cluster that is true of another role, too: Citus connects to the workers as the role that works.
+        """
+        as_owner = cluster.is_distributed(connection)
+        enter, leave = _UNBOUND if as_owner else (f"SET LOCAL ROLE {UPKEEP}", "RESET ROLE")
+        connection.execute(enter)
         rows = connection.execute('SELECT id, data_key, text_encrypted FROM "organization"').fetchall()
-        connection.execute("RESET ROLE")
+        connection.execute(leave)
         for row in rows:
             self.keys.learn(*row)
 
@@ -108,7 +118,7 @@ def rebuild_text(connection: Connection, reading: RecordReading) -> list[str]:
         with connection.transaction():
             count = fill_text(connection, RECORDS[table], reading)
             mark_text(running(connection), table, mark)
-        connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
+        _reindex(connection, table)
         if count:
             done.append(f"{table}: {count} in the text index")
     return done
@@ -118,9 +128,16 @@ def erase_words(connection: Connection) -> None:
     """Vacuum takes rows out of a text index, but not their words; and statistics quote the commonest values."""
     for table in sorted(RECORDS):
         if RECORDS[table].shape.has_keyed_terms:
-            connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
+            _reindex(connection, table)
         if RECORDS[table].shape.sealable:
             connection.execute(f"ANALYZE {quoted(table)}")
+
+
+def _reindex(connection: Connection, table: str) -> None:
+    if cluster.is_distributed(connection):
+        cluster.reindex_text(connection, table)
+    else:
+        connection.execute(f"REINDEX INDEX {quoted(table + '_text')}")
 
 
 def fill_text(connection: Connection, record: type[Record], reading: RecordReading) -> int:

@@ -1,26 +1,21 @@
-"""The pieces of a PostgreSQL store: its partitions, and its tables distributed over a Citus cluster.
+"""The pieces of a PostgreSQL store: its partitions, on one server or in the shards of a cluster.
 
 Dropping a month of the access log waits until no writer is under way (the lock that snapshots of vectors take), drops
-the partition and writes the notes about it in one transaction. The statements that distribute are data, so that a test
-can hold them against the rules that Citus has; see tests/adapters/records/postgres/test_citus_rules.py.
+the partition and writes the notes about it in one transaction.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from psycopg import sql
-
-from recollect.adapters.postgres.connection import APP, BUSY_SECONDS, UPKEEP, Connection
+from recollect.adapters.postgres.connection import BUSY_SECONDS, Connection
 from recollect.adapters.records.common.sql_compiler import quoted
 from recollect.adapters.records.common.transaction import referrers
+from recollect.adapters.records.postgres import cluster
 from recollect.adapters.records.postgres.schema import BY_MONTH, BY_TENANT, first_id
-from recollect.domain.record import RECORDS
-from recollect.errors import Unsupported
 from recollect.ports.partitions import Partition
-from recollect.ports.query import Row
 
 _MONTH = re.compile(r"^(.+)_(\d{4})_(\d\d)$")
 _LISTED = (
@@ -29,13 +24,31 @@ _LISTED = (
     "JOIN pg_class p ON p.oid = i.inhparent "
     "WHERE p.relname = ANY(%s) AND p.relkind = 'p' AND pg_table_is_visible(p.oid) ORDER BY 1, 2"
 )
-BOOKKEEPING = ("recollect_migrations", "recollect_store")
-ROOT = "organization"
+_DISTRIBUTED = (
+    "SELECT coalesce(p.relname, c.relname), c.relname, c.oid FROM pg_catalog.pg_dist_partition d "
+    "JOIN pg_class c ON c.oid = d.logicalrelid LEFT JOIN pg_inherits i ON i.inhrelid = c.oid "
+    "LEFT JOIN pg_class p ON p.oid = i.inhparent WHERE c.relkind = 'r' AND coalesce(p.relname, c.relname) = ANY(%s) "
+    "AND pg_table_is_visible(c.oid) ORDER BY 1, 2"
+)
 
 
 def listed(connection: Connection) -> list[Partition]:
     rows = connection.execute(_LISTED, ([*BY_MONTH, *BY_TENANT],)).fetchall()
     return [_partition(*row) for row in rows]
+
+
+def listed_on_a_cluster(connection: Connection) -> list[Partition]:
+    """The same pieces, with what all their shards hold."""
+    found = connection.execute(_DISTRIBUTED, ([*BY_MONTH, *BY_TENANT],)).fetchall()
+    sizes = cluster.sizes(connection, [oid for _, _, oid in found])
+    listed = []
+    for table, name, oid in found:
+        shards, rows, size = sizes.get(oid, (0, 0, 0))
+        if name == table:
+            listed.append(Partition(name, table, f"organizations, in {shards} shards", rows, size))
+        else:
+            listed.append(_partition(table, name, rows, size))
+    return listed
 
 
 def _partition(table: str, name: str, rows: int, size: int) -> Partition:
@@ -83,63 +96,3 @@ def drop(connection: Connection, partition: Partition, note: Callable[[Connectio
 
 def _holds_rows(connection: Connection, name: str) -> bool:
     return bool(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {quoted(name)})").fetchall()[0][0])
-
-
-# -- Citus -----------------------------------------------------------------------------------------------------------
-
-
-def distribution(tables: list[str]) -> Iterator[str]:
-    """The statements that spread these tables, and all else that the workers of a cluster need."""
-    roles = "; ".join(
-        f"IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{role}') "
-        f"THEN CREATE ROLE {role} NOLOGIN NOSUPERUSER NOBYPASSRLS; END IF"
-        for role in (APP, UPKEEP)
-    )
-    yield f"SELECT run_command_on_workers($cmd$ DO $do$ BEGIN {roles}; END $do$ $cmd$)"
-    for table in BOOKKEEPING:
-        if table in tables:
-            yield f"SELECT create_reference_table('{table}')"
-    if ROOT in tables:
-        yield f"SELECT create_distributed_table('{quoted(ROOT)}', 'organization_id', colocate_with => 'none')"
-    for table in tables:
-        if table not in (*BOOKKEEPING, ROOT):
-            yield (
-                f"SELECT create_distributed_table('{quoted(table)}', 'organization_id', "
-                f"colocate_with => '{quoted(ROOT)}')"
-            )
-
-
-def distribute(connection: Connection, label: str) -> list[str]:
-    if not connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'").fetchall():
-        raise Unsupported(
-            f"{label} has no Citus",
-            remedy="install Citus on every server, set shared_preload_libraries = 'citus', run CREATE EXTENSION citus "
-            "and citus_add_node for each worker (docs/scale.md), then repeat; one PostgreSQL server needs none of it",
-        )
-    known = connection.execute("SELECT logicalrelid::regclass::text FROM pg_dist_partition").fetchall()
-    spread = {str(name).strip('"') for (name,) in known}
-    missing = [table for table in (*BOOKKEEPING, *sorted(RECORDS), "recollect_gone") if table not in spread]
-    if missing:
-        with connection.transaction():
-            # The function that makes the words of a text, its dictionary and its owner must be there before the tables.
-            connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
-            for statement in distribution(missing):
-                connection.execute(statement)
-            _lend_roles(connection)
-    return missing
-
-
-def _lend_roles(connection: Connection) -> None:
-    """The user of the address switches to the roles on the workers, too."""
-    user = sql.Identifier(str(connection.execute("SELECT current_user").fetchall()[0][0])).as_string()
-    connection.execute(f"SELECT run_command_on_workers($cmd$ GRANT {APP}, {UPKEEP} TO {user} $cmd$)")
-
-
-def is_distributed(connection: Connection) -> bool:
-    has = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchall()[0][0]
-    if not has:
-        return False
-    found: list[Row] = connection.execute(
-        "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'organization'::regclass"
-    ).fetchall()
-    return bool(found)

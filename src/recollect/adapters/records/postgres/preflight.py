@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from recollect.adapters.postgres.connection import Connection, Database
+from recollect.adapters.postgres.connection import APP, UPKEEP, Connection, Database
 from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, may_create
 from recollect.adapters.postgres.pooler import POOLED
 from recollect.adapters.records.common import migrations
+from recollect.adapters.records.postgres import cluster, distribution
 from recollect.adapters.records.postgres.logins import ONE_LOGIN, check_serving
 from recollect.adapters.records.postgres.schema import check_server, may_not_make_tables, roles_needed
+from recollect.errors import RecollectError, Unavailable
+from recollect.ports.partitions import Machine
 
 _PRIVILEGES = (
     "SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_user, current_schema(), 'CREATE'), "
@@ -23,6 +26,7 @@ def examine(address: str, upkeep: str | None = None) -> str:
     try:
         with database.translated_errors():
             said = [_examined(connection, database.label), _logins(connection, database)]
+            said += _cluster(connection, database.label)
         if database.is_pooled or database.upkeep.is_pooled:
             said.append(f"behind a pooler ({POOLED.remedy})")
         return "; ".join(said)
@@ -54,6 +58,42 @@ def _logins(owner: Connection, database: Database) -> str:
         finally:
             serving.close()
     return f"{remark.says} ({remark.remedy})" if remark.remedy else f"logins: {remark.says}"
+
+
+def _cluster(connection: Connection, label: str) -> list[str]:
+    """What there is of a cluster. A worker that cannot serve is an error where the tables are spread, else a remark."""
+    version = cluster.version(connection)
+    if version is None:
+        return []
+    if not cluster.is_distributed(connection):
+        away = [one.name for one in cluster.machines(connection, roles=()) if not one.is_reached]
+        unreached = f", of whose workers {', '.join(away)} cannot be reached" if away else ""
+        return [f"Citus {version}{unreached}; the tables are not spread over it (recollect migrate --distribute does)"]
+    known = machines(connection, label)
+    for machine in known:
+        if machine.remedy:
+            raise Unavailable(machine.says, remedy=machine.remedy)
+    return [f"Citus {version} with {len(known)} workers, each of which answers as {APP} and {UPKEEP}"]
+
+
+def machines(connection: Connection, label: str) -> list[Machine]:
+    """Every worker that the tables are spread over."""
+    here = connection.info.server_version // 10_000, cluster.version(connection), found(connection)[0]
+    return [_machine(one, here, distribution.trouble(one, connection, label)) for one in cluster.machines(connection)]
+
+
+def _machine(one: cluster.Machine, here: tuple[int, str | None, str | None], trouble: RecollectError | None) -> Machine:
+    if trouble is not None:
+        return Machine(one.name, trouble.message, trouble.remedy)
+    vector = one.vector if here[2] is not None else None  # what nobody uses may differ
+    says = f"PostgreSQL {one.server}, Citus {one.citus}, " + (f"pgvector {one.vector}" if one.vector else "no pgvector")
+    if (one.server, one.citus, vector) == here:
+        return Machine(one.name, says)
+    return Machine(
+        one.name,
+        f"the worker {one.name} has {says}, which is not what the coordinator has",
+        "install the same versions on every machine, and run CREATE EXTENSION citus in this database on each",
+    )
 
 
 def _vectors(connection: Connection) -> str:

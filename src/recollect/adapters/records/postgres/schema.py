@@ -242,6 +242,15 @@ def _bound_what_is_pending(connection: Connection) -> None:
         connection.execute(f"ALTER INDEX {index} SET ({PENDING})")
 
 
+def pieces(connection: Connection, table: str) -> list[str]:
+    """The partitions of a table, or itself where it has none."""
+    listed = (
+        "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+        "WHERE i.inhparent = to_regclass(%s) ORDER BY 1"
+    )
+    return [str(name) for (name,) in connection.execute(listed, (quoted(table),)).fetchall()] or [table]
+
+
 def first_id(year: int, month: int) -> str:
     """The least UUIDv7 of a month, as text."""
     milliseconds = int(datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC).timestamp() * 1000)

@@ -34,7 +34,7 @@ from recollect.adapters.records.common.sql_compiler import Compiler, quoted
 from recollect.adapters.records.common.sql_reads import Derived, SqlReads, SqlSnapshot, reading
 from recollect.adapters.records.common.sql_tables import insert_statement, rename_deleted
 from recollect.adapters.records.common.transaction import Transaction, unique_values
-from recollect.adapters.records.postgres import dump, member_indexes
+from recollect.adapters.records.postgres import cluster, distribution, dump, member_indexes, preflight
 from recollect.adapters.records.postgres import partitions as postgres_layout
 from recollect.adapters.records.postgres import schema as tables_of
 from recollect.adapters.records.postgres.dialect import DIALECT, placeholders
@@ -63,7 +63,7 @@ from recollect.domain.record import RECORDS, Record, now
 from recollect.errors import Closed, Conflict, DuplicateKey, InvalidInput, NotFound
 from recollect.ports.keys import KeyService
 from recollect.ports.member_indexes import MemberIndex
-from recollect.ports.partitions import Partition
+from recollect.ports.partitions import Machine, Partition
 from recollect.ports.query import Page, Query, Reading, Row, TextHit, TextQuery
 from recollect.ports.records import Capabilities, Problem, Remark, Scope
 from recollect.ports.steps import Committed, Insert, Step
@@ -79,7 +79,7 @@ class PostgresStore(SqlReads):
     scans_files = False
     dialect = DIALECT
     facet_columns: Mapping[str, str] = FACET_COLUMNS
-    embedding_tables: Sequence[str] = tuple(f"embedding_{number}" for number in range(tables_of.BY_TENANT["embedding"]))
+    embedding_tables: Sequence[str] = ()
 
     def __init__(self, address: str, *, upkeep: str | None = None, key_service: KeyService | None = None) -> None:
         """`upkeep` is the address for the login that owns the tables, if `address` is for one that only serves."""
@@ -91,6 +91,7 @@ class PostgresStore(SqlReads):
         self._text = TextSearch(self.database, self.compiler, self._cipher)
         self._members = MemberSearch(self.database)
         self.months_ahead = tables_of.MONTHS_AHEAD
+        self.shard_count: int | None = None
         self.tools: Path | None = None
         self.has_vectors = self.vectors_are_new = False
         try:
@@ -156,13 +157,22 @@ class PostgresStore(SqlReads):
         connection = self.database.upkeep.connect()
         try:
             with self.database.translated_errors(), tables_of.alone(connection):
+                self._look_at_layout(connection)
+                if self.database.is_distributed:  # one connection to each machine, so that each step sees those before
+                    connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
                 applied = tables_of.migrate(connection, self.database.label, self._reading)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
-                self.database.is_distributed = postgres_layout.is_distributed(connection)
+                if self.database.is_distributed and applied:
+                    distribution.spread(connection)
+                self._look_at_layout(connection)
         finally:
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
+
+    def _look_at_layout(self, connection: Connection) -> None:
+        self.database.is_distributed = cluster.is_distributed(connection)
+        self.embedding_tables = tables_of.pieces(connection, "embedding")
 
     def _remarks(self) -> tuple[Remark, ...]:
         remarks = [check_logins(self.database)]
@@ -269,8 +279,9 @@ class PostgresStore(SqlReads):
             self.make_ahead(self.months_ahead)
 
     def partitions(self) -> list[Partition]:
+        listed = postgres_layout.listed_on_a_cluster if self.database.is_distributed else postgres_layout.listed
         with self.database.translated_errors(), self.database.snapshot() as connection:
-            return postgres_layout.listed(connection)
+            return listed(connection)
 
     def make_ahead(self, months: int) -> list[str]:
         with self.as_owner() as connection:
@@ -291,14 +302,29 @@ class PostgresStore(SqlReads):
                 connection.execute(self.database.bound(note.organization_id))
                 self._apply(connection, Scope(note.organization_id), [Insert(note)])
 
+        if self.database.is_distributed:
+            # Another role has other connections to the workers: within one transaction it would wait for the drop, and
+            # the drop for it. A note too early says less than it should for a moment; none would say nothing for ever.
+            for note in notes:
+                self.transact(Scope(note.organization_id), [Insert(note)])
+            notes = ()
         with self.as_owner() as connection:
             return postgres_layout.drop(connection, partition, write)
 
     def distribute(self) -> list[str]:
-        with self.as_owner() as connection, tables_of.alone(connection):
-            spread = postgres_layout.distribute(connection, self.database.label)
-            self.database.is_distributed = postgres_layout.is_distributed(connection)
+        with self.as_owner() as connection:
+            distribution.prepare(connection, self.database.label)
+            with tables_of.alone(connection):
+                spread = distribution.spread(connection, self.shard_count)
+            distribution.clear(connection)
+            self._look_at_layout(connection)
         return spread
+
+    def machines(self) -> list[Machine]:
+        if not self.database.is_distributed:
+            return []
+        with self.as_owner() as connection:
+            return preflight.machines(connection, self.database.label)
 
 
 class _Tables(DistantTables):

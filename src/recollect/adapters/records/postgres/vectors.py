@@ -8,6 +8,7 @@ from typing import cast
 from recollect.adapters.postgres.connection import Connection, Database, ReadStatement
 from recollect.adapters.postgres.halfvec import CREATE, OLDEST, found, offered
 from recollect.adapters.records.common.dialect import Values
+from recollect.adapters.records.postgres.cluster import is_distributed
 from recollect.domain.memory import space_name
 from recollect.ports.records import Remark, Scope
 from recollect.ports.vectors import FACETS, StoredVector, VectorRow
@@ -42,9 +43,11 @@ def prepare(connection: Connection) -> tuple[bool, bool]:
         _add_facets(connection)
     if "_halfvec" in known:
         return True, False
-    # Inside the row, where a scan needs no second look; what is seldom read may go elsewhere.
+    # Inside the row, where a scan needs no second look; what is seldom read may go elsewhere. A cluster refuses that of
+    # tables that it has spread already.
     connection.execute("ALTER TABLE embedding ADD COLUMN _halfvec halfvec")
-    connection.execute("ALTER TABLE embedding ALTER COLUMN _halfvec SET STORAGE MAIN")
+    if not is_distributed(connection):
+        connection.execute("ALTER TABLE embedding ALTER COLUMN _halfvec SET STORAGE MAIN")
     return True, True
 
 
