@@ -62,6 +62,13 @@ BEGIN
   RETURN NEXT;
 END $$;
 
+CREATE FUNCTION pg_catalog.master_run_on_worker(worker_name text[], port int[], command text[], parallel bool,
+  OUT node_name text, OUT node_port int, OUT success bool, OUT result text)
+RETURNS SETOF record LANGUAGE sql AS $$
+  SELECT worker_name[1], port[1], e.success, e.result FROM citus_calls.elsewhere(command[1]) e $$;
+
+CREATE FUNCTION pg_catalog.citus_add_node(nodename text, nodeport int) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$;
+
 CREATE FUNCTION pg_catalog.run_command_on_shards(table_name regclass, command text, parallel bool DEFAULT true,
   OUT shardid bigint, OUT success bool, OUT result text)
 RETURNS SETOF record LANGUAGE plpgsql AS $$
@@ -108,6 +115,9 @@ BEGIN
   PERFORM citus_calls.note('truncated', function_name::text);
 END $$;
 
+CREATE VIEW pg_catalog.pg_dist_shard AS
+  SELECT logicalrelid, 102008 + logicalrelid::oid::bigint AS shardid FROM pg_catalog.pg_dist_partition;
+
 CREATE VIEW pg_catalog.citus_shards AS
   SELECT logicalrelid AS table_name, 102008 + logicalrelid::oid::bigint AS shardid, logicalrelid::text AS shard_name,
     'worker-1' AS nodename, 5432 AS nodeport, pg_total_relation_size(logicalrelid) AS shard_size
@@ -135,6 +145,14 @@ def create_extension(server: Server, database: str) -> None:
     with psycopg.connect(server.address(database), autocommit=True) as connection:
         connection.execute(f"SET extension_control_path = '$system:{_files(server)}'")
         connection.execute("CREATE EXTENSION citus")
+
+
+def offer_extension(server: Server) -> str:
+    """Every database of the server can have it from now on; gives the address of one that does."""
+    server.admin(f"ALTER SYSTEM SET extension_control_path = '$system:{_files(server)}'")
+    server.admin("SELECT pg_reload_conf()")
+    server.admin("CREATE EXTENSION citus")
+    return server.address()
 
 
 def calls(server: Server, database: str) -> list[tuple[str, str, str]]:

@@ -81,7 +81,7 @@ def hanging(connection: Connection, partition: Partition) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
-def drop(connection: Connection, partition: Partition, note: Callable[[Connection], None]) -> bool:
+def drop(connection: Connection, partition: Partition, note: Callable[[Connection], None] | None) -> bool:
     """In one transaction of the owner, when no writer is under way."""
     with connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
@@ -90,7 +90,8 @@ def drop(connection: Connection, partition: Partition, note: Callable[[Connectio
         if not there or (partition.table != "access_log" and _holds_rows(connection, partition.name)):
             return False
         connection.execute(f"DROP TABLE {quoted(partition.name)}")
-        note(connection)
+        if note is not None:
+            note(connection)
         return True
 
 

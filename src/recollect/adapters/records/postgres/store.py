@@ -162,8 +162,8 @@ class PostgresStore(SqlReads):
                     connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
                 applied = tables_of.migrate(connection, self.database.label, self._reading)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
-                if self.database.is_distributed and applied:
-                    distribution.spread(connection)
+                if self.database.is_distributed:
+                    distribution.spread(connection)  # the tables that are new
                 self._look_at_layout(connection)
         finally:
             connection.close()
@@ -304,12 +304,11 @@ class PostgresStore(SqlReads):
 
         if self.database.is_distributed:
             # Another role has other connections to the workers: within one transaction it would wait for the drop, and
-            # the drop for it. A note too early says less than it should for a moment; none would say nothing for ever.
+            # the drop for it. A note that comes too early is better than one that never comes.
             for note in notes:
                 self.transact(Scope(note.organization_id), [Insert(note)])
-            notes = ()
         with self.as_owner() as connection:
-            return postgres_layout.drop(connection, partition, write)
+            return postgres_layout.drop(connection, partition, None if self.database.is_distributed else write)
 
     def distribute(self) -> list[str]:
         with self.as_owner() as connection:
