@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import recollect
+from citus_rules import broken
 from citus_stand_in import calls, create_extension
 from postgres_server import Server, server
 from recollect.adapters.postgres.connection import APP, UPKEEP, Database
@@ -24,6 +25,7 @@ from recollect.adapters.records.postgres.schema import make_partitions
 from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.adapters.vectors.halfvec_sql import make_index
 from recollect.domain.audit import AccessLog
+from recollect.domain.memory import Memory
 from recollect.domain.record import RECORDS, now
 from recollect.errors import StoreBusy, StoreError, StoreReadOnly, Unavailable
 from recollect.ports.query import Query
@@ -309,6 +311,16 @@ class TestUpkeep:
             assert asked[number - 2].startswith(("BEGIN", "SELECT concat")) or asked[number - 1].startswith("BEGIN")
         assert spread.get(Scope("acme"), AccessLog, "note") is not None
         assert "access_log_2021_03" not in [one.name for one in spread.partitions()]
+
+    def test_many_rows_go_in_few_statements(self, spread: PostgresStore, asked: list[str]) -> None:
+        scope = found(spread, "globex")
+        asked.clear()
+        spread.transact(scope, [Insert(memory(scope, f"m{n}", text=f"number{n}", version=n + 1)) for n in range(150)])
+        inserts = [text for text in asked if text.startswith('INSERT INTO "memory"')]
+        assert [text.count("), (") + 1 for text in inserts] == [64, 64, 22]
+        assert not any(broken(text) for text in inserts)
+        assert spread.count(scope, Query(Memory)) == 150
+        assert search(spread, scope, "number149") == ["m149"]
 
     def test_partitions_are_counted_over_all_shards(self, spread: PostgresStore) -> None:
         listed = {one.name: one for one in spread.partitions()}
