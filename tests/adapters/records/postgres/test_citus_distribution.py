@@ -6,9 +6,13 @@ current role. On a real cluster: test_citus_cluster.py.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +20,7 @@ import pytest
 
 import recollect
 from citus_rules import broken
-from citus_stand_in import calls, create_extension
+from citus_stand_in import calls, create_extension, offer_extension
 from postgres_server import Server, server
 from recollect.adapters.postgres.connection import APP, UPKEEP, Database
 from recollect.adapters.records.postgres import cluster, distribution
@@ -373,3 +377,19 @@ def test_the_schema_has_nothing_that_citus_would_not_see(catalog: str, column: s
         "AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = o.oid AND d.deptype = 'e')"
     )
     assert server().admin(ours, server().empty()) == [(0,)]
+
+
+def test_the_tests_of_a_real_cluster_start_and_run(own_server: Server, tmp_path: Path) -> None:
+    """Nobody here has a cluster to see that: on the stand-in, some of those that ask no more than it can do."""
+    some = "test_the_wall or second_database or plain_owner or every_machine or copied or counted_by"
+    file = Path(__file__).with_name("test_citus_cluster.py")
+    arguments = ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'cluster'}", "-k", some, str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        env={**os.environ, "RECOLLECT_CITUS_URL": offer_extension(own_server)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert done.stdout.count(".") >= 6

@@ -1,14 +1,11 @@
-"""The schema and the statements keep the rules of a Citus cluster; on a real one they run where one is given.
+"""The schema and the statements keep the rules of a Citus cluster.
 
 Every statement that the contract suite makes the PostgreSQL store run is held against the rules, too: see
-test_record_stores.py. `RECOLLECT_CITUS_URL` names a database on the coordinator of a cluster, where the tests may drop
-and make the schema `recollect_test`.
+test_record_stores.py. How tables are spread is in test_citus_distribution.py, a real cluster in test_citus_cluster.py.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -19,19 +16,11 @@ from citus_rules import broken
 from postgres_server import server
 from recollect.adapters.postgres.connection import ON_ONE_SERVER, Database
 from recollect.adapters.records.common import migrations
-from recollect.adapters.records.postgres import partitions
+from recollect.adapters.records.postgres import distribution
 from recollect.adapters.records.postgres.fulltext_index import text_statements
 from recollect.adapters.records.postgres.schema import DDL
-from recollect.adapters.records.postgres.store import PostgresStore
 from recollect.domain.record import RECORDS
 from recollect.errors import Unavailable
-from recollect.ports.query import Query
-from recollect.ports.records import Scope
-from recollect.ports.steps import Insert
-from recollect.testing.conformance.makers import found, memory, one_of_each, search
-
-CITUS = os.environ.get("RECOLLECT_CITUS_URL")
-ABSENT = "NOT RUN ON A REAL CITUS CLUSTER: set RECOLLECT_CITUS_URL to the address of a coordinator"
 
 
 @pytest.mark.parametrize("migration", migrations.migrations(), ids=lambda one: one.name)
@@ -88,11 +77,10 @@ def test_a_broken_rule_is_noticed(statement: str, is_broken: bool) -> None:
 
 
 def test_all_tables_are_spread_beside_the_organizations() -> None:
-    tables = [*partitions.BOOKKEEPING, *sorted(RECORDS), "recollect_gone"]
-    made = list(partitions.distribution(tables))
+    made = list(distribution.statements(distribution.every_table(), 16))
     spread = [text for text in made if "create_distributed_table" in text]
     assert len(spread) == len(RECORDS) + 1
-    assert "\"organization\"', 'organization_id', colocate_with => 'none'" in spread[0]
+    assert "\"organization\"', 'organization_id', colocate_with => 'none', shard_count => 16" in spread[0]
     assert all("colocate_with => '\"organization\"'" in text for text in spread[1:])
     assert sum("create_reference_table" in text for text in made) == 2
 
@@ -127,38 +115,3 @@ def test_a_cluster_is_never_asked_what_only_one_server_understands(monkeypatch: 
             assert [hit.text for hit in mem.recall("blue boat", by=by)] == ["the boat is blue"]
     assert len(asked) > 10
     assert not asked & ON_ONE_SERVER
-
-
-@pytest.mark.skipif(not CITUS, reason=ABSENT)
-class TestOnARealCluster:
-    @pytest.fixture(scope="class")
-    def cluster(self) -> Iterator[PostgresStore]:
-        assert CITUS is not None
-        with psycopg.connect(CITUS, autocommit=True) as connection:
-            connection.execute("DROP SCHEMA IF EXISTS recollect_test CASCADE; CREATE SCHEMA recollect_test")
-        joint = "&" if "?" in CITUS else "?"
-        store = PostgresStore(f"{CITUS}{joint}options=-csearch_path%3Drecollect_test,public")
-        assert set(store.distribute()) >= set(RECORDS)
-        assert store.distribute() == []
-        yield store
-        store.close()
-
-    def test_records_of_every_type_come_back(self, cluster: PostgresStore) -> None:
-        for name in ("acme", "globex"):
-            scope = found(cluster, name)
-            cluster.transact(scope, [Insert(one) for one in one_of_each(scope)[1:]])
-            for record in RECORDS.values():
-                assert cluster.count(scope, Query(record)) >= 1
-        assert cluster.verify() == []
-
-    def test_the_wall_stands_on_the_workers(self, cluster: PostgresStore) -> None:
-        scope = found(cluster, "walled")
-        cluster.transact(scope, [Insert(memory(scope, "mine", text="an anchor"))])
-        assert search(cluster, scope, "anchor") == ["mine"]
-        for table in RECORDS:
-            with cluster.database.reading("nobody") as connection:
-                assert connection.execute(f'SELECT count(*) FROM "{table}"').fetchall() == [(0,)], table
-
-    def test_months_are_made_and_listed(self, cluster: PostgresStore) -> None:
-        assert cluster.make_ahead(5) != []
-        assert cluster.count(Scope("walled"), Query(RECORDS["memory"])) == 1

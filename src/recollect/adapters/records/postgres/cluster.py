@@ -20,8 +20,10 @@ _ASK_WORKERS = "SELECT nodename, nodeport, success, result FROM run_command_on_w
 _ASK_SHARDS = "SELECT shardid, success, result FROM run_command_on_shards(%s::regclass, %s)"
 _LEAVES = "SELECT relid::regclass::text FROM pg_partition_tree(%s::regclass) WHERE isleaf ORDER BY 1"
 # A machine with a replica of its own is two nodes of one group: each shard counts once.
-_SIZES = "SELECT table_name::oid, shardid, max(shard_size)::bigint FROM citus_shards GROUP BY 1, 2"
-_LOCAL_ROWS = "SELECT shardid, max(pg_stat_get_live_tuples(to_regclass(shard_name))) FROM citus_shards GROUP BY 1"
+_SIZES = (
+    "SELECT table_name::oid, shardid, max(shard_size)::bigint, "
+    "max(pg_stat_get_live_tuples(to_regclass(shard_name))) FROM citus_shards GROUP BY 1, 2"
+)
 _ROWS = (
     "SELECT coalesce(json_object_agg(substring(relname FROM '_([0-9]+)$'), "
     "greatest(reltuples, pg_stat_get_live_tuples(oid), 0)::bigint), '{}')::text "
@@ -91,15 +93,15 @@ class Sizes(NamedTuple):
 
 def sizes(connection: Connection, tables: Sequence[int]) -> dict[int, Sizes]:
     """By oid, over all machines; the tables here are empty shells."""
-    rows: dict[int, int] = {int(shard): int(count or 0) for shard, count in connection.execute(_LOCAL_ROWS)}
+    rows: dict[int, int] = {}
     for answer in ask_workers(connection, _ROWS):
         if answer.well:
             rows.update((int(shard), int(count)) for shard, count in json.loads(answer.says).items())
     found: dict[int, Sizes] = {}
-    for table, shard, size in connection.execute(_SIZES).fetchall():
+    for table, shard, size, here in connection.execute(_SIZES).fetchall():
         if table in tables:
-            known = found.get(table, Sizes(0, 0, 0))
-            found[table] = Sizes(known.shards + 1, known.rows + rows.get(shard, 0), known.bytes + int(size or 0))
+            known, count = found.get(table, Sizes(0, 0, 0)), rows.get(shard, here) or 0
+            found[table] = Sizes(known.shards + 1, known.rows + count, known.bytes + int(size or 0))
     return found
 
 
