@@ -29,6 +29,8 @@ CREATE TABLE citus_calls.made (n bigint GENERATED ALWAYS AS IDENTITY, what text,
 CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass PRIMARY KEY, shards int, beside text);
 GRANT SELECT ON pg_catalog.pg_dist_partition TO PUBLIC;
 
+CREATE TABLE pg_catalog.pg_dist_node (nodename text, nodeport int, groupid int, noderole text);
+
 CREATE FUNCTION citus_calls.note(what text, about text) RETURNS void LANGUAGE sql SECURITY DEFINER AS $$
   INSERT INTO citus_calls.made (what, about, transaction) VALUES ($1, $2, pg_current_xact_id()::text) $$;
 
@@ -157,4 +159,4 @@ def offer_extension(server: Server) -> str:
 
 def calls(server: Server, database: str) -> list[tuple[str, str, str]]:
     """What was called, about what, and in which transaction."""
-    return server.admin("SELECT what, about, transaction FROM citus_calls.made ORDER BY n", database)  # type: ignore[return-value]
+    return server.admin("SELECT what, about, transaction FROM citus_calls.made ORDER BY n", database)

@@ -97,6 +97,9 @@ class Cluster:
         for worker in self.workers:
             well, says = self.on_worker(worker, "CREATE EXTENSION IF NOT EXISTS citus", name)
             assert well, says
+        here = "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid = 0 AND noderole = 'primary'"
+        for host, port in self.run(here):
+            self.run("SELECT citus_set_coordinator_host(%s, %s)", (host, port), name)
         for host, port in self.workers:
             self.run("SELECT citus_add_node(%s, %s)", (host, port), name)
 

@@ -39,7 +39,8 @@ _FACTS = (
 )
 # Found by its column: Citus names the indexes of shards after rules of its own.
 _REINDEX = (
-    "DO $do$ DECLARE one regclass; BEGIN FOR one IN SELECT i.indexrelid FROM pg_index i JOIN pg_attribute a "
+    "DO $do$ DECLARE one regclass; BEGIN PERFORM set_config('citus.enable_manual_changes_to_shards', 'on', true); "
+    "FOR one IN SELECT i.indexrelid FROM pg_index i JOIN pg_attribute a "
     "ON a.attrelid = i.indexrelid WHERE i.indrelid = '%s'::regclass AND a.attname = '_text' "
     "LOOP EXECUTE 'REINDEX INDEX ' || one::text; END LOOP; END $do$"
 )
@@ -62,6 +63,17 @@ def version(connection: Connection) -> str | None:
 def is_distributed(connection: Connection) -> bool:
     has = connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").fetchall()[0][0]
     return bool(has and connection.execute(_IS_SPREAD).fetchall())
+
+
+def go_in_sequence(connection: Connection) -> bool:
+    """In a transaction that changes tables: by one connection to each machine, so that each step sees those before.
+
+    Says whether there is a cluster.
+    """
+    found = is_distributed(connection)
+    if found:
+        connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+    return found
 
 
 def ask_workers(connection: Connection, command: str) -> list[Answer]:

@@ -129,7 +129,7 @@ def spread(connection: Connection, shards: int | None = None) -> list[str]:
     known = {str(name) for (name,) in connection.execute(_SPREAD).fetchall()}
     missing = [table for table in every_table() if table not in known]
     if missing:
-        # What they depend on must be seen by every later statement, and so all goes by one connection to each machine.
+        # What they depend on must be seen by every later statement.
         connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
         connection.execute(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'")
         for table in BY_TENANT:

@@ -116,6 +116,7 @@ def rebuild_text(connection: Connection, reading: RecordReading) -> list[str]:
     done = []
     for table, mark in text_marks(MAKER).items():
         with connection.transaction():
+            cluster.go_in_sequence(connection)
             count = fill_text(connection, RECORDS[table], reading)
             mark_text(running(connection), table, mark)
         _reindex(connection, table)

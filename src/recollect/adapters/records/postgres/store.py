@@ -158,22 +158,16 @@ class PostgresStore(SqlReads):
         connection = self.database.upkeep.connect()
         try:
             with self.database.translated_errors(), tables_of.alone(connection):
-                self._look_at_layout(connection)
-                if self.database.is_distributed:  # one connection to each machine, so that each step sees those before
-                    connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+                self.database.is_distributed = cluster.go_in_sequence(connection)
                 applied = tables_of.migrate(connection, self.database.label, self._reading)
                 self.has_vectors, self.vectors_are_new = prepare(connection)
                 if self.database.is_distributed:
                     distribution.spread(connection)  # the tables that are new
-                self._look_at_layout(connection)
+                self.embedding_tables = tables_of.pieces(connection, "embedding")
         finally:
             connection.close()
         self._ahead = _this_month(), tables_of.MONTHS_AHEAD
         return applied
-
-    def _look_at_layout(self, connection: Connection) -> None:
-        self.database.is_distributed = cluster.is_distributed(connection)
-        self.embedding_tables = tables_of.pieces(connection, "embedding")
 
     def _remarks(self) -> tuple[Remark, ...]:
         remarks = [check_logins(self.database)]
@@ -317,7 +311,8 @@ class PostgresStore(SqlReads):
             with tables_of.alone(connection):
                 spread = distribution.spread(connection, self.shard_count)
             distribution.clear(connection)
-            self._look_at_layout(connection)
+            self.database.is_distributed = cluster.is_distributed(connection)
+            self.embedding_tables = tables_of.pieces(connection, "embedding")
         return spread
 
     def machines(self) -> list[Machine]:
