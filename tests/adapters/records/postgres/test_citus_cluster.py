@@ -374,13 +374,22 @@ class TestOtherDatabases:
         cluster.create_extension(name)
         cluster.run("CREATE EXTENSION IF NOT EXISTS vector", database=name)
         keeper = "recollect_keeper"
-        if not cluster.run("SELECT 1 FROM pg_roles WHERE rolname = %s", (keeper,), name):
-            cluster.run(f"CREATE ROLE {keeper} LOGIN", database=name)
-        for role in (APP, UPKEEP):
-            cluster.run(f"ALTER ROLE {role} LOGIN", database=name)
+        for role in (APP, UPKEEP, keeper):
+            there = cluster.run("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,), name)
+            cluster.run(f"{'ALTER' if there else 'CREATE'} ROLE {role} LOGIN", database=name)
         cluster.run(f"GRANT {APP}, {UPKEEP} TO {keeper} WITH INHERIT FALSE, SET TRUE", database=name)
-        cluster.run(f"GRANT CREATE ON DATABASE {name} TO {keeper}", database=name)
-        cluster.run(f"GRANT CREATE ON SCHEMA public TO {keeper}", database=name)
+        # What Citus knows already it takes to the workers itself; what was there before, an administrator does.
+        missing = " ".join(
+            f"IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{role}') THEN CREATE ROLE {role} LOGIN; END IF; "
+            f"ALTER ROLE {role} LOGIN;"
+            for role in (APP, UPKEEP, keeper)
+        )
+        alone = "PERFORM set_config('citus.enable_ddl_propagation', 'off', true);"
+        granted = f"GRANT CREATE ON SCHEMA public TO {keeper};"
+        cluster.run(granted, database=name)
+        for worker in cluster.workers:
+            well, says = cluster.on_worker(worker, f"DO $do$ BEGIN {alone} {missing} {granted} END $do$", name)
+            assert well, says
         with opened(cluster.address(name, keeper)) as store:
             assert set(store.distribute()) >= set(RECORDS)
             scope = found(store, "acme")
